@@ -1,0 +1,47 @@
+"""The bucket property: the 32-bit number that stands in every ACID row's ``bucket`` field (Hive's BucketCodec).
+
+V1 is ``001 | 1 reserved bit | 12 bits bucket | 4 reserved bits | 12 bits statement id``; V0 (before Hive 3) is the
+bucket itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_BUCKET = 4095
+MAX_STATEMENT = 4095
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bucket:
+    """``version`` 0 or 1, the writer's ``number`` and the ``statement_id`` within its transaction."""
+
+    version: int
+    number: int
+    statement_id: int = 0
+
+
+def encode(number: int, statement_id: int | None = None) -> int:
+    """The V1 bucket property; a missing statement id is 0, as in Hive.
+
+    Raises:
+        ValueError: a part does not fit its 12 bits.
+    """
+    statement = 0 if statement_id is None else statement_id
+    if not 0 <= number <= MAX_BUCKET or not 0 <= statement <= MAX_STATEMENT:
+        raise ValueError(f"bucket {number}, statement {statement}: both must be within 0..{MAX_BUCKET}")
+    return 1 << 29 | number << 16 | statement
+
+
+def decode(bucket_property: int) -> Bucket:
+    """The parts of a bucket property of version 0 or 1.
+
+    Raises:
+        ValueError: any other version.
+    """
+    version = (bucket_property & 0xE0000000) >> 29
+    if version == 0:
+        return Bucket(version=0, number=bucket_property)
+    if version == 1:
+        return Bucket(version=1, number=(bucket_property & 0x0FFF0000) >> 16, statement_id=bucket_property & 0x0FFF)
+    raise ValueError(f"bucket property {bucket_property}: version {version} is unknown, 0 and 1 are known")

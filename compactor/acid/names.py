@@ -1,0 +1,167 @@
+"""Names inside a transactional table, in both directions: directories, files, and what readers never look at.
+
+Pure: strings in, values out. The forms are those of Hive's ``AcidUtils`` and ``AcidConstants``.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from compactor.errors import BadName
+from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+
+ACID_VERSION_FILE = "_orc_acid_version"  #: side file of every base and delta; its content is ``ACID_VERSION``
+ACID_VERSION = b"2"
+METADATA_FILE = "_metadata_acid"  #: JSON in bases of TRUNCATE (Hive 4) and of Hive 3's major compaction
+FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
+STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
+HIDDEN_PREFIX = "_compactor_obsolete_"  #: before a final name that is being removed
+
+
+class DeltaKind(enum.Enum):
+    INSERT = "delta"
+    DELETE = "delete_delta"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Base:
+    """All rows up to ``write_id``. ``visibility_txn_id`` is the compaction's transaction, 0 for INSERT OVERWRITE."""
+
+    write_id: WriteId
+    visibility_txn_id: TxnId = TxnId(0)
+
+    @property
+    def name(self) -> str:
+        number = str(self.write_id) if self.write_id == ORIGINALS_ONLY else f"{self.write_id:07d}"
+        return f"base_{number}{_visibility(self.visibility_txn_id)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """Write IDs ``min_write_id..max_write_id``, both inclusive, as one directory.
+
+    ``statement_id`` is None once a minor compaction has merged the statements; ``visibility_txn_id`` is the
+    compaction's transaction, 0 for a user's write.
+    """
+
+    kind: DeltaKind
+    min_write_id: WriteId
+    max_write_id: WriteId
+    statement_id: int | None = None
+    visibility_txn_id: TxnId = TxnId(0)
+
+    def __post_init__(self) -> None:
+        if self.min_write_id > self.max_write_id:
+            raise BadName(
+                f"{self.kind.value} of write IDs {self.min_write_id}..{self.max_write_id}: the first is larger than "
+                "the last; no writer names a directory so, move it away"
+            )
+
+    @property
+    def name(self) -> str:
+        statement = "" if self.statement_id is None else f"_{self.statement_id:04d}"
+        return (
+            f"{self.kind.value}_{self.min_write_id:07d}_{self.max_write_id:07d}{statement}"
+            f"{_visibility(self.visibility_txn_id)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketFile:
+    """``bucket_00003`` or, from all DML of Hive 4, ``bucket_00003_0``: ACID rows of file number 3."""
+
+    number: int
+    attempt: int | None = None
+
+    @property
+    def name(self) -> str:
+        return f"bucket_{self.number:05d}" + ("" if self.attempt is None else f"_{self.attempt}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OriginalFile:
+    """``000003_0`` or ``000003_0_copy_1``: rows without ACID columns that belong to file number 3."""
+
+    number: int
+    name: str
+
+
+def _visibility(txn: TxnId) -> str:
+    return f"_v{txn:07d}" if txn else ""
+
+
+_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?")
+_DELTA = re.compile(r"(delta|delete_delta)_(\d+)_(\d+)(?:_(\d+))?(?:_v(\d+))?")
+_BUCKET = re.compile(r"bucket_(\d+)(?:_(\d+))?")
+_ORIGINAL = re.compile(r"(\d+)_\d+(?:_copy_\d+)?")
+_ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
+_STAGING = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
+_HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"(.+)")
+
+
+def parse_directory(name: str) -> Base | Delta | None:
+    """The base or delta that ``name`` stands for; None when it is not the name of an ACID directory at all.
+
+    Raises:
+        BadName: ``name`` begins like an ACID directory and goes on like none.
+    """
+    if match := _BASE.fullmatch(name):
+        number, txn = match.groups()
+        return Base(write_id=WriteId(int(number)), visibility_txn_id=TxnId(int(txn or 0)))
+    if match := _DELTA.fullmatch(name):
+        kind, low, high, statement, txn = match.groups()
+        return Delta(
+            kind=DeltaKind(kind),
+            min_write_id=WriteId(int(low)),
+            max_write_id=WriteId(int(high)),
+            statement_id=None if statement is None else int(statement),
+            visibility_txn_id=TxnId(int(txn or 0)),
+        )
+    if name.startswith(_ACID_PREFIXES):
+        raise BadName(
+            f"directory {name!r}: expected base_<write id>[_v<txn>] or "
+            "[delete_]delta_<min>_<max>[_<statement>][_v<txn>]; find out who wrote it and move it out of the table"
+        )
+    return None
+
+
+def parse_file(name: str) -> BucketFile | OriginalFile | None:
+    """What a data file's name says about its rows; None for any other name (readers skip such files)."""
+    if match := _BUCKET.fullmatch(name):
+        number, attempt = match.groups()
+        return BucketFile(number=int(number), attempt=None if attempt is None else int(attempt))
+    if match := _ORIGINAL.fullmatch(name):
+        return OriginalFile(number=int(match.group(1)), name=name)
+    return None
+
+
+def is_skipped(name: str) -> bool:
+    """Whether every reader skips this file or directory name: hidden ones, and running writers' ``-tmp.`` manifests.
+
+    ``-tmp.*`` is not hidden by Hive's own rule; Hive 4 writers keep such directories in the table root while they run.
+    """
+    return name.startswith(("_", ".", "-tmp."))
+
+
+def staging_name(txn: TxnId) -> str:
+    """The hidden directory in which the compaction of transaction ``txn`` works."""
+    return f"{STAGING_PREFIX}{txn}"
+
+
+def parse_staging(name: str) -> TxnId | None:
+    """The transaction of a staging directory, None for any other name."""
+    match = _STAGING.fullmatch(name)
+    return TxnId(int(match.group(1))) if match else None
+
+
+def hidden_name(final_name: str) -> str:
+    """The name under which a directory waits for its removal."""
+    return HIDDEN_PREFIX + final_name
+
+
+def parse_hidden(name: str) -> str | None:
+    """The final name of a directory that waits for its removal, None for any other name."""
+    match = _HIDDEN.fullmatch(name)
+    return match.group(1) if match else None

@@ -1,0 +1,54 @@
+"""Every point between two effects at which a process may die, as data.
+
+Code between two effects calls ``reach(Step.X)``. For crash tests only, ``COMPACTOR_DIE_AT=STEP`` or ``STEP:n`` in the
+environment kills the process with SIGKILL when it gets there (the n-th time). A test runs over all members, so that
+a step without a test fails.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+
+
+class Step(enum.Enum):
+    """In the order in which a request meets them."""
+
+    ENQUEUED = "the initiator's row is in the queue"
+    CLAIMED = "i -> w is committed"
+    TXN_OPENED = "the compaction transaction is open, no lock yet"
+    LOCKED = "the shared lock is held"
+    RECORDED = "CQ_TXN_ID, CQ_HIGHEST_WRITE_ID and the component row are committed"
+    ATTEMPT_STARTED = "an executor has created its attempt file"
+    ATTEMPT_WRITTEN = "an executor's file is complete and fsynced"
+    ACCEPTED = "the driver has taken all attempts into out/"
+    VERIFIED = "the staged output is proven, no manifest yet"
+    MANIFEST_WRITTEN = "the manifest is fsynced, nothing is named"
+    COMMITTING = "TXNS and queue row are locked, nothing is named"
+    NAMED_FIRST = "the first directory has its final name, the database is not committed"
+    NAMED = "all directories have their final names, the database is not committed"
+    COMMITTED = "w -> r and the transaction are committed, the staging directory is still there"
+    STAGING_REMOVED = "the staging directory is gone"
+    CLEANING = "the cleaner has chosen what to remove"
+    HIDDEN = "an obsolete directory is hidden, not yet emptied"
+    REMOVED = "all obsolete directories are gone, the row is still r"
+    CLEANED = "the row is in the history"
+    REPAIR_ABORTED = "a lost worker's transaction is aborted, its files are still there"
+    REPAIR_HIDDEN = "a lost worker's files are hidden, its request is not queued again"
+
+
+_reached: dict[Step, int] = {}
+
+
+def reach(step: Step) -> None:
+    """Mark that ``step`` is reached; dies here when a crash test asked for it."""
+    wanted = os.environ.get("COMPACTOR_DIE_AT")
+    if wanted is None:
+        return
+    name, _, count = wanted.partition(":")
+    if step.name != name:
+        return
+    _reached[step] = _reached.get(step, 0) + 1
+    if _reached[step] == int(count or 1):
+        os.kill(os.getpid(), signal.SIGKILL)
