@@ -217,7 +217,7 @@ def acid_directory(
         if compacted:
             raise NotEnoughHistory(
                 f"{write_ids.table}: the snapshot with high watermark {write_ids.high_watermark} and smallest open "
-                f"write ID {write_ids.min_open} is older than the oldest base {name}; run the query again with a new one"
+                f"write ID {write_ids.min_open} is older than the oldest base {name}; take a new snapshot"
             )
 
     current, hidden = _best_deltas(working, best[1] if best else None, write_ids)

@@ -1,0 +1,1 @@
+"""The policy of compaction, pure: states, decisions, what may be cleaned, what history keeps, routing and batches."""

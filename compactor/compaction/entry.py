@@ -1,0 +1,70 @@
+"""A compaction request, and the row that remembers it from the queue to the history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from compactor.compaction.states import CompactionType, State
+from compactor.ids import TxnId, WriteId
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """What is compacted: a partition, or an unpartitioned table (``partition`` None). Names as Hive stores them."""
+
+    database: str
+    table: str
+    partition: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}" + (f"/{self.partition}" if self.partition is not None else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What somebody asks for. ``properties`` are WITH OVERWRITE TBLPROPERTIES."""
+
+    entity: Entity
+    type: CompactionType
+    initiator: str  #: ``compactor-<host>-<who>``, stored in CQ_INITIATOR_ID
+    pool: str | None = None
+    properties: Mapping[str, str] = field(default_factory=_nothing)
+    run_as: str | None = None
+    buckets: int | None = None
+    order_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One row of COMPACTION_QUEUE or COMPLETED_COMPACTIONS. Times are epoch milliseconds of the database's clock."""
+
+    id: int
+    entity: Entity
+    state: State
+    type: CompactionType
+    properties: Mapping[str, str] = field(default_factory=_nothing)
+    pool: str | None = None
+    worker_id: str | None = None
+    run_as: str | None = None
+    enqueue_time: int | None = None
+    start: int | None = None
+    end: int | None = None  #: only in the history
+    highest_write_id: WriteId | None = None
+    txn_id: TxnId | None = None
+    next_txn_id: TxnId | None = None
+    commit_time: int | None = None
+    cleaner_start: int | None = None
+    retry_retention: int = 0  #: ms that a row which could not be cleaned waits before it is looked at again
+    job_id: str | None = None
+    error: str | None = None
+    initiator_id: str | None = None
+    initiator_version: str | None = None
+    worker_version: str | None = None
+    buckets: int | None = None
+    order_by: str | None = None
