@@ -1,0 +1,140 @@
+"""What a dump of a metastore says about one table: the transaction tables' rows and DESCRIBE FORMATTED's text.
+
+Pure: text in, values out. The dumps are those of ``tests/fixtures`` (Hive 2.3, 3.1, 4.1 and Trino over Hive 3.1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compactor.errors import BadFile
+
+Row = Mapping[str, str | None]  #: column name as the metastore spells it -> text, None for NULL
+
+ORC_INPUT_FORMAT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+
+_HEADING = re.compile(r"\[(?P<table>\w+)\] (?P<columns>\w+(?:,\w+)*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
+    """Rows by table; a table that the dumped metastore does not have is absent, an empty one is an empty tuple."""
+
+    name: str
+    tables: Mapping[str, tuple[Row, ...]]
+
+    def rows(self, table: str) -> tuple[Row, ...]:
+        """The rows of ``table``, none where the dump does not know it."""
+        return self.tables.get(table, ())
+
+    def number(self, table: str, column: str) -> int | None:
+        """The one number of a one-row table such as NEXT_TXN_ID, None where it is not there."""
+        rows = self.rows(table)
+        return None if not rows else int(rows[0][column] or 0)
+
+
+def parse_dump(text: str, name: str) -> Dump:
+    """The content of a ``txn_tables.txt``; ``name`` is for messages.
+
+    Raises:
+        BadFile: a row that has not as many values as its heading has columns, or stands under no heading.
+    """
+    tables: dict[str, list[Row]] = {}
+    current: tuple[list[Row], list[str]] | None = None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if match := _HEADING.fullmatch(line.rstrip()):
+            current = tables.setdefault(match["table"], []), match["columns"].split(",")
+            continue
+        if current is None:
+            raise BadFile(f"{name}:{number}: a row under no heading; wanted a line '[TABLE] COLUMN,…' before it")
+        rows, columns = current
+        # "name | " at the end of a line is an empty last value
+        values = (line + " " if line.endswith(" |") else line).removeprefix("   ").split(" | ")
+        if len(values) != len(columns):
+            raise BadFile(f"{name}:{number}: {len(values)} values, wanted {len(columns)} ({', '.join(columns)})")
+        rows.append({c: None if v == "null" else v for c, v in zip(columns, values, strict=True)})
+    return Dump(name=name, tables={table: tuple(rows) for table, rows in tables.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """A table as DESCRIBE FORMATTED prints it. Columns and partition keys are (name, Hive type) in their order."""
+
+    columns: tuple[tuple[str, str], ...]
+    partition_keys: tuple[tuple[str, str], ...]
+    parameters: Mapping[str, str]
+    location: str | None
+    owner: str
+    type: str
+    input_format: str
+    buckets: int
+    bucket_columns: tuple[str, ...]
+    sort_columns: tuple[str, ...]
+
+
+_COMPUTED = frozenset({"numPartitions"})  # printed among the parameters, stored nowhere
+
+
+def parse_description(text: str, name: str) -> Description:
+    """The content of a ``describe.txt``; ``name`` is for messages.
+
+    Raises:
+        BadFile: there is no column, or a number is none.
+    """
+    columns: list[tuple[str, str]] = []
+    keys: list[tuple[str, str]] = []
+    parameters: dict[str, str] = {}
+    facts: dict[str, str] = {}
+    section = "columns"
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("\t")]
+        if line.startswith("# "):
+            section = {"# Partition Information": "keys", "# Detailed Table Information": "facts"}.get(
+                cells[0], "facts" if cells[0] == "# Storage Information" else section
+            )
+        elif line.startswith("\t") and section == "parameters" and cells[1]:
+            if cells[1] not in _COMPUTED:
+                parameters[cells[1]] = (cells[2] if len(cells) > 2 else "").replace('\\"', '"')
+        elif cells[0] == "Table Parameters:":
+            section = "parameters"
+        elif cells[0] and section in ("columns", "keys"):
+            (columns if section == "columns" else keys).append((cells[0], cells[1]))
+        elif cells[0].endswith(":"):
+            facts[cells[0].removesuffix(":")] = cells[1] if len(cells) > 1 else ""
+    if not columns:
+        raise BadFile(f"{name}: no column found; wanted the text of DESCRIBE FORMATTED")
+    return _description(name, tuple(columns), tuple(keys), parameters, facts)
+
+
+def _description(
+    name: str,
+    columns: tuple[tuple[str, str], ...],
+    keys: tuple[tuple[str, str], ...],
+    parameters: Mapping[str, str],
+    facts: Mapping[str, str],
+) -> Description:
+    try:
+        buckets = int(facts.get("Num Buckets", "-1"))
+    except ValueError as error:
+        raise BadFile(f"{name}: Num Buckets is {facts['Num Buckets']!r}, wanted a number") from error
+    return Description(
+        columns=columns,
+        partition_keys=keys,
+        parameters=parameters,
+        location=facts.get("Location"),
+        owner=facts.get("Owner", ""),
+        type=facts.get("Table Type", "MANAGED_TABLE"),
+        input_format=facts.get("InputFormat", ORC_INPUT_FORMAT),
+        buckets=buckets,
+        bucket_columns=_bracketed(facts.get("Bucket Columns", "[]")),
+        sort_columns=_bracketed(facts.get("Sort Columns", "[]")),
+    )
+
+
+def _bracketed(text: str) -> tuple[str, ...]:
+    """``[a, b]`` -> ``("a", "b")``."""
+    return tuple(part.strip() for part in text.strip("[]").split(",") if part.strip())

@@ -1,0 +1,307 @@
+"""Tables that a real Hive or Trino wrote, put into a warehouse and registered as their metastore's dump says.
+
+One metastore takes several of them: transaction ids are a metastore's own and stand in directory names (``_v<txn>``), so
+they stay as they are and two fixtures that disagree about one transaction are refused. Times are shifted as if the dump
+had been taken a minute ago, because thresholds and time-outs look at ages.
+"""
+
+from __future__ import annotations
+
+import enum
+import shutil
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+from sqlalchemy import Connection, Table, func, insert, select, update
+
+from compactor.acid.names import parse_directory
+from compactor.database.clock import now_ms
+from compactor.demo.dumps import Description, Dump, Row, parse_description, parse_dump
+from compactor.errors import BadFile, NotFound, Refused
+from compactor.metastore import catalog, tables
+from compactor.metastore.store import Metastore
+
+_AGE_MS = 60_000  #: how old the dump's newest row becomes
+_COMMITTED, _ABORTED = "c", "a"
+_SIDE_FILES = frozenset(
+    {"describe.txt", "txn_tables.txt", "show_compactions.txt", "show_transactions.txt"}
+    | {"expected.tsv", "expected_rowid.tsv"}
+)
+#: CTC_TIMESTAMP is drawn anew; CQ_HIGHEST_TXN_ID was Hive 2's name, when write IDs were transaction ids.
+_RENAMED = {"CQ_HIGHEST_TXN_ID": "CQ_HIGHEST_WRITE_ID", "CC_HIGHEST_TXN_ID": "CC_HIGHEST_WRITE_ID"}
+_TIMES = frozenset(
+    {"TXN_STARTED", "TXN_LAST_HEARTBEAT", "CQ_ENQUEUE_TIME", "CQ_START", "CQ_COMMIT_TIME", "CQ_CLEANER_START"}
+    | {"CC_ENQUEUE_TIME", "CC_START", "CC_END", "CC_COMMIT_TIME"}
+)
+
+
+class LocationForm(enum.Enum):
+    """How Hive's clients spell a local directory; all three occur in one metastore."""
+
+    PLAIN = ""
+    ONE_SLASH = "file:"
+    THREE_SLASHES = "file://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One ``<set>/<fixture>/<step>``; ``directory`` is None where the table had no file at all."""
+
+    path: Path
+    table: str
+    directory: Path | None
+    description: Description
+    dump: Dump
+
+    def partitions(self) -> list[tuple[str, ...]]:
+        """The values of each partition in storage, unescaped, in the order of their names."""
+        depth = len(self.description.partition_keys)
+        if self.directory is None or depth == 0:
+            return []
+        found = sorted(p.relative_to(self.directory).parts for p in self.directory.glob("/".join(["*=*"] * depth)))
+        return [tuple(unquote(part.partition("=")[2]) for part in parts) for parts in found]
+
+    def visibility_txn_ids(self) -> set[int]:
+        """Every ``_v<txn>`` in storage."""
+        if self.directory is None:
+            return set()
+        parsed = (parse_directory(path.name) for path in self.directory.rglob("*") if path.is_dir())
+        return {int(name.visibility_txn_id) for name in parsed if name is not None and name.visibility_txn_id}
+
+
+def read_step(path: Path) -> Step:
+    """The dumps of ``path`` and where its table directory is.
+
+    Raises:
+        NotFound: ``path`` is no step of a fixture.
+        BadFile: a dump cannot be understood, or the table's name stands nowhere.
+    """
+    if not (path / "txn_tables.txt").is_file():
+        raise NotFound(f"{path}: no txn_tables.txt in it; wanted a directory <set>/<fixture>/<step>")
+    description = parse_description((path / "describe.txt").read_text("utf-8"), str(path / "describe.txt"))
+    dump = parse_dump((path / "txn_tables.txt").read_text("utf-8"), str(path / "txn_tables.txt"))
+    directories = [child for child in sorted(path.iterdir()) if child.name not in _SIDE_FILES]
+    if directories:
+        return Step(path=path, table=directories[0].name, directory=directories[0], description=description, dump=dump)
+    if description.location is None:
+        raise BadFile(f"{path}: no table directory and no Location in describe.txt; the table's name is not known")
+    name = description.location.rstrip("/").rpartition("/")[2]
+    return Step(path=path, table=name, directory=None, description=description, dump=dump)
+
+
+def register_fixture(
+    metastore: Metastore,
+    step_directory: Path,
+    warehouse: Path,
+    *,
+    database: str = "default",
+    table: str | None = None,
+    location_form: LocationForm | None = None,
+) -> catalog.Table:
+    """Copy a step's table into ``warehouse`` and write its catalog and transaction rows.
+
+    ``table`` renames it; without ``location_form`` the form varies from fixture to fixture. TXNS is filled up to the
+    dump's largest id and above every ``_v`` in storage; an id that the dump does not mention, or that was aborted while
+    it wrote to another table, is committed.
+
+    Raises:
+        Refused: the directory is taken, or a transaction has another state in what is registered already.
+        NotFound, BadFile: as ``read_step``.
+    """
+    step = read_step(step_directory)
+    name = table or step.table
+    target = (warehouse if database == "default" else warehouse / f"{database}.db") / name
+    if target.exists():
+        raise Refused(f"{target} is there already; register {step.path} under another table name")
+    states = _states(step)
+    with metastore.database.read() as connection:
+        _check_states(connection, step, states)
+    if step.directory is None:
+        target.mkdir(parents=True)
+    else:
+        shutil.copytree(step.directory, target)
+    forms = list(LocationForm)
+    form = location_form or forms[zlib.crc32("/".join(step.path.parts[-3:]).encode()) % len(forms)]
+    registered = _create(metastore, step, database, name, form.value + str(target.resolve()))
+    with metastore.database.write() as connection:
+        _Loader(connection, step, database, name).load(states)
+    return registered
+
+
+def _create(metastore: Metastore, step: Step, database: str, name: str, location: str) -> catalog.Table:
+    columns, keys = step.description.columns, step.description.partition_keys
+    created = metastore.catalog.create_table(
+        database,
+        name,
+        location=location,
+        owner=step.description.owner,
+        columns=[catalog.Column(name=column, type=kind) for column, kind in columns],
+        partition_keys=[catalog.Column(name=column, type=kind) for column, kind in keys],
+        parameters=dict(step.description.parameters),
+        buckets=step.description.buckets,
+        bucket_columns=step.description.bucket_columns,
+    )
+    for values in step.partitions():
+        metastore.catalog.add_partition(created, values)
+    return created
+
+
+def _own(step: Step, table: str, prefix: str) -> Iterable[Row]:
+    """The dump's rows of this table; it bears the name of its directory in every column ``…_TABLE``."""
+    return (row for row in step.dump.rows(table) if row[f"{prefix}_TABLE"] == step.table)
+
+
+def _states(step: Step) -> dict[int, str]:
+    """The state of every transaction that this table knows: written, compacted, or named in storage."""
+    aborted = {int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS") if row["TXN_STATE"] == _ABORTED}
+    opened = [row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == "o"]
+    if opened:
+        raise BadFile(f"{step.path}: transactions {', '.join(map(str, opened))} are open in the dump, wanted none")
+    known = step.visibility_txn_ids()
+    sources = (
+        ("TXN_TO_WRITE_ID", "T2W", "TXNID"),
+        ("TXN_COMPONENTS", "TC", "TXNID"),
+        ("COMPLETED_TXN_COMPONENTS", "CTC", "TXNID"),
+        ("COMPACTION_QUEUE", "CQ", "TXN_ID"),
+        ("COMPLETED_COMPACTIONS", "CC", "TXN_ID"),
+    )
+    for table, prefix, column in sources:
+        known |= {int(row.get(f"{prefix}_{column}") or 0) for row in _own(step, table, prefix)}
+    return {txn: _ABORTED if txn in aborted else _COMMITTED for txn in sorted(known - {0})}
+
+
+def _largest(step: Step, states: Mapping[int, str]) -> int:
+    ids = [int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS")]
+    return max([*ids, *states, (step.dump.number("NEXT_TXN_ID", "NTXN_NEXT") or 1) - 1, 0])
+
+
+def _check_states(connection: Connection, step: Step, states: Mapping[int, str]) -> None:
+    txns = tables.TXNS.c
+    present: dict[int, str] = {
+        txn: state for txn, state in connection.execute(select(txns.TXN_ID, txns.TXN_STATE)) if txn in states
+    }
+    used = _used(connection)
+    for txn, wanted in states.items():
+        found = present.get(txn)
+        # an id that was filled in as committed and that no table uses may still become aborted
+        if found is not None and found != wanted and (found != _COMMITTED or txn in used):
+            raise Refused(
+                f"transaction {txn} is {wanted!r} in {step.path} and {found!r} in what is registered already; "
+                "choose fixtures or steps that agree, or register them into two metastores"
+            )
+
+
+def _used(connection: Connection) -> set[int]:
+    """The transactions that some registered table knows."""
+    columns = (
+        tables.TXN_TO_WRITE_ID.c.T2W_TXNID,
+        tables.TXN_COMPONENTS.c.TC_TXNID,
+        tables.COMPLETED_TXN_COMPONENTS.c.CTC_TXNID,
+        tables.COMPACTION_QUEUE.c.CQ_TXN_ID,
+        tables.COMPLETED_COMPACTIONS.c.CC_TXN_ID,
+    )
+    return {int(txn) for column in columns for txn in connection.scalars(select(column).distinct()) if txn}
+
+
+class _Loader:
+    """The rows of one step, on their way into one open write transaction."""
+
+    def __init__(self, connection: Connection, step: Step, database: str, table: str) -> None:
+        self._connection = connection
+        self._step = step
+        self._names = {"DATABASE": database, "TABLE": table}
+        self._now = now_ms(connection)
+        times = [int(value) for rows in step.dump.tables.values() for row in rows for value in _times(row)]
+        self._shift = self._now - _AGE_MS - max(times, default=self._now - _AGE_MS)
+
+    def load(self, states: Mapping[int, str]) -> None:
+        self._transactions(states)
+        self._write_ids()
+        for table, prefix in ((tables.TXN_COMPONENTS, "TC"), (tables.COMPLETED_TXN_COMPONENTS, "CTC")):
+            self._insert(table, prefix, _own(self._step, table.name, prefix))
+        self._queue()
+
+    def _transactions(self, states: Mapping[int, str]) -> None:
+        txns = tables.TXNS
+        present = dict(self._connection.execute(select(txns.c.TXN_ID, txns.c.TXN_STATE)).tuples().all())
+        for txn, state in states.items():
+            if present.get(txn, state) != state:
+                self._connection.execute(update(txns).where(txns.c.TXN_ID == txn).values(TXN_STATE=state))
+        dumped = {int(row["TXN_ID"] or 0): row for row in self._step.dump.rows("TXNS")}
+        rows = [
+            self._transaction(txn, states.get(txn, _COMMITTED), dumped.get(txn, {}))
+            for txn in range(1, _largest(self._step, states) + 1)
+            if txn not in present
+        ]
+        if rows:
+            self._connection.execute(insert(txns), rows)
+
+    def _transaction(self, txn: int, state: str, row: Row) -> dict[str, object]:
+        started, beat = (row.get(column) for column in ("TXN_STARTED", "TXN_LAST_HEARTBEAT"))
+        return {
+            "TXN_ID": txn,
+            "TXN_STATE": state,
+            "TXN_STARTED": self._now - _AGE_MS if started is None else int(started) + self._shift,
+            "TXN_LAST_HEARTBEAT": self._now - _AGE_MS if beat is None else int(beat) + self._shift,
+            "TXN_USER": row.get("TXN_USER") or "fixture",
+            "TXN_HOST": row.get("TXN_HOST") or "fixture",
+            "TXN_TYPE": int(row.get("TXN_TYPE") or 0),
+        }
+
+    def _write_ids(self) -> None:
+        if "NEXT_WRITE_ID" in self._step.dump.tables:
+            self._insert(tables.NEXT_WRITE_ID, "NWI", _own(self._step, "NEXT_WRITE_ID", "NWI"))
+            self._insert(tables.TXN_TO_WRITE_ID, "T2W", _own(self._step, "TXN_TO_WRITE_ID", "T2W"))
+            return
+        # Hive 2 had no write IDs; Hive's own upgrade to 3 takes the transaction's id for it
+        following = self._step.dump.number("NEXT_TXN_ID", "NTXN_NEXT")
+        self._insert(tables.NEXT_WRITE_ID, "NWI", [{"NWI_NEXT": str(following or 1)}])
+        own = [row["CTC_TXNID"] for row in _own(self._step, "COMPLETED_TXN_COMPONENTS", "CTC")]
+        own += [row["TC_TXNID"] for row in _own(self._step, "TXN_COMPONENTS", "TC")]
+        rows = [{"T2W_TXNID": txn, "T2W_WRITEID": txn} for txn in sorted(set(own), key=lambda txn: int(txn or 0))]
+        self._insert(tables.TXN_TO_WRITE_ID, "T2W", rows)
+
+    def _queue(self) -> None:
+        """Requests and their history; an id that another fixture's request bears is drawn anew."""
+        queue, history = tables.COMPACTION_QUEUE, tables.COMPLETED_COMPACTIONS
+        taken = set(self._connection.scalars(select(queue.c.CQ_ID).union(select(history.c.CC_ID))))
+        for table, prefix in ((history, "CC"), (queue, "CQ")):
+            for row in _own(self._step, table.name, prefix):
+                number = int(row[f"{prefix}_ID"] or 0)
+                while number in taken:
+                    number += 1
+                taken.add(number)
+                self._insert(table, prefix, [{**row, f"{prefix}_ID": str(number)}])
+        counter = tables.NEXT_COMPACTION_QUEUE_ID
+        following = max([*taken, (self._step.dump.number(counter.name, "NCQ_NEXT") or 1) - 1, 0]) + 1
+        current = self._connection.scalar(select(func.max(counter.c.NCQ_NEXT)))
+        if current is None:
+            self._connection.execute(insert(counter).values(NCQ_NEXT=following))
+        elif current < following:
+            self._connection.execute(update(counter).values(NCQ_NEXT=following))
+
+    def _insert(self, table: Table, prefix: str, rows: Iterable[Row]) -> None:
+        names = {f"{prefix}_{part}": value for part, value in self._names.items()}
+        values = [self._values(table, {**row, **names}) for row in rows]
+        if values:
+            self._connection.execute(insert(table), values)
+
+    def _values(self, table: Table, row: Row) -> dict[str, object]:
+        values: dict[str, object] = {}
+        for found, text in row.items():
+            column = table.c.get(_RENAMED.get(found, found))
+            if column is None or column.name == "CTC_TIMESTAMP":
+                continue
+            if text is None or column.type.python_type is not int:
+                values[column.name] = text
+            else:
+                shift = self._shift if column.name in _TIMES and int(text) else 0
+                values[column.name] = int(text) + shift
+        return values
+
+
+def _times(row: Row) -> Iterable[str]:
+    return (value for column, value in row.items() if value and column in _TIMES)
