@@ -1,0 +1,49 @@
+"""What a statement or a role asks to lock, in the one order in which everybody asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compactor.locking.kinds import LockType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRequest:
+    """A lock on a partition, a table (``partition`` None) or a database (``table`` None too); names as Hive stores them.
+
+    Raises:
+        ValueError: a partition without a table.
+    """
+
+    database: str
+    table: str | None = None
+    partition: str | None = None
+    type: LockType
+
+    def __post_init__(self) -> None:
+        if self.table is None and self.partition is not None:
+            raise ValueError(f"lock on partition {self.partition!r} of {self.database!r}: the table is missing")
+
+    @property
+    def object(self) -> tuple[str, str, str]:
+        """The locked object as a sortable value; a parent sorts before all that is below it."""
+        return (self.database, self.table or "", self.partition or "")
+
+    def __lt__(self, other: LockRequest) -> bool:
+        return (*self.object, self.type.strength) < (*other.object, other.type.strength)
+
+    def __str__(self) -> str:
+        """As EXPLAIN LOCKS prints it: ``db.table.partition -> TYPE``."""
+        names = [name for name in (self.database, self.table, self.partition) if name is not None]
+        return f"{'.'.join(names)} -> {self.type.name}"
+
+
+def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+    """The requests by name, so that two askers meet in the same order; of one object only the strongest."""
+    strongest: dict[tuple[str, str, str], LockRequest] = {}
+    for request in requests:
+        known = strongest.get(request.object)
+        if known is None or known.type.strength < request.type.strength:
+            strongest[request.object] = request
+    return tuple(sorted(strongest.values()))
