@@ -1,0 +1,70 @@
+"""The keys of section ``[compactor]`` in Airflow's configuration, as data: no Airflow is imported to read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SECTION = "compactor"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One key of the section: what ``airflow config list`` and ``provider_info`` say of it."""
+
+    type: str
+    default: str
+    description: str
+    example: str | None = None
+
+
+OPTIONS: dict[str, Option] = {
+    "metastores": Option(
+        type="string",
+        default="default",
+        example="default,archive",
+        description="Names of the metastores to compact, separated by commas. Each gets its own five DAGs.",
+    ),
+    "config": Option(
+        type="string",
+        default="",
+        example="/etc/compactor/compactor.toml",
+        description="Path of compactor.toml. Empty: the environment variables COMPACTOR_* say it all.",
+    ),
+    "pool": Option(
+        type="string",
+        default="default_pool",
+        example="compaction",
+        description="Airflow pool of the tasks that submit to Spark: its slots bound the applications at one time.",
+    ),
+    "spark_conn_id": Option(
+        type="string",
+        default="spark_default",
+        description="Airflow connection of the cluster. Where there is no such connection Spark runs as local[*].",
+    ),
+    "spark_binary": Option(
+        type="string",
+        default="spark-submit",
+        example="/opt/spark/bin/spark-submit",
+        description="The command that submits: a name on PATH (or beside the running python), or an absolute path.",
+    ),
+    "poll_seconds": Option(
+        type="float",
+        default="5",
+        description="Seconds between two looks at the change marker, so also the least time between two scans.",
+    ),
+    "worker_interval": Option(
+        type="integer",
+        default="300",
+        description="Seconds after which the worker looks at the queue though no event told it to.",
+    ),
+    "cleaner_interval": Option(
+        type="integer",
+        default="60",
+        description="Seconds after which the cleaner looks again, for readers that were in its way may have ended.",
+    ),
+    "housekeeper_interval": Option(
+        type="integer",
+        default="180",
+        description="Seconds between two passes of the housekeeper: time-outs, history and write-set retention.",
+    ),
+}

@@ -1,0 +1,65 @@
+"""What Airflow's provider manager asks for: connection type, configuration section, modules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compactor import __version__
+from compactor.airflow.options import OPTIONS, SECTION
+
+
+def provider_info() -> dict[str, Any]:
+    """The provider's description, by the entry point ``apache_airflow_provider``."""
+    return {
+        "package-name": "hive-compactor",
+        "name": "Hive Compactor",
+        "description": "Compacts Hive ACID tables: Airflow schedules, Spark rewrites, the metastore remembers.",
+        "versions": [__version__],
+        "integrations": [{"integration-name": "Hive Compactor", "tags": ["software"]}],
+        "operators": [_modules("compactor.airflow.operators")],
+        "sensors": [_modules("compactor.airflow.sensors")],
+        "hooks": [_modules("compactor.airflow.hooks")],
+        "triggers": [_modules("compactor.airflow.triggers")],
+        "connection-types": [_connection_type()],
+        "config": _config(),
+    }
+
+
+def _modules(name: str) -> dict[str, Any]:
+    return {"integration-name": "Hive Compactor", "python-modules": [name]}
+
+
+def _connection_type() -> dict[str, Any]:
+    text = {"type": ["string", "null"]}
+    return {
+        "connection-type": "compactor",
+        "hook-class-name": "compactor.airflow.hooks.CompactorHook",
+        "hook-name": "Hive Compactor",
+        "ui-field-behaviour": {
+            "hidden-fields": ["schema", "port", "login", "extra"],
+            "relabeling": {"host": "Warehouse", "password": "Metastore URL"},
+            "placeholders": {"password": "sqlite:////var/lib/compactor/metastore.db"},
+        },
+        "conn-fields": {
+            "hive_conf": {"label": "Folder of hive-site.xml", "schema": text},
+            "mode": {"label": "Mode: observe, request, compact or clean", "schema": text},
+        },
+    }
+
+
+def _config() -> dict[str, Any]:
+    return {
+        SECTION: {
+            "description": "Compaction of Hive ACID tables.",
+            "options": {
+                key: {
+                    "description": option.description,
+                    "version_added": "0.1.0",
+                    "type": option.type,
+                    "example": option.example,
+                    "default": option.default,
+                }
+                for key, option in OPTIONS.items()
+            },
+        }
+    }

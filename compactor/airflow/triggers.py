@@ -1,0 +1,97 @@
+"""Triggers: what waits without a worker slot. They run in the triggerer's event loop, database work in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
+
+# At module level on purpose: imported inside run() it would hold up the event loop of every other trigger.
+from compactor.airflow import passes
+from compactor.errors import CompactorError
+
+log = logging.getLogger(__name__)
+#: Seconds after which a database that could not be read is tried again.
+TROUBLE_PAUSE = 30.0
+
+
+class ChangeTrigger(BaseTrigger):
+    """Fires once the metastore's change marker differs from ``seen``, or ``hive.compactor.check.interval`` is over.
+
+    ``seen`` is the marker that the last scan started from, so nothing that happens between two runs is missed, and a
+    backlog that stays as it is does not fire again. A scan comes at most every ``poll_seconds``.
+    """
+
+    def __init__(self, *, metastore: str, seen: str, poll_seconds: float, ends_task: bool = True) -> None:
+        super().__init__()
+        self.metastore = metastore
+        self.seen = seen
+        self.poll_seconds = poll_seconds
+        self.ends_task = ends_task
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{__name__}.{type(self).__name__}",
+            {
+                "metastore": self.metastore,
+                "seen": self.seen,
+                "poll_seconds": self.poll_seconds,
+                "ends_task": self.ends_task,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        waited = 0.0
+        while True:
+            await asyncio.sleep(self.poll_seconds)
+            waited += self.poll_seconds
+            try:
+                marker, interval = await asyncio.to_thread(passes.look, self.metastore)
+            except CompactorError as trouble:
+                log.warning(
+                    "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
+                )
+                await asyncio.sleep(TROUBLE_PAUSE)
+                waited += TROUBLE_PAUSE
+                continue
+            if marker != self.seen or waited >= interval:
+                yield TaskSuccessEvent(xcoms={"return_value": marker}) if self.ends_task else TriggerEvent(marker)
+                return
+
+
+class EntriesTrigger(BaseTrigger):
+    """Fires once no entry of ``ids`` is queued or worked on any more, or after ``timeout_seconds``.
+
+    The event says how each stands: ``{"41": "ready for cleaning"}``.
+    """
+
+    def __init__(self, *, metastore: str, ids: Sequence[int], poll_seconds: float, timeout_seconds: float) -> None:
+        super().__init__()
+        self.metastore = metastore
+        self.ids = list(ids)
+        self.poll_seconds = poll_seconds
+        self.timeout_seconds = timeout_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{__name__}.{type(self).__name__}",
+            {
+                "metastore": self.metastore,
+                "ids": self.ids,
+                "poll_seconds": self.poll_seconds,
+                "timeout_seconds": self.timeout_seconds,
+            },
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        waited = 0.0
+        while True:
+            states = await asyncio.to_thread(passes.states, self.metastore, self.ids)
+            if waited >= self.timeout_seconds or not passes.under_way(states):
+                yield TriggerEvent({str(entry): state for entry, state in states.items()})
+                return
+            await asyncio.sleep(self.poll_seconds)
+            waited += self.poll_seconds
