@@ -1,0 +1,47 @@
+"""What every test may ask for. Nothing in here starts Spark, Airflow or a server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from compactor.metastore.store import Metastore
+
+# The same examples in every run, so that red is red for everybody; HYPOTHESIS_PROFILE=search looks for new ones.
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """An empty directory for tables."""
+    path = tmp_path / "warehouse"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def metastore_url(tmp_path: Path) -> str:
+    """Where ``metastore`` has its database."""
+    return f"sqlite:///{tmp_path / 'metastore.db'}"
+
+
+@pytest.fixture
+def metastore(metastore_url: str) -> Metastore:
+    """A fresh embedded metastore in a real file."""
+    # here, so that tests of what is pure start without SQLAlchemy
+    from compactor.metastore.store import open_metastore
+
+    from compactor.database.engine import open_database
+    from compactor.metastore import schema
+
+    schema.create(open_database(metastore_url))
+    return open_metastore("default", metastore_url)
