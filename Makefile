@@ -1,0 +1,52 @@
+# Everything that a person or a build does with this checkout. `make` alone lists it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# uv brings certificates of its own, which a proxy that opens TLS does not match; the machine's own set does.
+export UV_SYSTEM_CERTS ?= true
+
+# What tests need from Debian; `make test` installs what is missing.
+DEBIAN_PACKAGES :=
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: ## make .venv with everything in it (no root, may be run again)
+	@tools/setup
+
+.PHONY: demo
+demo: setup ## run the main job end to end on real data, print before and after, stop everything
+	@. tools/environment; exec python -m compactor.demo run
+
+.PHONY: up
+up: setup ## the demo's tables with Airflow's UI, left running until Ctrl-C
+	@. tools/environment; exec python -m compactor.demo up
+
+.PHONY: test
+test: setup packages lint ## setup, missing Debian packages, lint and all tests
+	@. tools/environment; exec python -m pytest
+
+.PHONY: packages
+packages:
+	@tools/debian-packages $(DEBIAN_PACKAGES)
+
+.PHONY: lint
+lint: setup ## style, types, the direction of imports, the compose file
+	@. tools/environment; tools/lint
+
+.PHONY: bench
+bench: setup ## ratios such as stripe copy to plain copy, each measured in one run
+	@. tools/environment; for file in benchmarks/*.py; do echo "== $$file"; python "$$file"; done
+
+.PHONY: torture
+torture: setup ## all tests again with other and with many more generated examples (slow)
+	@. tools/environment; exec env HYPOTHESIS_PROFILE=search python -m pytest
+
+.PHONY: clean
+clean: ## remove what demo, tests and tools left (not .venv and .tools)
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -not -path './.venv/*' -not -path './.tools/*' -prune -exec rm -rf {} +
