@@ -1,0 +1,204 @@
+"""A new file out of stripes of other files: bytes are copied, only the tail is written anew (DESIGN 4)."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from compactor.errors import NotLossless
+from compactor.orc import messages, statistics
+from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compression import Compression, compress
+from compactor.orc.source import CHUNK, Sink, Source
+from compactor.orc.tail import MAGIC, Stripe, Tail, empty_tail
+from compactor.orc.types import Types, same, schema_text, to_messages
+
+JAVA = 0  #: the writer that a file of several writers' stripes names: its oldest version promises the least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of all of it if asked for."""
+
+    length: int
+    rows: int
+    stripes: int
+    checksum: int | None
+
+
+class Assembler:
+    """Writes one file of stripes that are of the class of ``like``. The owner of ``sink`` aborts it on any error.
+
+    ``types`` are the footer's types, with the names wanted; they must equal those of ``like`` apart from names.
+    """
+
+    def __init__(self, sink: Sink, *, like: Tail, types: Types | None = None, checksum: bool = False) -> None:
+        self._sink = sink
+        self._like = like
+        self._class = stripe_class(like)
+        self._types = like.types if types is None else types
+        if not same(self._types, like.types):
+            raise NotLossless(
+                f"file {like.name}: its stripes hold {schema_text(like.types)}, {schema_text(self._types)} is wanted; "
+                "re-encode them"
+            )
+        self._checksum = 0 if checksum else None
+        self._stripes: list[Stripe] = []
+        self._statistics: list[tuple[messages.Message, ...]] = []
+        self._writers: set[tuple[int, int]] = set()
+        self._software: set[str] = set()
+        self._block_size = like.compression_block_size
+        self._pending: tuple[Source, int, int] | None = None
+        self._position = 0
+        self._write(MAGIC)
+
+    @property
+    def rows(self) -> int:
+        """Rows appended so far."""
+        return sum(stripe.rows for stripe in self._stripes)
+
+    @property
+    def stripes(self) -> int:
+        """Stripes appended so far."""
+        return len(self._stripes)
+
+    def append_file(self, source: Source, tail: Tail) -> None:
+        """All stripes of a file."""
+        for number in range(len(tail.stripes)):
+            self.copy(source, tail, number)
+
+    def copy(self, source: Source, tail: Tail, stripe_index: int) -> None:
+        """One stripe of ``source``, whose tail is ``tail``.
+
+        Raises:
+            NotLossless: the stripe is not of the class of the target, or of a file that cannot be copied from.
+        """
+        if stripe_class(tail) != self._class:
+            raise NotLossless(
+                f"file {tail.name}: its stripes are {stripe_class(tail)}, the target's {self._class}; re-encode them"
+            )
+        if not copyable(tail) or tail.stripe_statistics is None:
+            raise NotLossless(
+                f"file {tail.name}: writer version {tail.writer_version}, row index stride {tail.row_index_stride}, "
+                f"complete statistics: {tail.complete_statistics}, encrypted: {tail.encrypted}; "
+                "its stripes cannot be copied, re-encode them"
+            )
+        stripe = tail.stripes[stripe_index]
+        self._stripes.append(replace(stripe, offset=self._position + self._pending_length()))
+        self._statistics.append(tail.stripe_statistics[stripe_index])
+        self._writers.add((tail.writer, tail.writer_version))
+        self._software.add(tail.software)
+        self._block_size = max(self._block_size, tail.compression_block_size)
+        if self._pending and self._pending[0] is source and self._pending[1] + self._pending[2] == stripe.offset:
+            self._pending = (source, self._pending[1], self._pending[2] + stripe.length)
+        else:
+            self._flush()
+            self._pending = (source, stripe.offset, stripe.length)
+
+    def copy_encoded(self, source: Source, tail: Tail, stripe_index: int) -> None:
+        """As ``copy``, for a stripe that was just encoded for this target with its raw values: whatever its
+        encoder calls the calendar and the types."""
+        self.copy(source, replace(tail, calendar=self._like.calendar, types=self._types), stripe_index)
+
+    def _pending_length(self) -> int:
+        return self._pending[2] if self._pending else 0
+
+    def _flush(self) -> None:
+        if self._pending is None:
+            return
+        source, offset, length = self._pending
+        self._pending = None
+        if self._checksum is None:
+            self._sink.copy(source, offset, length)
+            self._position += length
+            return
+        for part in _chunks(source, offset, length):
+            self._write(part)
+
+    def _write(self, data: bytes) -> None:
+        self._sink.write(data)
+        self._position += len(data)
+        if self._checksum is not None:
+            self._checksum = zlib.crc32(data, self._checksum)
+
+    def close(self, user_metadata: Mapping[str, bytes]) -> Written:
+        """Write the tail and complete the sink."""
+        self._flush()
+        content_length = self._position
+        metadata = self._packed(self._metadata())
+        footer = self._packed(self._footer(content_length, user_metadata))
+        script = messages.PostScript(
+            footer_length=len(footer),
+            compression=self._like.compression,
+            version=self._like.file_version,
+            metadata_length=len(metadata),
+            writer_version=min((version for _, version in self._writers), default=self._like.writer_version),
+            magic=MAGIC,
+        )
+        if self._like.compression is not Compression.NONE:
+            script.compression_block_size = self._block_size
+        end = script.SerializeToString()
+        self._write(metadata + footer + end + bytes([len(end)]))
+        self._sink.close()
+        return Written(length=self._position, rows=self.rows, stripes=self.stripes, checksum=self._checksum)
+
+    def _packed(self, message: messages.Message) -> bytes:
+        return compress(message.SerializeToString(), self._like.compression, self._block_size)
+
+    def _metadata(self) -> messages.Message:
+        metadata = messages.Metadata()
+        for columns in self._statistics:
+            metadata.stripe_stats.add(col_stats=columns)
+        return metadata
+
+    def _footer(self, content_length: int, user_metadata: Mapping[str, bytes]) -> messages.Message:
+        like = self._like
+        writers = {writer for writer, _ in self._writers} or {like.writer}
+        footer = messages.Footer(
+            header_length=len(MAGIC),
+            content_length=content_length,
+            number_of_rows=self.rows,
+            row_index_stride=like.row_index_stride,
+            writer=writers.pop() if len(writers) == 1 else JAVA,
+            types=to_messages(self._types),
+        )
+        if like.calendar:
+            footer.calendar = like.calendar
+        if len(self._software) == 1 and (software := next(iter(self._software))):
+            footer.software_version = software.encode()
+        for stripe in self._stripes:
+            footer.stripes.add(
+                offset=stripe.offset,
+                index_length=stripe.index_length,
+                data_length=stripe.data_length,
+                footer_length=stripe.footer_length,
+                number_of_rows=stripe.rows,
+            )
+        for number, column in enumerate(self._types):
+            merged = statistics.merge([columns[number] for columns in self._statistics], column)
+            footer.statistics.append(merged)
+        for name, value in user_metadata.items():
+            footer.metadata.add(name=name.encode("utf-8", "surrogateescape"), value=value)
+        return footer
+
+
+def write_empty(
+    sink: Sink,
+    types: Types,
+    *,
+    compression: Compression = Compression.ZLIB,
+    like: Tail | None = None,
+    user_metadata: Mapping[str, bytes] | None = None,
+    checksum: bool = False,
+) -> Written:
+    """A file without rows: what stays where every row went (an empty directory lets old rows come back in Trino)."""
+    target = replace(like, types=types) if like else empty_tail(types, compression=compression)
+    return Assembler(sink, like=target, checksum=checksum).close(user_metadata or {})
+
+
+def _chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
+    while length > 0:
+        data = source.read(offset, min(length, CHUNK))
+        yield data
+        offset, length = offset + len(data), length - len(data)

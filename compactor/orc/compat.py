@@ -1,0 +1,47 @@
+"""Which stripes may stand in one file (PROTOCOL 2.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.orc.compression import Compression
+from compactor.orc.tail import Tail
+from compactor.orc.types import CALENDAR_KINDS, Types, shape
+
+ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
+PROLEPTIC = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeClass:
+    """What stripes of one file must have in common. ``types`` is without names; ``calendar`` is None where no column
+    depends on it, and an unset one counts as proleptic, as Hive writes it."""
+
+    types: Types
+    file_version: tuple[int, ...]
+    compression: Compression
+    row_index_stride: int
+    calendar: int | None
+
+
+def stripe_class(tail: Tail) -> StripeClass:
+    """The class of a file's stripes."""
+    dated = any(item.kind in CALENDAR_KINDS for item in tail.types)
+    return StripeClass(
+        types=shape(tail.types),
+        file_version=tail.file_version,
+        compression=tail.compression,
+        row_index_stride=tail.row_index_stride,
+        calendar=(tail.calendar or PROLEPTIC) if dated else None,
+    )
+
+
+def copyable(tail: Tail) -> bool:
+    """Whether stripes of this file may be copied into a file of their class at all.
+
+    Not so: encrypted columns (keys lie in the footer), writers before ORC-135 (statistics of timestamps mean another
+    thing), files without row index or without statistics for every stripe (readers would take the file's for all).
+    """
+    return (
+        not tail.encrypted and tail.writer_version >= ORC_135 and tail.row_index_stride > 0 and tail.complete_statistics
+    )

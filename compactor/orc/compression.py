@@ -1,0 +1,141 @@
+"""Compression of a file's tail: chunks of three header bytes and up to a block of data, as in the ORC specification."""
+
+from __future__ import annotations
+
+import enum
+import zlib
+
+import pyarrow as pa
+
+from compactor.errors import BadFile
+
+
+class Compression(enum.IntEnum):
+    """The codecs of the specification, by their numbers in the file."""
+
+    NONE = 0
+    ZLIB = 1
+    SNAPPY = 2
+    LZO = 3
+    LZ4 = 4
+    ZSTD = 5
+    BROTLI = 6
+
+
+_CODECS = {
+    Compression.SNAPPY: pa.Codec("snappy"),
+    Compression.ZSTD: pa.Codec("zstd"),
+    Compression.LZ4: pa.Codec("lz4_raw"),
+}
+MAX_BLOCK = (1 << 23) - 1  #: a chunk's length has 23 bits
+
+
+def decompress(data: bytes, compression: Compression, block_size: int, name: str) -> bytes:
+    """The plain bytes of a sequence of chunks; ``name`` is the file's, for the error.
+
+    Raises:
+        BadFile: a chunk is cut off, holds more than ``block_size`` bytes, or the codec rejects it.
+    """
+    if compression is Compression.NONE:
+        return data
+    parts, place = [], 0
+    while place < len(data):
+        header = int.from_bytes(data[place : place + 3], "little")
+        chunk = data[place + 3 : place + 3 + (header >> 1)]
+        if len(data) < place + 3 or len(chunk) != header >> 1:
+            raise BadFile(f"file {name}: a compressed chunk of its tail is cut off; the file is damaged")
+        parts.append(chunk if header & 1 else _plain(chunk, compression, block_size, name))
+        place += 3 + len(chunk)
+    return b"".join(parts)
+
+
+def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
+    """``data`` as chunks; a chunk that would not become smaller is stored as it is."""
+    if compression is Compression.NONE:
+        return data
+    parts = []
+    for place in range(0, len(data), block_size):
+        plain = data[place : place + block_size]
+        packed = _packed(plain, compression)
+        kept = len(packed) >= len(plain)
+        chunk = plain if kept else packed
+        parts += [(len(chunk) << 1 | kept).to_bytes(3, "little"), chunk]
+    return b"".join(parts)
+
+
+def _plain(chunk: bytes, compression: Compression, block_size: int, name: str) -> bytes:
+    try:
+        plain = _decoded(chunk, compression, block_size)
+    except (zlib.error, pa.ArrowException, OSError, ValueError, IndexError) as error:
+        raise BadFile(f"file {name}: its tail is no {compression.name} data ({error}); the file is damaged") from error
+    if len(plain) > block_size:
+        raise BadFile(f"file {name}: a chunk of its tail is longer than the block of {block_size} bytes")
+    return plain
+
+
+def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
+    if compression is Compression.ZLIB:
+        return zlib.decompressobj(-15).decompress(chunk, block_size + 1)
+    if compression is Compression.SNAPPY:
+        size = _snappy_size(chunk)
+        if size > block_size:
+            raise ValueError(f"{size} bytes said, a block has {block_size}")
+        return bytes(pa.Codec("snappy").decompress(chunk, decompressed_size=size, asbytes=True))
+    if compression is Compression.ZSTD:
+        with pa.input_stream(pa.py_buffer(chunk), compression="zstd") as stream:
+            return bytes(stream.read(block_size + 1))
+    if compression is Compression.LZ4:
+        return _lz4(chunk, block_size)
+    raise ValueError(f"{compression.name} is not handled here")
+
+
+def _packed(plain: bytes, compression: Compression) -> bytes:
+    if compression is Compression.ZLIB:
+        packer = zlib.compressobj(6, zlib.DEFLATED, -15)
+        return packer.compress(plain) + packer.flush()
+    codec = _CODECS.get(compression)
+    return plain if codec is None else bytes(codec.compress(plain, asbytes=True))
+
+
+def _snappy_size(chunk: bytes) -> int:
+    """The plain length that a raw snappy block begins with, a varint."""
+    size = 0
+    for place, byte in enumerate(chunk[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return size
+    raise ValueError("no length at the start of a block")
+
+
+def _lz4(chunk: bytes, limit: int) -> bytes:
+    """A raw LZ4 block. Arrow wants the plain length beforehand, which the block does not hold."""
+    out = bytearray()
+    place = 0
+    while place < len(chunk):
+        token = chunk[place]
+        length, place = _lz4_length(chunk, place + 1, token >> 4)
+        if place + length > len(chunk) or len(out) + length > limit:
+            raise ValueError("literals reach beyond the block")
+        out += chunk[place : place + length]
+        place += length
+        if place == len(chunk):
+            break
+        distance = chunk[place] | chunk[place + 1] << 8
+        length, place = _lz4_length(chunk, place + 2, token & 15)
+        length += 4
+        if not 0 < distance <= len(out) or len(out) + length > limit:
+            raise ValueError("a match reaches beyond the block")
+        start = len(out) - distance
+        pattern = out[start : start + length]
+        out += (pattern * (length // len(pattern) + 1))[:length]
+    return bytes(out)
+
+
+def _lz4_length(chunk: bytes, place: int, length: int) -> tuple[int, int]:
+    if length < 15:
+        return length, place
+    while True:
+        byte = chunk[place]
+        length, place = length + byte, place + 1
+        if byte < 255:
+            return length, place

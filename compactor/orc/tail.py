@@ -1,0 +1,286 @@
+"""The tail of an ORC file: everything a planner must know about a file, read in one or two small reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from compactor.errors import BadFile
+from compactor.orc import messages
+from compactor.orc.compression import MAX_BLOCK, Compression, decompress
+from compactor.orc.source import Source
+from compactor.orc.types import Types, from_messages, is_acid
+
+MAGIC = b"ORC"
+FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
+MAX_TAIL = 1 << 30  #: a tail that says it is longer is damaged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stripe:
+    """Where a stripe lies (bytes) and how many rows it has."""
+
+    offset: int
+    index_length: int
+    data_length: int
+    footer_length: int
+    rows: int
+
+    @property
+    def length(self) -> int:
+        return self.index_length + self.data_length + self.footer_length
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """PostScript, footer and stripe statistics of one file.
+
+    ``stripe_statistics`` is None where the file does not have them for each stripe and each column. ``writer`` and
+    ``writer_version`` are the specification's numbers, ``calendar`` is 0 unset, 1 Julian and Gregorian, 2 proleptic
+    Gregorian. ``row_index_stride`` is in rows, 0 for no row index. Statistics are messages: compare, never change.
+    """
+
+    name: str
+    length: int
+    file_version: tuple[int, ...]
+    writer: int
+    writer_version: int
+    software: str
+    compression: Compression
+    compression_block_size: int
+    row_index_stride: int
+    calendar: int
+    types: Types
+    stripes: tuple[Stripe, ...]
+    stripe_statistics: tuple[tuple[messages.Message, ...], ...] | None
+    statistics: tuple[messages.Message, ...]
+    user_metadata: Mapping[str, bytes]
+    rows: int
+    header_length: int
+    content_length: int
+    encrypted: bool
+
+    @property
+    def is_acid(self) -> bool:
+        """Whether the file holds ACID events; if not, its rows are original ones."""
+        return is_acid(self.types)
+
+    @property
+    def complete_statistics(self) -> bool:
+        """Whether each stripe has statistics of each column that speak of all its rows."""
+        return self.stripe_statistics is not None and all(
+            stripe.rows == columns[0].number_of_values
+            for stripe, columns in zip(self.stripes, self.stripe_statistics, strict=True)
+        )
+
+
+def empty_tail(
+    types: Types,
+    *,
+    compression: Compression = Compression.ZLIB,
+    compression_block_size: int = 256 * 1024,
+    row_index_stride: int = 10_000,
+    calendar: int = 0,
+    name: str = "<new>",
+) -> Tail:
+    """The tail of a file without rows as we write it: a target where no input can be the target."""
+    return Tail(
+        name=name,
+        length=0,
+        file_version=(0, 12),
+        writer=0,
+        writer_version=6,
+        software="",
+        compression=compression,
+        compression_block_size=compression_block_size,
+        row_index_stride=row_index_stride,
+        calendar=calendar,
+        types=types,
+        stripes=(),
+        stripe_statistics=(),
+        statistics=(),
+        user_metadata=MappingProxyType({}),
+        rows=0,
+        header_length=len(MAGIC),
+        content_length=len(MAGIC),
+        encrypted=False,
+    )
+
+
+def read_tail(source: Source, length: int | None = None) -> Tail:
+    """The tail of ``source``, or of its first ``length`` bytes (the logical length of a streaming file).
+
+    Raises:
+        BadFile: the file is empty, truncated, not ORC, or its tail contradicts itself.
+    """
+    end = source.length if length is None else length
+    name = source.name
+    if end == 0:
+        raise BadFile(f"file {name}: 0 bytes; an ORC file has at least a footer, restore it or remove it")
+    if end > source.length:
+        raise BadFile(f"file {name}: {source.length} bytes, {end} wanted; the file is truncated, restore it")
+    read = min(end, FIRST_READ)
+    data = source.read(end - read, read)
+    size = 1 + data[-1]
+    script = _post_script(data, size, name)
+    wanted = size + script.footer_length + script.metadata_length
+    if wanted > min(end - len(MAGIC), MAX_TAIL):
+        raise BadFile(f"file {name}: a tail of {wanted} bytes in a file of {end}; the file is truncated or damaged")
+    if wanted > len(data):
+        data = source.read(end - wanted, wanted - len(data)) + data
+    metadata_start = len(data) - wanted
+    footer_start = metadata_start + script.metadata_length
+    compression, block = Compression(script.compression), script.compression_block_size or 256 * 1024
+    footer = _section(messages.Footer, data[footer_start : len(data) - size], compression, block, name)
+    metadata = _section(messages.Metadata, data[metadata_start:footer_start], compression, block, name)
+    return _tail(script, footer, metadata, name, end, end - wanted - script.stripe_statistics_length)
+
+
+def _post_script(data: bytes, size: int, name: str) -> messages.Message:
+    if size > len(data):
+        raise BadFile(
+            f"file {name}: a postscript of {size} bytes in a file of {len(data)}; it is not ORC, or truncated"
+        )
+    script = _parsed(messages.PostScript, data[-size:-1], name)
+    if script.magic != MAGIC:
+        raise BadFile(
+            f"file {name}: its end is no ORC postscript (magic {script.magic!r}, {MAGIC!r} wanted); "
+            "it is not ORC, or truncated"
+        )
+    if script.compression not in Compression.__members__.values():
+        raise BadFile(f"file {name}: compression {script.compression} is unknown, 0..{max(Compression)} are known")
+    if script.compression_block_size > MAX_BLOCK + 1:
+        raise BadFile(f"file {name}: compression blocks of {script.compression_block_size} bytes, at most {MAX_BLOCK}")
+    return script
+
+
+def _section(kind: Any, data: bytes, compression: Compression, block: int, name: str) -> messages.Message:
+    return _parsed(kind, decompress(data, compression, block, name), name)
+
+
+def _parsed(kind: Any, data: bytes, name: str) -> messages.Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        part = kind.DESCRIPTOR.name
+        raise BadFile(f"file {name}: its {part} cannot be read ({error}); it is not ORC, or damaged") from error
+
+
+def _tail(
+    script: messages.Message, footer: messages.Message, metadata: messages.Message, name: str, length: int, end: int
+) -> Tail:
+    types = from_messages(footer.types, name)
+    stripes = tuple(
+        Stripe(
+            offset=item.offset,
+            index_length=item.index_length,
+            data_length=item.data_length,
+            footer_length=item.footer_length,
+            rows=item.number_of_rows,
+        )
+        for item in footer.stripes
+    )
+    encrypted = footer.HasField("encryption") or script.stripe_statistics_length > 0
+    _check_stripes(stripes, footer.number_of_rows, end, name)
+    per_stripe = tuple(tuple(item.col_stats) for item in metadata.stripe_stats)
+    complete = len(per_stripe) == len(stripes) and all(len(columns) == len(types) for columns in per_stripe)
+    return Tail(
+        name=name,
+        length=length,
+        file_version=tuple(script.version),
+        writer=footer.writer,
+        writer_version=script.writer_version,
+        software=footer.software_version.decode("utf-8", "replace"),
+        compression=Compression(script.compression),
+        compression_block_size=script.compression_block_size,
+        row_index_stride=footer.row_index_stride,
+        calendar=footer.calendar,
+        types=types,
+        stripes=stripes,
+        stripe_statistics=per_stripe if complete else None,
+        statistics=tuple(footer.statistics),
+        user_metadata=MappingProxyType(
+            {item.name.decode("utf-8", "surrogateescape"): item.value for item in footer.metadata}
+        ),
+        rows=footer.number_of_rows,
+        header_length=footer.header_length,
+        content_length=footer.content_length,
+        encrypted=encrypted,
+    )
+
+
+def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) -> None:
+    place = len(MAGIC)
+    for number, stripe in enumerate(stripes):
+        if stripe.offset < place or stripe.end > end:
+            raise BadFile(
+                f"file {name}: stripe {number} lies at {stripe.offset}..{stripe.end}, expected within {place}..{end}; "
+                "the footer is damaged or of another file"
+            )
+        place = stripe.end
+    found = sum(stripe.rows for stripe in stripes)
+    if found != rows:
+        raise BadFile(f"file {name}: {rows} rows in the footer, {found} in its stripes; the file is damaged")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRange:
+    """Smallest and largest value of a key column in a stripe; ``total`` is their sum, None if it overflowed."""
+
+    minimum: int
+    maximum: int
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyStatistics:
+    """What a stripe's statistics say for certain about the keys of its ``rows`` rows."""
+
+    rows: int
+    operation: KeyRange
+    original_transaction: KeyRange
+    bucket: KeyRange
+    row_id: KeyRange
+    current_transaction: KeyRange
+
+
+def key_statistics(tail: Tail, stripe_index: int) -> KeyStatistics | None:
+    """The key ranges of one stripe, None where its statistics are no knowledge (PROTOCOL 2.1): a key column's do not
+    cover every row or lack minimum or maximum, or the file holds no ACID events."""
+    if tail.stripe_statistics is None or not tail.is_acid:
+        return None
+    rows = tail.stripes[stripe_index].rows
+    columns = tail.stripe_statistics[stripe_index]
+    ranges = [_key_range(columns[column], rows) for column in tail.types[0].children[:5]]
+    known = [item for item in ranges if item is not None]
+    if len(known) != len(ranges):
+        return None
+    operation, original, bucket, row_id, current = known
+    return KeyStatistics(
+        rows=rows,
+        operation=operation,
+        original_transaction=original,
+        bucket=bucket,
+        row_id=row_id,
+        current_transaction=current,
+    )
+
+
+def _key_range(column: messages.Message, rows: int) -> KeyRange | None:
+    numbers = column.int_statistics
+    if (
+        column.number_of_values != rows
+        or column.has_null
+        or not (numbers.HasField("minimum") and numbers.HasField("maximum"))
+    ):
+        return None
+    total = numbers.sum if numbers.HasField("sum") else None
+    return KeyRange(minimum=numbers.minimum, maximum=numbers.maximum, total=total)

@@ -1,0 +1,383 @@
+"""ORC types: the flat tree of a footer, its text, Hive's text for it, and what changes without loss to what."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from compactor.errors import BadFile, NotLossless
+from compactor.orc import messages
+
+ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
+
+
+class Kind(enum.IntEnum):
+    """The kinds of the ORC specification, by their numbers in the file."""
+
+    BOOLEAN = 0
+    BYTE = 1
+    SHORT = 2
+    INT = 3
+    LONG = 4
+    FLOAT = 5
+    DOUBLE = 6
+    STRING = 7
+    BINARY = 8
+    TIMESTAMP = 9
+    LIST = 10
+    MAP = 11
+    STRUCT = 12
+    UNION = 13
+    DECIMAL = 14
+    DATE = 15
+    VARCHAR = 16
+    CHAR = 17
+    TIMESTAMP_INSTANT = 18
+
+
+ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+TEXT_KINDS = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR})
+CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+_INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+_NAMES = {
+    Kind.BOOLEAN: "boolean",
+    Kind.BYTE: "tinyint",
+    Kind.SHORT: "smallint",
+    Kind.INT: "int",
+    Kind.LONG: "bigint",
+    Kind.FLOAT: "float",
+    Kind.DOUBLE: "double",
+    Kind.STRING: "string",
+    Kind.BINARY: "binary",
+    Kind.TIMESTAMP: "timestamp",
+    Kind.LIST: "array",
+    Kind.MAP: "map",
+    Kind.STRUCT: "struct",
+    Kind.UNION: "uniontype",
+    Kind.DECIMAL: "decimal",
+    Kind.DATE: "date",
+    Kind.VARCHAR: "varchar",
+    Kind.CHAR: "char",
+    Kind.TIMESTAMP_INSTANT: "timestamp with local time zone",
+}
+_KINDS = {name: kind for kind, name in _NAMES.items()} | {"integer": Kind.INT, "double precision": Kind.DOUBLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrcType:
+    """One column of a footer. ``children`` are column ids: places in the same tuple of types (pre-order)."""
+
+    kind: Kind
+    children: tuple[int, ...] = ()
+    field_names: tuple[str, ...] = ()
+    maximum_length: int = 0  #: of char and varchar, in characters
+    precision: int = 0
+    scale: int = 0
+    attributes: tuple[tuple[bytes, bytes], ...] = ()
+
+
+Types: TypeAlias = tuple[OrcType, ...]
+T = TypeVar("T")
+
+
+def from_messages(items: Sequence[messages.Message], name: str) -> Types:
+    """The types of a footer; ``name`` is the file's, for the error.
+
+    Raises:
+        BadFile: a kind is unknown, or the columns do not form one tree in pre-order.
+    """
+    types = tuple(_from_message(item, name) for item in items)
+    if not types or list(_walk(types)) != list(range(len(types))):
+        raise BadFile(f"file {name}: its {len(types)} types are not one tree of columns; the footer is damaged")
+    for number, item in enumerate(types):
+        wanted = {Kind.LIST: 1, Kind.MAP: 2, Kind.STRUCT: len(item.field_names)}.get(item.kind)
+        if item.kind is Kind.UNION:
+            wanted = max(1, len(item.children))
+        if len(item.children) != (wanted or 0):
+            raise BadFile(f"file {name}: column {number} ({item.kind.name}) has {len(item.children)} children")
+    return types
+
+
+def _from_message(item: messages.Message, name: str) -> OrcType:
+    try:
+        kind = Kind(item.kind)
+    except ValueError as error:
+        raise BadFile(
+            f"file {name}: type kind {item.kind} is unknown, 0..{max(Kind)} are known; it cannot be compacted"
+        ) from error
+    return OrcType(
+        kind=kind,
+        children=tuple(item.subtypes),
+        field_names=tuple(field.decode("utf-8", "surrogateescape") for field in item.field_names),
+        maximum_length=item.maximum_length,
+        precision=item.precision,
+        scale=item.scale,
+        attributes=tuple((pair.key, pair.value) for pair in item.attributes),
+    )
+
+
+def to_messages(types: Types) -> list[messages.Message]:
+    """The footer's form of ``types``."""
+    result = []
+    for item in types:
+        message = messages.Type(
+            kind=item.kind,
+            subtypes=item.children,
+            field_names=[field.encode("utf-8", "surrogateescape") for field in item.field_names],
+        )
+        if item.kind in (Kind.CHAR, Kind.VARCHAR):
+            message.maximum_length = item.maximum_length
+        if item.kind is Kind.DECIMAL:
+            message.precision, message.scale = item.precision, item.scale
+        for key, value in item.attributes:
+            message.attributes.add(key=key, value=value)
+        result.append(message)
+    return result
+
+
+def _walk(types: Types, root: int = 0) -> Iterator[int]:
+    """Column ids in pre-order; ends early where a tree is broken, so that it always ends."""
+    waiting = [root]
+    for _ in range(len(types) + 1):
+        if not waiting:
+            return
+        column = waiting.pop()
+        yield column
+        if column >= len(types):
+            return
+        waiting.extend(reversed(types[column].children))
+
+
+def subtree(types: Types, root: int) -> Types:
+    """The column ``root`` and all below it, as a tree of its own with ids from 0."""
+    ids = list(_walk(types, root))
+    return tuple(replace(types[i], children=tuple(child - root for child in types[i].children)) for i in ids)
+
+
+def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
+    """The struct of ``fields``: name and type tree of each."""
+    parts: list[OrcType] = []
+    children = []
+    for _, tree in fields:
+        start = 1 + len(parts)
+        children.append(start)
+        parts.extend(replace(item, children=tuple(child + start for child in item.children)) for item in tree)
+    root = OrcType(kind=Kind.STRUCT, children=tuple(children), field_names=tuple(name for name, _ in fields))
+    return (root, *parts)
+
+
+def acid_types(row: Types) -> Types:
+    """The types of an ACID file whose rows are of the struct ``row``."""
+    keys = [(name, (OrcType(kind=kind),)) for name, kind in zip(ACID_FIELDS, ACID_KINDS, strict=True)]
+    return struct_of([*keys[:-1], ("row", row)])
+
+
+def row_types(types: Types) -> Types:
+    """The struct of the user's columns: of an ACID file its field ``row``, of any other file all of it."""
+    return subtree(types, types[0].children[-1]) if is_acid(types) else types
+
+
+def is_acid(types: Types) -> bool:
+    """Whether the root is the ACID event struct: six names in any case, by position (Hive's query compactor and
+    foreign writers use lower case), and their kinds."""
+    root = types[0]
+    return (
+        tuple(name.lower() for name in root.field_names) == tuple(name.lower() for name in ACID_FIELDS)
+        and tuple(types[child].kind for child in root.children) == ACID_KINDS
+    )
+
+
+def same(a: Types, b: Types) -> bool:
+    """Whether two trees are equal apart from field names and attributes."""
+    return shape(a) == shape(b)
+
+
+def shape(types: Types) -> Types:
+    """``types`` without names and attributes and with only those parameters that the kind has."""
+    return tuple(
+        OrcType(
+            kind=item.kind,
+            children=item.children,
+            maximum_length=item.maximum_length if item.kind in (Kind.CHAR, Kind.VARCHAR) else 0,
+            precision=item.precision if item.kind is Kind.DECIMAL else 0,
+            scale=item.scale if item.kind is Kind.DECIMAL else 0,
+        )
+        for item in types
+    )
+
+
+def widens(old: Types, new: Types) -> bool:
+    """Whether every value of ``old`` is a value of ``new`` that readers show alike.
+
+    Struct fields go by position and trailing ones may be missing in ``old`` (they read as NULL), as in Hive's ORC
+    schema evolution. Integers and floating point grow, decimals keep all digits, texts keep their length.
+    """
+    return _widens(old, 0, new, 0)
+
+
+def _widens(old: Types, i: int, new: Types, j: int) -> bool:
+    a, b = old[i], new[j]
+    if a.kind in (Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION):
+        fits = a.kind is b.kind and (
+            len(a.children) <= len(b.children) if a.kind is Kind.STRUCT else len(a.children) == len(b.children)
+        )
+        return fits and all(_widens(old, x, new, y) for x, y in zip(a.children, b.children, strict=False))
+    if a.kind is Kind.DECIMAL and b.kind is Kind.DECIMAL:
+        return a.scale <= b.scale and a.precision - a.scale <= b.precision - b.scale
+    if a.kind is Kind.VARCHAR:
+        return b.kind is Kind.STRING or (b.kind is Kind.VARCHAR and a.maximum_length <= b.maximum_length)
+    if a.kind is Kind.CHAR:
+        return b.kind is Kind.CHAR and a.maximum_length <= b.maximum_length
+    if a.kind in _INTEGERS and b.kind in _INTEGERS:
+        return a.kind <= b.kind
+    return a.kind is b.kind or (a.kind is Kind.FLOAT and b.kind is Kind.DOUBLE)
+
+
+def schema_text(types: Types, root: int = 0) -> str:
+    """``types`` in Hive's words, such as ``struct<a:int,b:varchar(20)>``."""
+    item = types[root]
+    name = _NAMES[item.kind]
+    parts = [schema_text(types, child) for child in item.children]
+    if item.kind is Kind.STRUCT:
+        parts = [f"{field}:{part}" for field, part in zip(item.field_names, parts, strict=True)]
+    if item.kind in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION):
+        return f"{name}<{','.join(parts)}>"
+    if item.kind is Kind.DECIMAL:
+        return f"{name}({item.precision},{item.scale})"
+    return f"{name}({item.maximum_length})" if item.kind in (Kind.CHAR, Kind.VARCHAR) else name
+
+
+def parse_hive_type(text: str) -> Types:
+    """The type tree of Hive's type text. A bare ``decimal`` is ``decimal(10,0)``, as in Hive.
+
+    Raises:
+        NotLossless: ``text`` is not the type text of something that ORC can hold.
+    """
+    parser = _Parser(text)
+    tree = parser.type()
+    if parser.place != len(text):
+        parser.fail("the end of the text")
+    return tree
+
+
+class _Parser:
+    _WORD = re.compile(r"[a-z]+(?: [a-z]+)*", re.IGNORECASE)
+    _QUOTED = re.compile(r"`((?:[^`]|``)*)`")
+    _PLAIN = re.compile(r"[^:<>,`]+")
+    _NUMBERS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.place = 0
+
+    def fail(self, wanted: str) -> NoReturn:
+        raise NotLossless(
+            f"type {self.text!r}: at position {self.place}, expected {wanted}; ORC cannot hold this type, "
+            "or the text of the metastore is damaged"
+        )
+
+    def type(self) -> Types:
+        match = self._WORD.match(self.text, self.place)
+        kind = _KINDS.get(match.group().lower()) if match else None
+        if match is None or kind is None:
+            self.fail("the name of a type")
+        self.place = match.end()
+        if kind is Kind.STRUCT:
+            return struct_of(self._list(self._field))
+        if kind in (Kind.LIST, Kind.MAP, Kind.UNION):
+            return self._compound(kind)
+        return (self._with_numbers(kind),)
+
+    def _compound(self, kind: Kind) -> Types:
+        trees = self._list(self.type)
+        if (kind is Kind.LIST and len(trees) != 1) or (kind is Kind.MAP and len(trees) != 2) or not trees:
+            self.fail(f"another number of types in {_NAMES[kind]}")
+        root, *rest = struct_of([("", tree) for tree in trees])
+        return (replace(root, kind=kind, field_names=()), *rest)
+
+    def _with_numbers(self, kind: Kind) -> OrcType:
+        match = self._NUMBERS.match(self.text, self.place)
+        if match:
+            self.place = match.end()
+        first, second = (int(part or 0) for part in match.groups()) if match else (0, 0)
+        if kind is Kind.DECIMAL:
+            return OrcType(kind=kind, precision=first if match else 10, scale=second)
+        if kind in (Kind.CHAR, Kind.VARCHAR):
+            if not first:
+                self.fail("a length in parentheses")
+            return OrcType(kind=kind, maximum_length=first)
+        return OrcType(kind=kind)
+
+    def _field(self) -> tuple[str, Types]:
+        if match := self._QUOTED.match(self.text, self.place):
+            name = match.group(1).replace("``", "`")
+        elif match := self._PLAIN.match(self.text, self.place):
+            name = match.group()
+        else:
+            self.fail("the name of a field")
+        self.place = match.end()
+        self._take(":")
+        return name, self.type()
+
+    def _list(self, part: Callable[[], T]) -> list[T]:
+        self._take("<")
+        items: list[T] = []
+        while not self.text.startswith(">", self.place):
+            if items:
+                self._take(",")
+            items.append(part())
+        self.place += 1
+        return items
+
+    def _take(self, mark: str) -> None:
+        if not self.text.startswith(mark, self.place):
+            self.fail(repr(mark))
+        self.place += len(mark)
+
+
+def arrow_type(types: Types, root: int = 0) -> pa.DataType:
+    """The Arrow type in which rows of column ``root`` are held: char and varchar as string, timestamps in ns.
+
+    Raises:
+        NotLossless: Arrow has no equal type (unions, decimals without precision).
+    """
+    item = types[root]
+    if item.kind in _ARROW:
+        return _ARROW[item.kind]
+    if item.kind is Kind.DECIMAL and 1 <= item.precision <= 38:
+        return pa.decimal128(item.precision, item.scale)
+    if item.kind is Kind.LIST:
+        return pa.list_(arrow_type(types, item.children[0]))
+    if item.kind is Kind.MAP:
+        return pa.map_(arrow_type(types, item.children[0]), arrow_type(types, item.children[1]))
+    if item.kind is Kind.STRUCT:
+        return pa.struct(
+            [
+                pa.field(name, arrow_type(types, child))
+                for name, child in zip(item.field_names, item.children, strict=True)
+            ]
+        )
+    raise NotLossless(f"column {root} of {schema_text(types)}: Arrow has no type equal to {schema_text(types, root)}")
+
+
+_ARROW: dict[Kind, pa.DataType] = {
+    Kind.BOOLEAN: pa.bool_(),
+    Kind.BYTE: pa.int8(),
+    Kind.SHORT: pa.int16(),
+    Kind.INT: pa.int32(),
+    Kind.LONG: pa.int64(),
+    Kind.FLOAT: pa.float32(),
+    Kind.DOUBLE: pa.float64(),
+    Kind.STRING: pa.string(),
+    Kind.VARCHAR: pa.string(),
+    Kind.CHAR: pa.string(),
+    Kind.BINARY: pa.binary(),
+    Kind.TIMESTAMP: pa.timestamp("ns"),
+    Kind.TIMESTAMP_INSTANT: pa.timestamp("ns", tz="UTC"),
+    Kind.DATE: pa.date32(),
+}
