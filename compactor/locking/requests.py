@@ -10,7 +10,7 @@ from compactor.locking.kinds import LockType
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """A lock on a partition, a table (``partition`` None) or a database (``table`` None too); names as Hive stores them.
+    """A lock on a partition, a table (``partition`` None) or a database (``table`` None too), named as Hive stores it.
 
     Raises:
         ValueError: a partition without a table.

@@ -1,0 +1,1 @@
+"""Settings: what there is, where a value comes from, and the texts they are read from. Pure."""

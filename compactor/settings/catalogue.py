@@ -1,0 +1,448 @@
+"""Every setting of compaction, transactions and locks as data: Hive's own keys, and ours (``compactor.*``).
+
+Facts about Hive's keys: MetastoreConf (``metastore.*``, with its older ``hive.*`` name as the same setting) and
+HiveConf of Hive 4. ``lookup`` takes any of a setting's names.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from compactor.errors import BadSetting
+from compactor.settings.setting import Scope, Setting, Unit, Value, parse
+
+__all__ = ["CATALOGUE", "Scope", "Setting", "Unit", "Value", "find", "lookup", "parse"]
+
+_C, _R, _B, _T = Unit.COUNT, Unit.RATIO, Unit.BOOLEAN, Unit.TEXT
+_MS, _S, _M, _H, _D = Unit.MILLISECONDS, Unit.SECONDS, Unit.MINUTES, Unit.HOURS, Unit.DAYS
+
+
+def _metastore(key: str, default: str, unit: Unit, effect: str, *, minimum: int | None = 0) -> Setting:
+    """A site-wide setting of MetastoreConf: ``hive.<rest>`` is the old name, ``metastore.<rest>`` the new one."""
+    new = "metastore." + key.removeprefix("hive.").removeprefix("metastore.")
+    return Setting(key=key, aliases=(new,), default=default, unit=unit, effect=effect, minimum=minimum)
+
+
+def _hive(key: str, default: str, unit: Unit, effect: str, *, minimum: int | None = 0) -> Setting:
+    """A site-wide setting of HiveConf, under one name."""
+    return Setting(key=key, default=default, unit=unit, effect=effect, minimum=minimum)
+
+
+def _unused(key: str, default: str, unit: Unit, effect: str, *aliases: str) -> Setting:
+    """A setting of Hive's that Compactor knows and does not act on."""
+    return Setting(key=key, aliases=aliases, default=default, unit=unit, effect=effect, honoured=False, minimum=None)
+
+
+def _unused_metastore(key: str, default: str, unit: Unit, effect: str) -> Setting:
+    return _unused(key, default, unit, effect, "metastore." + key.removeprefix("hive.").removeprefix("metastore."))
+
+
+def _table(key: str, default: str, unit: Unit, effect: str, *aliases: str, minimum: int | None = 0) -> Setting:
+    """A setting that a database, a table or a request may give as well."""
+    return Setting(
+        key=key, aliases=aliases, default=default, unit=unit, effect=effect, scope=Scope.TABLE, minimum=minimum
+    )
+
+
+_OWN = (
+    Setting(
+        key="compactor.mode",
+        default="observe",
+        unit=_T,
+        choices=("observe", "request", "compact", "clean"),
+        tightest=True,
+        scope=Scope.TABLE,
+        effect="How far Compactor goes: only say what it would do, enqueue, compact too, or clean too. The tightest of "
+        "metastore, database and table wins. An embedded metastore starts with clean.",
+    ),
+    Setting(
+        key="compactor.readers",
+        default="any",
+        unit=_T,
+        choices=("any", "visibility"),
+        tightest=True,
+        scope=Scope.TABLE,
+        effect="Who reads the tables: any reader, or only such as honour visibility (Hive 4, Compactor), for which a "
+        "minor compaction's two directories need no exclusive moment.",
+    ),
+    _hive("compactor.lock.wait", "60s", _S, "How long a lock that must not make readers queue is tried again."),
+    _hive(
+        "compactor.forget.grace",
+        "1h",
+        _H,
+        "Least time between an abort and the second look that must find nothing of it before it is forgotten.",
+    ),
+    _hive(
+        "compactor.quarantine",
+        "0s",
+        _S,
+        "How long an obsolete directory stays hidden before its files are removed; 0 removes them at once.",
+    ),
+    Setting(
+        key="compactor.batch.bytes",
+        default="50GB",
+        unit=Unit.BYTES,
+        minimum=1,
+        effect="Most bytes of input that one Spark application takes.",
+    ),
+    _hive(
+        "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries while none has begun it."
+    ),
+    Setting(
+        key="compactor.full.sweep",
+        default="12",
+        unit=_C,
+        minimum=1,
+        effect="Every so many check intervals the initiator looks at every table, changed or not.",
+    ),
+    _hive(
+        "compactor.history.retention.aborted",
+        "3",
+        _C,
+        "How many compactions taken off the queue by a person stay in the history of a table or partition.",
+    ),
+    _hive(
+        "compactor.allowed.spark.conf",
+        "spark.executor.memory,spark.driver.memory,spark.executor.cores,spark.driver.cores,spark.executor.instances",
+        _T,
+        "Keys of Spark that a table or a request may set as compactor.<key>, separated by commas. Keys that load code "
+        "or change Java options are refused even when they stand here.",
+    ),
+)
+
+_DECISION = (
+    _table(
+        "hive.compactor.delta.num.threshold",
+        "10",
+        _C,
+        "More deltas than this (delete deltas count too) ask for a minor compaction, or a major one without a base.",
+    ),
+    _table(
+        "hive.compactor.delta.pct.threshold",
+        "0.1",
+        _R,
+        "Deltas larger than this part of the base ask for a major compaction.",
+    ),
+    _table(
+        "hive.compactor.abortedtxn.threshold",
+        "1000",
+        _C,
+        "More aborted transactions than this in a table or partition ask for their removal.",
+    ),
+    _table(
+        "hive.compactor.aborted.txn.time.threshold",
+        "12h",
+        _H,
+        "An aborted transaction older than this asks for its removal; negative turns the rule off.",
+        minimum=None,
+    ),
+    _metastore(
+        "hive.compactor.clean.aborts.using.cleaner",
+        "true",
+        _B,
+        "Whether aborted transactions are removed by a request of their own, or by a compaction.",
+    ),
+    _hive("hive.compactor.compact.insert.only", "true", _B, "Whether insert-only tables are compacted by themselves."),
+    _table(
+        "hive.compactor.max.num.delta",
+        "500",
+        _C,
+        "Most deltas that one compaction merges at once; more are merged in steps.",
+        minimum=2,
+    ),
+    _metastore(
+        "hive.compactor.initiator.failed.compacts.threshold",
+        "2",
+        _C,
+        "After so many failures in a row a table or partition is not compacted by itself any more; 0 turns it off.",
+    ),
+    _metastore(
+        "hive.compactor.initiator.failed.retry.time",
+        "7d",
+        _D,
+        "So long after the last failure it is tried again all the same; 0 and less is never.",
+        minimum=None,
+    ),
+)
+
+_QUEUE = (
+    _hive("hive.compactor.check.interval", "300s", _S, "Time between two passes of the initiator without a change."),
+    _metastore("hive.compactor.initiator.on", "false", _B, "Whether Hive itself initiates compactions; reported only."),
+    _metastore("hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; doctor and explain report it."),
+    _metastore("hive.compactor.worker.threads", "0", _C, "How many workers Hive itself runs; reported only."),
+    Setting(
+        key="hive.compactor.fetch.size",
+        aliases=("metastore.compactor.fetch.size",),
+        default="1000",
+        unit=_C,
+        minimum=1,
+        effect="How many candidates or queue entries are read at a time.",
+    ),
+    _table("hive.compactor.job.queue", "", _T, "Spark queue of the applications; empty lets the cluster choose."),
+    _table("hive.compactor.worker.pool", "", _T, "Pool that a table's or a database's requests belong to."),
+    _metastore(
+        "hive.compactor.worker.pool.timeout",
+        "12h",
+        _H,
+        "A request that waited so long in a pool may be taken by workers without a pool.",
+    ),
+    _metastore("hive.compactor.run.as.user", "", _T, "User that compacts; empty is the owner of the directory."),
+    _hive("hive.compactor.worker.timeout", "86400s", _S, "A request worked on for longer than this is given back."),
+    _hive("hive.compactor.wait.timeout", "300000", _MS, "How long a request that waits for its result waits."),
+)
+
+_CLEANING = (
+    _hive("hive.compactor.cleaner.run.interval", "5000ms", _MS, "Time between two passes of the cleaner."),
+    _table(
+        "hive.compactor.delayed.cleanup.enabled",
+        "false",
+        _B,
+        "Whether obsolete directories stay for hive.compactor.cleaner.retention.time.seconds after the compaction.",
+    ),
+    _table(
+        "hive.compactor.cleaner.retention.time.seconds",
+        "300s",
+        _S,
+        "How long obsolete directories stay after the compaction where clean-up is delayed.",
+    ),
+    _hive(
+        "hive.compactor.cleaner.retry.maxattempts",
+        "5",
+        _C,
+        "How often cleaning is tried before the request fails; 0 is once.",
+    ),
+    Setting(
+        key="hive.compactor.cleaner.retry.retentionTime",
+        aliases=("hive.compactor.cleaner.retry.retention.time",),
+        default="300s",
+        unit=_S,
+        minimum=1,
+        effect="First wait after cleaning failed; it doubles with each failure.",
+    ),
+)
+
+_HISTORY = (
+    _metastore("hive.compactor.history.retention.succeeded", "3", _C, "Succeeded compactions kept in the history."),
+    _metastore(
+        "hive.compactor.history.retention.failed",
+        "3",
+        _C,
+        "Failed compactions kept in the history; never fewer than the failed threshold looks at.",
+    ),
+    Setting(
+        key="hive.compactor.history.retention.did.not.initiate",
+        aliases=(
+            "metastore.compactor.history.retention.did.not.initiate",
+            "metastore.compactor.history.retention.attempted",
+            "hive.compactor.history.retention.attempted",
+        ),
+        default="2",
+        unit=_C,
+        effect="Rows that say a compaction was not initiated kept in the history.",
+    ),
+    _metastore("hive.compactor.history.retention.refused", "3", _C, "Refused compactions kept in the history."),
+    _metastore(
+        "hive.compactor.history.retention.timeout",
+        "7d",
+        _D,
+        "Failed, refused and not initiated compactions older than this go once a later one has succeeded.",
+    ),
+    _metastore("hive.metastore.compaction.housekeeper.interval", "300s", _S, "Time between two purges of the history."),
+)
+
+_TRANSACTIONS = (
+    _metastore("hive.txn.timeout", "300s", _S, "A transaction without a heartbeat for so long is aborted."),
+    _metastore(
+        "hive.txn.opentxn.timeout",
+        "1000ms",
+        _MS,
+        "An id drawn so recently may belong to a transaction that is just being opened; it counts as open.",
+    ),
+    Setting(
+        key="hive.max.open.txns",
+        aliases=("metastore.max.open.txns",),
+        default="100000",
+        unit=_C,
+        minimum=1,
+        effect="With so many transactions open, opening another one is refused.",
+    ),
+    Setting(
+        key="hive.txn.max.open.batch",
+        aliases=("metastore.txn.max.open.batch",),
+        default="1000",
+        unit=_C,
+        minimum=1,
+        effect="Most transactions that one call opens.",
+    ),
+    _metastore(
+        "hive.txn.use.minhistorylevel", "true", _B, "Whether open transactions leave their row in MIN_HISTORY_LEVEL."
+    ),
+    _metastore(
+        "hive.txn.use.minhistorywriteid",
+        "false",
+        _B,
+        "Whether open transactions leave their rows in MIN_HISTORY_WRITE_ID.",
+    ),
+    _metastore("hive.metastore.acid.housekeeper.interval", "60s", _S, "Time between two passes of the housekeeper."),
+    _metastore("hive.metastore.acid.txn.cleaner.interval", "10s", _S, "Time between two purges of ended transactions."),
+    _metastore("hive.repl.txn.timeout", "11d", _D, "The time-out of replication's transactions."),
+    _hive(
+        "hive.txn.xlock.write",
+        "true",
+        _B,
+        "Whether UPDATE and DELETE take an exclusive write lock, or a shared one and find conflicts at commit.",
+    ),
+    _hive("hive.txn.xlock.iow", "true", _B, "Whether INSERT OVERWRITE locks readers out."),
+    _hive("hive.txn.xlock.ctas", "true", _B, "Whether CREATE TABLE AS locks the table that it makes."),
+    _hive("hive.txn.xlock.mergeinsert", "false", _B, "Whether the insert branch of MERGE locks like an UPDATE."),
+    _hive("hive.txn.read.locks", "true", _B, "Whether reading takes a lock."),
+    _hive("hive.txn.nonacid.read.locks", "true", _B, "Whether reading a table that isn't transactional takes a lock."),
+    _hive("hive.txn.strict.locking.mode", "true", _B, "Whether INSERT into a table not transactional is exclusive."),
+    _hive("hive.txn.ext.locking.enabled", "false", _B, "Whether external tables are locked."),
+    _hive("hive.acid.lockless.reads.enabled", "false", _B, "Whether readers do without locks."),
+    _hive("hive.locks.max.partitions", "-1", _C, "More partition locks than this become a table's.", minimum=-1),
+    Setting(
+        key="hive.lock.numretries",
+        aliases=("metastore.lock.numretries",),
+        default="100",
+        unit=_C,
+        effect="How often a lock that was not granted is looked at again.",
+    ),
+    Setting(
+        key="hive.lock.sleep.between.retries",
+        aliases=("metastore.lock.sleep.between.retries",),
+        default="60s",
+        unit=_S,
+        effect="The longest wait between two looks at a lock; the first is 100 ms, each doubles.",
+    ),
+)
+
+_WARNINGS = (
+    _hive("hive.compactor.active.delta.dir.threshold", "200", _C, "More deltas than this in one place: a warning."),
+    _hive("hive.compactor.obsolete.delta.dir.threshold", "200", _C, "More obsolete deltas than this: a warning."),
+    _hive("hive.compactor.small.delta.dir.threshold", "200", _C, "More small deltas than this: a warning."),
+    Setting(
+        key="hive.txn.acid.metrics.delta.pct.threshold",
+        aliases=("metastore.deltametrics.delta.pct.threshold",),
+        default="0.01",
+        unit=_R,
+        effect="Deltas smaller than this part of the base count as small.",
+    ),
+    *(
+        _metastore(f"hive.compactor.{key}", default, _H, effect)
+        for key, default, effect in (
+            ("oldest.initiated.compaction.time.threshold.warning", "1h", "A request waiting for longer: a warning."),
+            ("oldest.initiated.compaction.time.threshold.error", "12h", "A request waiting for longer: an error."),
+            ("oldest.uncleaned.compaction.time.threshold", "24h", "A result not cleaned for longer: a warning."),
+            ("oldest.open.txn.threshold.warning", "24h", "A transaction open for longer: a warning."),
+            ("oldest.open.txn.threshold.error", "72h", "A transaction open for longer: an error."),
+            ("oldest.uncleaned.aborted.txn.time.threshold.warning", "24h", "An abort kept for longer: a warning."),
+            ("oldest.uncleaned.aborted.txn.time.threshold.error", "48h", "An abort kept for longer: an error."),
+        )
+    ),
+    _metastore(
+        "hive.compactor.failed.compaction.ratio.threshold", "0.01", _R, "More failures among compactions: a warning."
+    ),
+)
+
+_FOREIGN = (
+    _unused_metastore("hive.compactor.initiator.tablecache.on", "true", _B, "Whether Hive's initiator caches tables."),
+    _unused_metastore("hive.compactor.cleaner.tablecache.on", "true", _B, "Whether Hive's cleaner caches tables."),
+    _unused_metastore("hive.compactor.enable.stats.compression", "true", _B, "Compression of Hive's minor output."),
+    _unused_metastore("hive.compactor.connectionPool.maxPoolSize", "5", _C, "Connections of Hive's compactor."),
+    _unused_metastore("hive.compactor.use.custom.pool", "false", _B, "Whether Hive's compactor has its own pool."),
+    _unused_metastore("hive.compactor.acid.metrics.logger.frequency", "360min", _M, "Hive's log of ACID metrics."),
+    _unused_metastore("hive.metastore.acidmetrics.thread.on", "true", _B, "Whether Hive collects ACID metrics."),
+    _unused_metastore("hive.metastore.acidmetrics.check.interval", "300s", _S, "Time between Hive's ACID metrics."),
+    _unused_metastore("hive.metastore.acidmetrics.ext.on", "true", _B, "Whether Hive collects further ACID metrics."),
+    _unused_metastore("hive.metastore.housekeeping.threads.on", "false", _B, "Whether Hive runs its housekeeping."),
+    _unused("hive.metastore.runworker.in", "hs2", _T, "Which of Hive's services runs its workers."),
+    _unused("hive.support.concurrency", "false", _B, "Whether Hive's sessions use a lock manager."),
+    _unused("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager", _T, "Hive's transaction manager."),
+    _unused(
+        "hive.lock.manager",
+        "org.apache.hadoop.hive.ql.lockmgr.zookeeper.ZooKeeperHiveLockManager",
+        _T,
+        "Hive's lock manager without transactions.",
+    ),
+    _unused(
+        "hive.txn.store.impl",
+        "org.apache.hadoop.hive.metastore.txn.CompactionTxnHandler",
+        _T,
+        "Hive's class that stores transactions.",
+        "metastore.txn.store.impl",
+        "hive.metastore.txn.store.impl",
+    ),
+    _unused_metastore("hive.txn.retryable.sqlex.regex", "", _T, "Database errors that Hive tries again."),
+    _unused_metastore("hive.count.open.txns.interval", "1s", _S, "Time between Hive's counts of open transactions."),
+    _unused_metastore("hive.timedout.txn.reaper.interval", "180s", _S, "Hive 3: time between two time-out passes."),
+    _unused_metastore("hive.timedout.txn.reaper.start", "100s", _S, "Hive 3: delay of the first time-out pass."),
+    _unused_metastore("hive.writeset.reaper.interval", "60s", _S, "Hive 3: time between two purges of WRITE_SET."),
+    _unused_metastore("hive.compactor.history.reaper.interval", "2min", _M, "Hive 3: time between history purges."),
+    _unused("hive.compactor.worker.sleep.time", "10800ms", _MS, "Pause of Hive's idle worker."),
+    _unused("hive.compactor.worker.max.sleep.time", "320000ms", _MS, "Longest pause of Hive's worker after errors."),
+    _unused("hive.compactor.cleaner.threads.num", "1", _C, "Threads of Hive's cleaner."),
+    _unused("hive.compactor.request.queue", "1", _C, "Threads of Hive's initiator."),
+    _unused("hive.compactor.cleaner.duration.update.interval", "60s", _S, "Update of one of Hive's metrics."),
+    _unused("hive.compactor.initiator.duration.update.interval", "60s", _S, "Update of one of Hive's metrics."),
+    _unused("hive.compactor.crud.query.based", "false", _B, "Whether Hive compacts full ACID tables by queries."),
+    _unused("hive.compaction.merge.enabled", "false", _B, "Whether Hive compacts by joining stripes."),
+    _unused("hive.compactor.gather.stats", "true", _B, "Whether Hive gathers statistics after a major compaction."),
+    _unused("hive.mr.compactor.gather.stats", "false", _B, "The same for Hive's MapReduce compactor."),
+    _unused("hive.acid.createtable.softdelete", "false", _B, "Whether Hive's DROP TABLE leaves files to the cleaner."),
+    _unused("hive.acid.droppartition.usebase", "false", _B, "Whether Hive's DROP PARTITION writes an empty base."),
+    _unused("hive.acid.truncate.usebase", "true", _B, "Whether Hive's TRUNCATE writes an empty base."),
+    _unused("hive.acid.renamepartition.makecopy", "false", _B, "Whether Hive's RENAME PARTITION copies."),
+    _unused("hive.acid.direct.insert.enabled", "true", _B, "Whether Hive's INSERT writes without staging."),
+    _unused("hive.create.as.acid", "false", _B, "Whether Hive makes new tables full ACID.", "metastore.create.as.acid"),
+    _unused("hive.create.as.insert.only", "false", _B, "Whether Hive makes new tables insert-only."),
+    _unused("hive.txn.write.acid.version.file", "true", _B, "Whether Hive writes _orc_acid_version files."),
+    _unused("hive.txn.readonly.enabled", "false", _B, "Whether Hive opens read-only transactions for SELECT."),
+    _unused("hive.txn.retrysnapshot.max.count", "5", _C, "How often Hive takes a stale snapshot anew."),
+    _unused("hive.txn.heartbeat.threadpool.size", "5", _C, "Threads of a Hive session's heartbeats."),
+    _unused("hive.txn.filter.delete.events", "true", _B, "Whether Hive's reader filters delete events."),
+    _unused("hive.txn.stats.enabled", "true", _B, "Whether Hive keeps exact statistics of transactional tables."),
+    _unused("hive.txn.manager.dump.lock.state.on.acquire.timeout", "false", _B, "Whether Hive logs locks on failure."),
+    _unused("hive.unlock.numretries", "10", _C, "How often Hive tries to give back a lock."),
+    _unused("hive.lock.file.move.protect", "all", _T, "When Hive locks a table while it moves files."),
+    _unused("hive.lock.query.string.max.length", "1000000", _C, "Longest query text in Hive's ZooKeeper locks."),
+)
+
+#: Every setting by its key, ours first, then by what they are about.
+CATALOGUE: Mapping[str, Setting] = MappingProxyType(
+    {
+        setting.key: setting
+        for setting in (
+            *_OWN,
+            *_DECISION,
+            *_QUEUE,
+            *_CLEANING,
+            *_HISTORY,
+            *_TRANSACTIONS,
+            *_WARNINGS,
+            *_FOREIGN,
+        )
+    }
+)
+_BY_NAME: Mapping[str, Setting] = MappingProxyType({name: s for s in CATALOGUE.values() for name in s.names})
+
+
+def find(key: str) -> Setting | None:
+    """The setting that goes by ``key``, or None."""
+    return _BY_NAME.get(key)
+
+
+def lookup(key: str) -> Setting:
+    """The setting that goes by ``key``.
+
+    Raises:
+        BadSetting: there is none; the message names the nearest ones.
+    """
+    setting = find(key)
+    if setting is None:
+        near = difflib.get_close_matches(key, _BY_NAME, n=3, cutoff=0.6)
+        hint = f"did you mean {' or '.join(near)}?" if near else "`compactor show settings` lists all"
+        raise BadSetting(f"setting {key!r} is unknown; {hint}")
+    return setting

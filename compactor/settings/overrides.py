@@ -1,0 +1,148 @@
+"""What table parameters, database parameters and a request's properties say about a compaction.
+
+``compactor.<key>`` and ``compactorthreshold.<key>`` name a setting (Hive's prefixes; the second wins),
+``compactor.spark.<k>`` a key of Spark, ``tblprops.<p>`` in a request overrides table parameter ``<p>`` for the writer.
+``compactor.mapreduce.*``, ``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from compactor.errors import BadSetting
+from compactor.settings.catalogue import find, lookup
+from compactor.settings.setting import Scope, Setting, parse
+
+_THRESHOLD, _OWN, _WRITER = "compactorthreshold.", "compactor.", "tblprops."
+_QUEUE = "hive.compactor.job.queue"
+#: What Hive's MapReduce compactor takes for the queue besides the setting itself, in its order.
+_OLD_QUEUE_KEYS = ("compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name")
+_OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
+#: Parts of Spark keys that load code or files, or change how a JVM starts; never taken, whatever a site allows.
+_NEVER = ("jars", "javaoptions", "classpath", "librarypath", "pyfiles", "plugins", "listeners", "files", "archives")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What was understood, by canonical key, and what was not, with the reason."""
+
+    values: Mapping[str, str]
+    spark_conf: Mapping[str, str]
+    table_overrides: Mapping[str, str]
+    ignored: tuple[tuple[str, str], ...]
+
+
+class _Refusal(NamedTuple):
+    """Why a property is not taken. ``foreign`` ones are harmless in a request too."""
+
+    reason: str
+    foreign: bool = False
+
+
+def of_table(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> Overrides:
+    """What a table's or a database's parameters say. Parameters that aren't about compaction say nothing."""
+    concerned = {key: text for key, text in parameters.items() if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key)}
+    overrides, refused = _read(concerned, allowed_spark)
+    ignored = tuple((key, refusal.reason) for key, refusal in refused)
+    return Overrides(values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=ignored)
+
+
+def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, strict: bool) -> Overrides:
+    """What a request's properties say.
+
+    Raises:
+        BadSetting: with ``strict``, for a property that is not taken and was not meant for Hive's own jobs.
+    """
+    overrides, refused = _read(properties, allowed_spark)
+    for key, refusal in refused:
+        if strict and not refusal.foreign:
+            raise BadSetting(f"property {key!r}: {refusal.reason}")
+    return Overrides(
+        values=overrides.values,
+        spark_conf=overrides.spark_conf,
+        table_overrides=overrides.table_overrides,
+        ignored=tuple((key, refusal.reason) for key, refusal in refused),
+    )
+
+
+def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Overrides, list[tuple[str, _Refusal]]]:
+    values: dict[str, str] = {}
+    spark: dict[str, str] = {}
+    writer: dict[str, str] = {}
+    refused: list[tuple[str, _Refusal]] = []
+    for key in sorted(properties, key=_weakest_first):
+        text = properties[key]
+        if key.startswith(_WRITER):
+            writer[key.removeprefix(_WRITER)] = text
+            continue
+        setting = _setting(key)
+        if setting is not None:
+            refusal = _refusal(setting, text)
+            if refusal is None:
+                values[setting.key] = text.strip()
+        elif key.startswith("compactor.spark."):
+            refusal = _spark_refusal(key.removeprefix(_OWN), allowed)
+            if refusal is None:
+                spark[key.removeprefix(_OWN)] = text
+        else:
+            refusal = _unknown(key)
+        if refusal is not None:
+            refused.append((key, refusal))
+    overrides = Overrides(values=values, spark_conf=spark, table_overrides=writer, ignored=())
+    return overrides, sorted(refused)
+
+
+def _weakest_first(key: str) -> tuple[int, str]:
+    """Of two keys for one setting the later one stays."""
+    if key in _OLD_QUEUE_KEYS:
+        return (-_OLD_QUEUE_KEYS.index(key) - 1, key)
+    return (1 if key.startswith(_THRESHOLD) else 0, key)
+
+
+def _is_plain(key: str) -> bool:
+    """Whether a parameter is a setting under its own name (``hive.compactor.worker.pool``, as in Hive 4)."""
+    return key == "hive.compactor.worker.pool"
+
+
+def _setting(key: str) -> Setting | None:
+    if key in _OLD_QUEUE_KEYS:
+        return lookup(_QUEUE)
+    if key.startswith(_OWN) and (own := find(key)) is not None:
+        return own
+    for prefix in (_THRESHOLD, _OWN):
+        if key.startswith(prefix):
+            return find(key.removeprefix(prefix))
+    return find(key)
+
+
+def _refusal(setting: Setting, text: str) -> _Refusal | None:
+    if setting.scope is not Scope.TABLE:
+        reason = f"{setting.key} is a setting of the site; a table or a request can't change it"
+        return _Refusal(reason, foreign=not setting.honoured)
+    try:
+        parse(setting, text)
+    except BadSetting as error:
+        return _Refusal(str(error))
+    return None
+
+
+def _spark_refusal(key: str, allowed: frozenset[str]) -> _Refusal | None:
+    lowered = key.lower()
+    if any(part in lowered for part in _NEVER):
+        return _Refusal(f"{key} loads code or changes how a JVM starts; only the site's own configuration may set it")
+    if key not in allowed:
+        listed = ", ".join(sorted(allowed)) or "nothing"
+        return _Refusal(f"{key} is not among what compactor.allowed.spark.conf allows ({listed})")
+    return None
+
+
+def _unknown(key: str) -> _Refusal:
+    if key.startswith(_OWN) and key.removeprefix(_OWN).startswith(_OF_HIVES_JOBS):
+        return _Refusal("meant for Hive's own compaction jobs; Compactor has no use for it", foreign=True)
+    try:
+        lookup(key.removeprefix(_THRESHOLD))
+    except BadSetting as error:
+        return _Refusal(f"{error}; known are compactor.<setting>, compactor.spark.<key> and tblprops.<table property>")
+    raise AssertionError(f"{key} is a setting after all")

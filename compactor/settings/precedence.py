@@ -1,0 +1,245 @@
+"""Which of several sources a setting's value comes from, and what a table or a request may say.
+
+request > table > database > flag > environment > compactor.toml or connection > metastore-site.xml > hive-site.xml >
+default. Table and database parameters are written by whoever may ALTER, so they aren't trusted: only settings of scope
+``TABLE`` and allowed Spark keys are taken from them, all else is left out and listed in ``Settings.ignored``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from compactor.errors import BadSetting
+from compactor.settings.catalogue import CATALOGUE, find, lookup
+from compactor.settings.overrides import Overrides, of_request, of_table
+from compactor.settings.setting import Setting, Unit, Value, parse
+
+_RANK = {
+    "request": 0,
+    "table": 1,
+    "database": 2,
+    "flag": 3,
+    "environment": 4,
+    "compactor.toml": 5,
+    "connection": 5,
+    "metastore-site.xml": 6,
+    "hive-site.xml": 7,
+    "default": 8,
+}
+_SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
+_UNTRUSTED = frozenset({"request", "table", "database"})
+_SPARK = "compactor.spark."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One source: its name (a key of the order above) and its texts by key, under any name of a setting."""
+
+    name: str
+    values: Mapping[str, str]
+
+
+class Explained(NamedTuple):
+    """A row of ``show settings``."""
+
+    key: str
+    value: str
+    source: str
+    unit: str
+    effect: str
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The layers, tightest source first, each with canonical keys only.
+
+    ``spark_conf`` holds ``spark.*`` keys for the Spark application, ``table_overrides`` a request's ``tblprops.*``
+    without that prefix, ``ignored`` what a table, database or request said in vain and why.
+    """
+
+    layers: tuple[Layer, ...] = ()
+    spark_conf: Mapping[str, str] = field(default_factory=_nothing)
+    table_overrides: Mapping[str, str] = field(default_factory=_nothing)
+    ignored: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer] = ()) -> Settings:
+        """Settings of a site. Of two layers of one rank the later one wins; ``hive-site.xml`` may hold unknown keys.
+
+        Raises:
+            BadSetting: an unknown layer, an unknown key in a flag, the environment or a toml, or a value there that
+                is not of its unit.
+        """
+        spark: dict[str, str] = {}
+        taken: list[Layer] = []
+        for layer in sorted(layers, key=lambda layer: -_rank(layer)):
+            if layer.name in _UNTRUSTED:
+                raise BadSetting(f"layer {layer.name!r}: give it through with_table() or with_request()")
+            spark |= {k.removeprefix("compactor."): v for k, v in layer.values.items() if _is_spark(k)}
+            taken.append(Layer(name=layer.name, values=MappingProxyType(_canonical(layer))))
+        return cls(layers=tuple(reversed(taken)), spark_conf=MappingProxyType(spark))
+
+    def raw(self, key: str) -> tuple[str, str]:
+        """The text of a setting and the name of the layer that it comes from.
+
+        Raises:
+            BadSetting: the key is unknown.
+        """
+        setting = lookup(key)
+        if setting.tightest:
+            return self._tightest(setting)
+        for layer in self.layers:
+            if setting.key in layer.values:
+                return layer.values[setting.key], layer.name
+        return setting.default, "default"
+
+    def _tightest(self, setting: Setting) -> tuple[str, str]:
+        said = [(layer.values[setting.key], layer.name) for layer in self.layers if setting.key in layer.values]
+        site = next((item for item in said if item[1] not in _UNTRUSTED), (setting.default, "default"))
+        rank = {choice: number for number, choice in enumerate(setting.choices)}
+        return min((site, *(item for item in said if item[1] in _UNTRUSTED)), key=lambda item: rank.get(item[0], -1))
+
+    def value(self, key: str) -> Value:
+        """The value of a setting in its unit (durations in milliseconds, sizes in bytes).
+
+        Raises:
+            BadSetting: the key is unknown, or its text not of its unit; the message names the source.
+        """
+        text, source = self.raw(key)
+        try:
+            return parse(lookup(key), text)
+        except BadSetting as error:
+            raise BadSetting(f"{error} (from {source})") from None
+
+    def source(self, key: str) -> str:
+        """The name of the layer that the value comes from, ``default`` where nobody gave one."""
+        return self.raw(key)[1]
+
+    def integer(self, key: str) -> int:
+        """A count or a size in bytes."""
+        return _typed(self, key, int, Unit.COUNT, Unit.BYTES)
+
+    def ratio(self, key: str) -> float:
+        return _typed(self, key, float, Unit.RATIO)
+
+    def milliseconds(self, key: str) -> int:
+        """A duration, whatever its unit."""
+        return _typed(self, key, int, *(unit for unit in Unit if unit.is_duration))
+
+    def boolean(self, key: str) -> bool:
+        return _typed(self, key, bool, Unit.BOOLEAN)
+
+    def text(self, key: str) -> str:
+        return _typed(self, key, str, Unit.TEXT)
+
+    @property
+    def mode(self) -> str:
+        """``observe`` < ``request`` < ``compact`` < ``clean``."""
+        return self.text("compactor.mode")
+
+    def explain(self) -> tuple[Explained, ...]:
+        """Every setting with its value as written, where it comes from, its unit and its effect."""
+        rows = []
+        for setting in CATALOGUE.values():
+            text, source = self.raw(setting.key)
+            effect = setting.effect if setting.honoured else f"{setting.effect} Not used by Compactor."
+            rows.append(Explained(setting.key, text, source, setting.unit.value, effect))
+        return tuple(rows)
+
+
+def with_table(
+    settings: Settings, table_parameters: Mapping[str, str], database_parameters: Mapping[str, str] | None = None
+) -> Settings:
+    """The settings for one table. Nothing in its parameters can raise; what is not taken stands in ``ignored``."""
+    allowed = allowed_spark_keys(settings)
+    database = of_table(database_parameters or {}, allowed)
+    table = of_table(table_parameters, allowed)
+    return _stacked(_stacked(settings, "database", database), "table", table)
+
+
+def with_request(settings: Settings, properties: Mapping[str, str], *, strict: bool = True) -> Settings:
+    """The settings for one request (WITH OVERWRITE TBLPROPERTIES, ``--property``).
+
+    ``strict`` False is for rows of the queue that others wrote: what would be refused stands in ``ignored`` instead.
+
+    Raises:
+        BadSetting: a property that is no setting of a request, is not allowed, or has a bad value.
+    """
+    return _stacked(settings, "request", of_request(properties, allowed_spark_keys(settings), strict=strict))
+
+
+def allowed_spark_keys(settings: Settings) -> frozenset[str]:
+    """Keys of Spark that tables and requests may set (``compactor.allowed.spark.conf``)."""
+    return frozenset(filter(None, map(str.strip, settings.text("compactor.allowed.spark.conf").split(","))))
+
+
+def _stacked(settings: Settings, name: str, overrides: Overrides) -> Settings:
+    layers = settings.layers
+    if overrides.values:
+        layer = Layer(name=name, values=MappingProxyType(dict(overrides.values)))
+        layers = tuple(sorted((layer, *layers), key=_rank))
+    return replace(
+        settings,
+        layers=layers,
+        spark_conf=MappingProxyType({**settings.spark_conf, **overrides.spark_conf}),
+        table_overrides=MappingProxyType({**settings.table_overrides, **overrides.table_overrides}),
+        ignored=(*settings.ignored, *((f"{name}: {key}", reason) for key, reason in overrides.ignored)),
+    )
+
+
+def _rank(layer: Layer) -> int:
+    if layer.name not in _RANK:
+        raise BadSetting(f"layer {layer.name!r} is unknown; known are {', '.join(_RANK)}")
+    return _RANK[layer.name]
+
+
+def _is_spark(key: str) -> bool:
+    return key.startswith(_SPARK) and find(key) is None
+
+
+def _canonical(layer: Layer) -> dict[str, str]:
+    """The layer's texts by canonical key; of several names of one setting the newest wins, as in MetastoreConf."""
+    lenient = layer.name in _SITE_FILES
+    found: dict[str, Setting] = {}
+    for key in layer.values:
+        setting = find(key) if lenient or _is_spark(key) else _known(layer, key)
+        if setting is not None:
+            found[setting.key] = setting
+    texts = {}
+    for key, setting in found.items():
+        text = next(layer.values[name] for name in setting.names if name in layer.values)
+        if lenient and not text.strip() and setting.unit is not Unit.TEXT:
+            continue  # an empty <value/> says nothing
+        if not lenient:
+            try:
+                parse(setting, text)
+            except BadSetting as error:
+                raise BadSetting(f"{error} (from {layer.name})") from None
+        texts[key] = text
+    return texts
+
+
+def _known(layer: Layer, key: str) -> Setting:
+    try:
+        return lookup(key)
+    except BadSetting as error:
+        raise BadSetting(f"{layer.name}: {error}") from None
+
+
+_T = TypeVar("_T", int, float, bool, str)
+
+
+def _typed(settings: Settings, key: str, wanted: type[_T], *units: Unit) -> _T:
+    setting = lookup(key)
+    if setting.unit not in units:
+        raise BadSetting(f"setting {key!r} is read as {wanted.__name__}, but its unit is {setting.unit.value}")
+    value = settings.value(key)
+    assert isinstance(value, wanted)
+    return value

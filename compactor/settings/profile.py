@@ -1,0 +1,124 @@
+"""The text of a ``compactor.toml`` -> values.
+
+[metastore.NAME]            url, state_url, hive_conf, warehouse, mode
+[metastore.NAME.settings]   Hive's keys and ours, as text, number or boolean
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from compactor.errors import BadSetting
+from compactor.settings.catalogue import lookup, parse
+
+_KEYS = ("url", "state_url", "hive_conf", "warehouse", "mode")
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreProfile:
+    """What the file says about one metastore; None where it says nothing. ``settings`` are texts by key as written."""
+
+    name: str
+    url: str | None = None
+    state_url: str | None = None
+    hive_conf: str | None = None
+    warehouse: str | None = None
+    mode: str | None = None
+    settings: Mapping[str, str] = field(default_factory=_nothing)
+
+    @property
+    def values(self) -> Mapping[str, str]:
+        """All that is a setting, as a layer ``compactor.toml`` takes it."""
+        return {**self.settings, **({"compactor.mode": self.mode} if self.mode is not None else {})}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """A whole ``compactor.toml``."""
+
+    metastores: Mapping[str, MetastoreProfile] = field(default_factory=lambda: MappingProxyType({}))
+
+    def metastore(self, name: str) -> MetastoreProfile:
+        """What is said about ``name``; an empty profile where the file doesn't know it and knows no other.
+
+        Raises:
+            BadSetting: the file knows others only.
+        """
+        if name in self.metastores or not self.metastores:
+            return self.metastores.get(name) or MetastoreProfile(name=name)
+        raise BadSetting(f"metastore {name!r} is not in compactor.toml; it knows {', '.join(self.metastores)}")
+
+
+def parse_profile(text: str) -> Profile:
+    """The profile that ``text`` stands for.
+
+    Raises:
+        BadSetting: not TOML, or a table, key or value that is not known; the message names it.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadSetting(f"compactor.toml: not TOML ({error})") from None
+    for key in document:
+        if key != "metastore":
+            raise BadSetting(f"compactor.toml: {key!r} is unknown at the top; wanted [metastore.NAME]")
+    tables = document.get("metastore", {})
+    if not isinstance(tables, dict):
+        raise BadSetting("compactor.toml: 'metastore' is a value; wanted [metastore.NAME]")
+    return Profile(metastores=MappingProxyType({name: _metastore(name, table) for name, table in tables.items()}))
+
+
+def _metastore(name: str, table: object) -> MetastoreProfile:
+    where = f"compactor.toml [metastore.{name}]"
+    if not isinstance(table, dict):
+        hint = f"; for the one metastore write [metastore.default] and {name} = … below it" if name in _KEYS else ""
+        raise BadSetting(f"compactor.toml: metastore.{name} is a value; wanted a table{hint}")
+    texts: dict[str, str] = {}
+    for key, value in table.items():
+        if key == "settings":
+            continue
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, (*_KEYS, "settings"), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise BadSetting(f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)} and settings{hint}")
+        if not isinstance(value, str):
+            raise BadSetting(f"{where}: {key} = {value!r} is no text")
+        texts[key] = value
+    mode = texts.get("mode")
+    if mode is not None:
+        parse(lookup("compactor.mode"), mode)
+    return MetastoreProfile(name=name, settings=_settings(where, table.get("settings", {})), **texts)
+
+
+def _settings(where: str, table: object) -> Mapping[str, str]:
+    if not isinstance(table, dict):
+        raise BadSetting(f"{where}: settings is a value; wanted [metastore.NAME.settings]")
+    flat: dict[str, str] = {}
+    for key, value in _leaves("", table):
+        if not key.startswith("compactor.spark."):
+            parse(lookup(key), value)
+        flat[key] = value
+    return MappingProxyType(flat)
+
+
+def _leaves(prefix: str, table: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Values by dotted key: TOML reads ``a.b = 1`` without quotes as a table in a table."""
+    found: list[tuple[str, str]] = []
+    for key, value in table.items():
+        if isinstance(value, dict):
+            found += _leaves(f"{prefix}{key}.", value)
+        elif isinstance(value, bool):
+            found.append((prefix + key, str(value).lower()))
+        elif isinstance(value, str | int | float):
+            found.append((prefix + key, str(value)))
+        else:
+            raise BadSetting(f"compactor.toml: {prefix}{key} = {value!r}; wanted a text, a number or true or false")
+    return found

@@ -1,0 +1,138 @@
+"""One setting: its names, its unit, and the way from its text to a value."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from compactor.errors import BadSetting
+
+
+class Unit(enum.Enum):
+    """What a setting's text means. A duration's bare number is in its own unit; a suffix (``300s``) overrules it."""
+
+    COUNT = "count"
+    RATIO = "ratio"
+    BYTES = "bytes"
+    MILLISECONDS = "ms"
+    SECONDS = "s"
+    MINUTES = "min"
+    HOURS = "h"
+    DAYS = "d"
+    BOOLEAN = "boolean"
+    TEXT = "text"
+
+    @property
+    def is_duration(self) -> bool:
+        return self in _MS_OF
+
+
+_MS_OF = {
+    Unit.MILLISECONDS: 1,
+    Unit.SECONDS: 1_000,
+    Unit.MINUTES: 60_000,
+    Unit.HOURS: 3_600_000,
+    Unit.DAYS: 86_400_000,
+}
+#: The suffixes of Hive's ``TimeValidator`` (HiveConf), in milliseconds.
+_SUFFIXES = {
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1.0),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1_000.0),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000.0),
+    **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-3),
+    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-6),
+}
+_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40}
+_NUMBER_AND_SUFFIX = re.compile(r"(-?[0-9]+)\s*([a-zA-Z]*)", re.ASCII)
+
+Value = int | float | bool | str
+
+
+class Scope(enum.Enum):
+    """Who may give a setting."""
+
+    SITE = "site"  #: whoever runs Compactor
+    TABLE = "table"  #: also a database, a table (``compactor.<key>``) and a request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A key that Compactor knows.
+
+    ``default`` is a text of ``unit``. ``honoured`` says whether Compactor acts on it; the others are Hive's, known so
+    that their presence in a ``hive-site.xml`` can be explained. ``choices``, if any, are all allowed texts from the
+    tightest to the loosest; where ``tightest`` is set, no layer can loosen what a layer below it says.
+    """
+
+    key: str
+    aliases: tuple[str, ...] = ()
+    default: str
+    unit: Unit
+    effect: str
+    honoured: bool = True
+    scope: Scope = Scope.SITE
+    minimum: int | None = 0
+    choices: tuple[str, ...] = ()
+    tightest: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All keys it goes by; where one source holds several, the first wins: the newest name, which is alias 0."""
+        return (*self.aliases[:1], self.key, *self.aliases[1:])
+
+
+def parse(setting: Setting, text: str) -> Value:
+    """The value of ``text``: milliseconds for a duration, bytes for a size, the text itself for a text.
+
+    Raises:
+        BadSetting: ``text`` is not of the setting's unit, out of range or not among its choices.
+    """
+    stripped = text.strip()
+    if setting.unit is Unit.TEXT:
+        if setting.choices and stripped not in setting.choices:
+            raise _bad(setting, text, f"one of {', '.join(setting.choices)}")
+        return stripped
+    if setting.unit is Unit.BOOLEAN:
+        if stripped.lower() not in ("true", "false"):
+            raise _bad(setting, text, "true or false")
+        return stripped.lower() == "true"
+    number = _number(setting, text, stripped)
+    if setting.minimum is not None and number < setting.minimum:
+        raise _bad(setting, text, f"at least {setting.minimum}")
+    return number
+
+
+def _number(setting: Setting, text: str, stripped: str) -> int | float:
+    unit = setting.unit
+    if unit is Unit.RATIO:
+        try:
+            ratio = float(stripped.removesuffix("f"))
+        except ValueError:
+            raise _bad(setting, text, "a number such as 0.1") from None
+        if ratio != ratio or ratio in (float("inf"), float("-inf")):
+            raise _bad(setting, text, "a finite number such as 0.1")
+        return ratio
+    match = _NUMBER_AND_SUFFIX.fullmatch(stripped)
+    if match is None:
+        raise _bad(setting, text, _WANTED.get(unit, "a number with or without a unit, such as 300s, 12h or 5000ms"))
+    number, suffix = int(match.group(1)), match.group(2).lower()
+    if unit is Unit.COUNT and not suffix:
+        return number
+    if unit is Unit.BYTES and suffix in _SIZES:
+        return number * _SIZES[suffix]
+    if unit.is_duration and not suffix:
+        return number * _MS_OF[unit]
+    if unit.is_duration and suffix in _SUFFIXES:
+        return int(number * _SUFFIXES[suffix])
+    raise _bad(setting, text, _WANTED.get(unit, "a unit among ms, s, min, h and d"))
+
+
+_WANTED = {Unit.COUNT: "a whole number", Unit.BYTES: "a size such as 1048576, 64MB or 50GB"}
+
+
+def _bad(setting: Setting, text: str, wanted: str) -> BadSetting:
+    hint = " (references such as ${...} are not resolved: write the value itself)" if "${" in text else ""
+    return BadSetting(f"{setting.key} = {text!r}: wanted {wanted}{hint}")
