@@ -1,6 +1,6 @@
 """Tables that a real Hive or Trino wrote, put into a warehouse and registered as their metastore's dump says.
 
-One metastore takes several of them: transaction ids are a metastore's own and stand in directory names (``_v<txn>``), so
+One metastore takes several of them: transaction ids are its own and stand in directory names (``_v<txn>``), so
 they stay as they are and two fixtures that disagree about one transaction are refused. Times are shifted as if the dump
 had been taken a minute ago, because thresholds and time-outs look at ages.
 """
@@ -229,7 +229,7 @@ class _Loader:
         present = dict(self._connection.execute(select(txns.c.TXN_ID, txns.c.TXN_STATE)).tuples().all())
         for txn, state in states.items():
             if present.get(txn, state) != state:
-                self._connection.execute(update(txns).where(txns.c.TXN_ID == txn).values(TXN_STATE=state))
+                self._connection.execute(update(txns).where(txn == txns.c.TXN_ID).values(TXN_STATE=state))
         dumped = {int(row["TXN_ID"] or 0): row for row in self._step.dump.rows("TXNS")}
         rows = [
             self._transaction(txn, states.get(txn, _COMMITTED), dumped.get(txn, {}))
