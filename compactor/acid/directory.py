@@ -25,7 +25,7 @@ from compactor.acid.names import (
     parse_directory,
     parse_file,
 )
-from compactor.acid.write_ids import RangeAnswer, ValidTxnList, ValidWriteIdList
+from compactor.acid.write_ids import CleanerWriteIdList, RangeAnswer, ValidTxnList, ValidWriteIdList
 from compactor.errors import BadName, NotEnoughHistory
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 
@@ -73,13 +73,18 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcidDir:
-    """A base or delta that is read, with its data files in path order and the bytes of all its files."""
+    """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden."""
 
     acid: Base | Delta
     directory: str
     files: tuple[DataFile, ...]
     total_bytes: int
     raw: bool = False
+
+    @property
+    def base(self) -> Base:
+        assert isinstance(self.acid, Base)
+        return self.acid
 
     @property
     def delta(self) -> Delta:
@@ -211,7 +216,8 @@ def acid_directory(
         else:
             working.append((name, delta))
 
-    if best is None and oldest is not None:
+    # A cleaner reads nothing: where a newer compaction's base is above its entry, it still judges what is below.
+    if best is None and oldest is not None and not isinstance(write_ids, CleanerWriteIdList):
         name, base = oldest
         compacted = base.visibility_txn_id > 0 or listing.data_formats.get(name) == "compacted"
         if compacted:
@@ -347,17 +353,18 @@ class _Found:
 
     def acid_dir(self, name: str, acid: Base | Delta) -> AcidDir:
         files = self.inside.get(name, ())
-        flushed = {f.path for f in files if f.name.endswith(FLUSH_LENGTH_SUFFIX)}
+        visible = [f for f in files if not any(map(is_skipped, f.path.split("/")[1:]))]
+        flushed = {f.path for f in visible if f.name.endswith(FLUSH_LENGTH_SUFFIX)}
         data = tuple(
             _data_file(f, has_flush_length=f.path + FLUSH_LENGTH_SUFFIX in flushed)
-            for f in sorted(files, key=lambda f: f.path)
-            if not any(map(is_skipped, f.path.split("/")[1:])) and parse_file(f.name) is not None
+            for f in sorted(visible, key=lambda f: f.path)
+            if parse_file(f.name) is not None
         )
         return AcidDir(
             acid=acid,
             directory=name,
             files=data,
-            total_bytes=sum(f.length for f in files),
+            total_bytes=sum(f.length for f in visible),
             raw=any(f.raw for f in data),
         )
 

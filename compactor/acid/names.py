@@ -17,7 +17,7 @@ ACID_VERSION = b"2"
 METADATA_FILE = "_metadata_acid"  #: JSON in bases of TRUNCATE (Hive 4) and of Hive 3's major compaction
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
 STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
-HIDDEN_PREFIX = "_compactor_obsolete_"  #: before a final name that is being removed
+HIDDEN_PREFIX = "_compactor_obsolete_"  #: then a transaction and the final name of what is being removed
 
 
 class DeltaKind(enum.Enum):
@@ -92,13 +92,13 @@ def _visibility(txn: TxnId) -> str:
     return f"_v{txn:07d}" if txn else ""
 
 
-_BASE = re.compile(r"base_(-?\d+)(?:_v(\d+))?")
-_DELTA = re.compile(r"(delta|delete_delta)_(\d+)_(\d+)(?:_(\d+))?(?:_v(\d+))?")
-_BUCKET = re.compile(r"bucket_(\d+)(?:_(\d+))?")
-_ORIGINAL = re.compile(r"(\d+)_\d+(?:_copy_\d+)?")
+_BASE = re.compile(rf"base_({ORIGINALS_ONLY}|[0-9]+)(?:_v([0-9]+))?")
+_DELTA = re.compile(r"(delta|delete_delta)_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
+_BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
+_ORIGINAL = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
 _ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
-_STAGING = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
-_HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"(.+)")
+_STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
+_HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"(\d+)_(.+)")
 
 
 def parse_directory(name: str) -> Base | Delta | None:
@@ -156,12 +156,19 @@ def parse_staging(name: str) -> TxnId | None:
     return TxnId(int(match.group(1))) if match else None
 
 
-def hidden_name(final_name: str) -> str:
-    """The name under which a directory waits for its removal."""
-    return HIDDEN_PREFIX + final_name
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hidden:
+    """A directory that waits for its removal: ``final_name`` may go once every transaction up to ``until`` has ended."""
+
+    final_name: str
+    until: TxnId
+
+    @property
+    def name(self) -> str:
+        return f"{HIDDEN_PREFIX}{self.until}_{self.final_name}"
 
 
-def parse_hidden(name: str) -> str | None:
-    """The final name of a directory that waits for its removal, None for any other name."""
+def parse_hidden(name: str) -> Hidden | None:
+    """What ``_compactor_obsolete_<txn>_<final name>`` stands for, None for any other name."""
     match = _HIDDEN.fullmatch(name)
-    return match.group(1) if match else None
+    return Hidden(until=TxnId(int(match.group(1))), final_name=match.group(2)) if match else None

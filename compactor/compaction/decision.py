@@ -1,0 +1,336 @@
+"""What should happen to a table or partition now, and why (Hive's ``CompactorUtil.determineCompactionType``).
+
+The order is Hive's, every comparison strict. Two things are ours: a request that ``enough`` would turn down at once is
+not made, and the removal of aborted transactions comes after compactions, whose cleaning removes them as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import ClassVar
+
+from compactor.acid.directory import AcidDirectory
+from compactor.acid.names import Base, DeltaKind
+from compactor.acid.names import parse_directory as parse_name
+from compactor.compaction.states import CompactionType
+from compactor.errors import BadName
+from compactor.settings.precedence import Settings
+
+_NUM, _PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
+_ABORTS, _AGE = "hive.compactor.abortedtxn.threshold", "hive.compactor.aborted.txn.time.threshold"
+_BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a decision looks at. Deltas are those that a compaction may read; ``obsolete`` counts aborted ones too.
+
+    ``base_bytes`` are those of the originals where there is no base. ``oldest_abort_age_ms`` is None without aborts.
+    """
+
+    base_bytes: int = 0
+    delta_bytes: int = 0
+    deltas: int = 0
+    delete_deltas: int = 0
+    originals: int = 0
+    has_base: bool = False
+    obsolete: int = 0
+    base_obsolete: bool = False
+    aborts: int = 0
+    oldest_abort_age_ms: int | None = None
+    is_insert_only: bool = False
+    minor_supported: bool = True
+    unparsable: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        directory: AcidDirectory,
+        *,
+        aborts: int = 0,
+        oldest_abort_age_ms: int | None = None,
+        is_insert_only: bool = False,
+        minor_supported: bool = True,
+    ) -> Facts:
+        """The facts of one directory under the compactor's list; aborts are what the metastore counts."""
+        deltas = directory.compactable()
+        return cls(
+            base_bytes=directory.base_bytes,
+            delta_bytes=sum(delta.total_bytes for delta in deltas),
+            deltas=len(deltas),
+            delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
+            originals=len(directory.originals),
+            has_base=directory.base is not None,
+            obsolete=len(directory.obsolete) + len(directory.aborted),
+            base_obsolete=any(map(_is_base, directory.obsolete)),
+            aborts=aborts,
+            oldest_abort_age_ms=oldest_abort_age_ms,
+            is_insert_only=is_insert_only,
+            minor_supported=minor_supported,
+            unparsable=directory.unparsable,
+        )
+
+
+def _nothing() -> Mapping[str, int | float]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """``because`` is a sentence with the numbers, ``flips`` what would change the decision."""
+
+    because: str
+    numbers: Mapping[str, int | float] = field(default_factory=_nothing)
+    flips: tuple[str, ...] = ()
+
+    type: ClassVar[CompactionType | None] = None  #: of the request that the decision leads to
+
+    @property
+    def name(self) -> str:
+        """``Minor``, ``Major``, ``CleanOnly``, ``AbortCleanup`` or ``NotNeeded``."""
+        return type(self).__name__
+
+
+class Minor(Decision):
+    """Merge the deltas into one pair."""
+
+    __slots__ = ()
+    type: ClassVar[CompactionType | None] = CompactionType.MINOR
+
+
+class Major(Decision):
+    """Make a new base of everything."""
+
+    __slots__ = ()
+    type: ClassVar[CompactionType | None] = CompactionType.MAJOR
+
+
+class CleanOnly(Decision):
+    """Nothing to merge, but obsolete directories to remove; a request (major, as in Hive) passes through to READY."""
+
+    __slots__ = ()
+    type: ClassVar[CompactionType | None] = CompactionType.MAJOR
+
+
+class AbortCleanup(Decision):
+    """Remove what aborted transactions wrote."""
+
+    __slots__ = ()
+    type: ClassVar[CompactionType | None] = CompactionType.ABORT_CLEANUP
+
+
+class NotNeeded(Decision):
+    """Nothing happens now."""
+
+    __slots__ = ()
+
+
+def decide(facts: Facts, settings: Settings) -> Decision:
+    """What should happen under ``settings`` (with the table's own ones in them).
+
+    Raises:
+        BadSetting: a threshold's value cannot be read.
+    """
+    numbers = _numbers(facts, settings)
+    if facts.unparsable:
+        return NotNeeded(
+            because=f"{facts.unparsable[0]!r} begins like a base or delta and is none; nothing is decided while it is "
+            "there",
+            numbers=numbers,
+            flips=("find out who wrote it and move it out of the table",),
+        )
+    by_cleaner = settings.boolean(_BY_CLEANER)
+    chosen = None if by_cleaner else _by_aborts(facts, settings, numbers)
+    chosen = chosen or _by_size(facts, settings, numbers) or _by_number(facts, settings, numbers)
+    if chosen is not None:
+        chosen = _worth_it(chosen, facts)
+    if by_cleaner and (chosen is None or isinstance(chosen, NotNeeded)):
+        chosen = _abort_cleanup(facts, settings, numbers) or chosen
+    return chosen or NotNeeded(because=_calm(facts, settings), numbers=numbers, flips=_wakes(facts, settings))
+
+
+def _numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]:
+    numbers: dict[str, int | float] = {
+        "base_bytes": facts.base_bytes,
+        "delta_bytes": facts.delta_bytes,
+        "deltas": facts.deltas,
+        "originals": facts.originals,
+        "obsolete": facts.obsolete,
+        "aborts": facts.aborts,
+        _NUM: settings.integer(_NUM),
+        _PCT: settings.ratio(_PCT),
+        _ABORTS: settings.integer(_ABORTS),
+        _AGE: settings.milliseconds(_AGE),
+    }
+    if facts.oldest_abort_age_ms is not None:
+        numbers["oldest_abort_age_ms"] = facts.oldest_abort_age_ms
+    return MappingProxyType(numbers)
+
+
+def _many_aborts(facts: Facts, settings: Settings) -> str | None:
+    limit = settings.integer(_ABORTS)
+    return f"{facts.aborts} aborted transactions > {limit} ({_ABORTS})" if facts.aborts > limit else None
+
+
+def _old_abort(facts: Facts, settings: Settings) -> str | None:
+    age, limit = facts.oldest_abort_age_ms, settings.milliseconds(_AGE)
+    if age is None or limit < 0 or age <= limit:
+        return None
+    return f"oldest aborted transaction is {_duration(age)} old > {_duration(limit)} ({_AGE})"
+
+
+def _by_aborts(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    if many := _many_aborts(facts, settings):
+        return Major(because=many, numbers=numbers, flips=(f"{_ABORTS} of {facts.aborts} or more",))
+    if old := _old_abort(facts, settings):
+        return Minor(because=old, numbers=numbers, flips=(f"a larger {_AGE}, or a negative one to turn it off",))
+    return None
+
+
+def _abort_cleanup(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    because = _many_aborts(facts, settings) or _old_abort(facts, settings)
+    if because is None:
+        return None
+    return AbortCleanup(because=because, numbers=numbers, flips=(f"larger {_ABORTS} and {_AGE}",))
+
+
+def _no_base(facts: Facts) -> bool:
+    return facts.base_bytes == 0 and facts.delta_bytes > 0
+
+
+def _by_size(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    if _no_base(facts):
+        return None
+    limit = settings.ratio(_PCT)
+    ratio = facts.delta_bytes / facts.base_bytes if facts.base_bytes else 0.0
+    if facts.base_bytes and ratio > limit:
+        return Major(
+            because=f"deltas are {facts.delta_bytes} bytes = {ratio:.3g} of the base's {facts.base_bytes} bytes > "
+            f"{limit:g} ({_PCT})",
+            numbers=numbers,
+            flips=(f"{_PCT} of {ratio:.3g} or more",),
+        )
+    if facts.delta_bytes == 0 and facts.base_obsolete:
+        return Major(because="an older base is obsolete and there are no deltas", numbers=numbers)
+    return None
+
+
+def _by_number(facts: Facts, settings: Settings, numbers: Mapping[str, int | float]) -> Decision | None:
+    limit = settings.integer(_NUM)
+    if facts.deltas <= limit:
+        return None
+    because = f"{facts.deltas} deltas > {limit} ({_NUM})"
+    flips = (f"{_NUM} of {facts.deltas} or more",)
+    if _no_base(facts):
+        return Major(because=f"{because}, and no base", numbers=numbers, flips=flips)
+    if not facts.minor_supported:
+        what = "an insert-only table" if facts.is_insert_only else "what lies here"
+        return Major(because=f"{because}, and no minor compaction of {what}", numbers=numbers, flips=flips)
+    return Minor(because=because, numbers=numbers, flips=flips)
+
+
+def _worth_it(chosen: Decision, facts: Facts) -> Decision:
+    """``chosen``, unless a worker would find nothing to merge; Hive makes such a request again in every cycle."""
+    assert chosen.type is not None
+    shortage = _shortage(
+        chosen.type,
+        deltas=facts.deltas,
+        delete_deltas=facts.delete_deltas,
+        has_base=facts.has_base,
+        originals=facts.originals,
+    )
+    if shortage is None:
+        return chosen
+    if facts.obsolete:
+        return CleanOnly(
+            because=f"{shortage}, but {facts.obsolete} obsolete or aborted directories wait to be removed",
+            numbers=chosen.numbers,
+            flips=("another delta",),
+        )
+    return NotNeeded(because=f"{chosen.because}, but {shortage}", numbers=chosen.numbers, flips=("another delta",))
+
+
+def _calm(facts: Facts, settings: Settings) -> str:
+    if facts.deltas == 0:
+        return "there are no deltas to merge"
+    parts = [f"{facts.deltas} deltas <= {settings.integer(_NUM)} ({_NUM})"]
+    if not _no_base(facts) and facts.base_bytes:
+        ratio = facts.delta_bytes / facts.base_bytes
+        parts.append(f"deltas are {ratio:.3g} of the base <= {settings.ratio(_PCT):g} ({_PCT})")
+    return ", ".join(parts)
+
+
+def _wakes(facts: Facts, settings: Settings) -> tuple[str, ...]:
+    limit = settings.integer(_NUM)
+    wakes = [f"more than {limit} deltas (now {facts.deltas})"]
+    if facts.base_bytes:
+        wanted = settings.ratio(_PCT) * facts.base_bytes
+        wakes.append(f"more than {wanted:.0f} bytes in deltas (now {facts.delta_bytes})")
+    wakes.append(f"more than {settings.integer(_ABORTS)} aborted transactions (now {facts.aborts})")
+    return tuple(wakes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enough:
+    """A compaction of this type has something to merge."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingToDo:
+    """It has nothing to merge. With ``obsolete`` the request goes on to be cleaned, else it is refused."""
+
+    because: str
+    obsolete: bool
+
+
+def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingToDo:
+    """Whether a worker has something to merge (Hive's ``isEnoughToCompact``); thresholds play no part here."""
+    deltas = directory.compactable()
+    shortage = _shortage(
+        type,
+        deltas=len(deltas),
+        delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
+        has_base=directory.base is not None,
+        originals=len(directory.originals),
+    )
+    if shortage is None:
+        return Enough()
+    return NothingToDo(because=shortage, obsolete=bool(directory.obsolete or directory.aborted))
+
+
+def _shortage(type: CompactionType, *, deltas: int, delete_deltas: int, has_base: bool, originals: int) -> str | None:
+    """Why there is nothing to merge, None when there is something."""
+    match type:
+        case CompactionType.REBALANCE:
+            return None
+        case CompactionType.ABORT_CLEANUP:
+            return "the removal of aborted transactions merges nothing"
+        case CompactionType.MAJOR:
+            if originals > 0 or deltas + has_base > 1:
+                return None
+            if deltas + has_base == 0:
+                return "the directory is empty"
+            return "a base alone is a major compaction's result" if has_base else "one delta alone merges with nothing"
+        case CompactionType.MINOR:
+            if deltas < 2:
+                return f"a minor compaction needs two deltas, found {deltas}"
+            if deltas == 2 and delete_deltas == 1:
+                return "one delta and one delete delta are a minor compaction's result"
+            return None
+
+
+def _is_base(name: str) -> bool:
+    try:
+        return isinstance(parse_name(name), Base)
+    except BadName:
+        return False
+
+
+def _duration(milliseconds: int) -> str:
+    """``90 s``, ``12 h``: the largest unit that needs no more than one decimal."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if milliseconds >= 2 * size:
+            return f"{milliseconds / size:.1f}".removesuffix(".0") + f" {unit}"
+    return f"{milliseconds} ms"

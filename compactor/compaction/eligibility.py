@@ -1,0 +1,170 @@
+"""Who may be looked at by the initiator, and in which order (Hive's ``CompactorUtil.isEligibleForCompaction``).
+
+The checks come in Hive's order and the first hit wins. Manual requests don't pass through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.settings.precedence import Settings
+
+_FIRST_INCREMENT = "hive.repl.first.inc.pending"
+_THRESHOLD = "hive.compactor.initiator.failed.compacts.threshold"
+_RETRY = "hive.compactor.initiator.failed.retry.time"
+_ON = State.INITIATED, State.WORKING
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A table or partition that was written, with what the metastore knows of it.
+
+    ``queued`` are its rows in the queue, ``history`` its rows in COMPLETED_COMPACTIONS, in any order. ``exists`` says
+    that its table, and its partition if it names one, is there.
+    """
+
+    entity: Entity
+    exists: bool = True
+    is_transactional: bool = True
+    is_insert_only: bool = False
+    is_partitioned: bool = False
+    table_parameters: Mapping[str, str] = field(default_factory=_nothing)
+    database_parameters: Mapping[str, str] = field(default_factory=_nothing)
+    queued: Sequence[Entry] = ()
+    history: Sequence[Entry] = ()
+    has_old_abort: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eligible:
+    """It is looked at. With ``observing`` the decision is only recorded: the mode allows no request."""
+
+    observing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """It is not. ``record`` asks for a 'did not initiate' row, once for each run of failures."""
+
+    because: str
+    record: bool = False
+
+
+def eligible(candidate: Candidate, settings: Settings, now_ms: int) -> Eligible | Skipped:
+    """Whether the initiator looks at ``candidate``; ``settings`` with the table's own, ``now_ms`` of the database."""
+    skipped = (
+        _replicated(candidate.database_parameters, "database")
+        or _queued(candidate)
+        or _failed_too_often(candidate, settings, now_ms)
+        or _not_there(candidate)
+        or _replicated(candidate.table_parameters, "table")
+        or _switched_off(candidate)
+        or _not_compacted(candidate, settings)
+    )
+    return skipped or Eligible(observing=settings.mode == "observe")
+
+
+def no_auto_compaction(table_parameters: Mapping[str, str], database_parameters: Mapping[str, str]) -> str | None:
+    """``database`` or ``table``, whichever switches automatic compaction off; None when it is on.
+
+    A database that has the key at all decides for its tables (Hive's ``MetaStoreUtils.isNoAutoCompactSet``).
+    """
+    of_database = _flag(database_parameters, "no_auto_compaction")
+    if of_database is not None:
+        return "database" if of_database else None
+    return "table" if _flag(table_parameters, "no_auto_compaction") else None
+
+
+def no_cleanup(table_parameters: Mapping[str, str], partition_parameters: Mapping[str, str]) -> str | None:
+    """``table`` or ``partition``, whichever says ``no_cleanup``; None when cleaning is allowed."""
+    if _flag(table_parameters, "no_cleanup"):
+        return "table"
+    return "partition" if _flag(partition_parameters, "no_cleanup") else None
+
+
+def failures_in_a_row(history: Iterable[Entry], threshold: int) -> Sequence[Entry]:
+    """The newest ``threshold`` succeeded or failed rows, newest first, if all of them failed; else nothing."""
+    ended = sorted((e for e in history if e.state in (State.SUCCEEDED, State.FAILED)), key=lambda e: -e.id)
+    newest = ended[:threshold]
+    return newest if len(newest) == threshold and all(e.state is State.FAILED for e in newest) else ()
+
+
+def order(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Entity, ...]:
+    """All entities in one total order, beginning behind ``after`` and going round, so that none waits for ever."""
+    ordered = sorted(set(entities), key=position)
+    if after is None:
+        return tuple(ordered)
+    split = sum(position(entity) <= position(after) for entity in ordered)
+    return (*ordered[split:], *ordered[:split])
+
+
+def position(entity: Entity) -> tuple[str, str, str]:
+    """Where an entity stands in the order; a table without partitions stands before any of its partitions."""
+    return (entity.database, entity.table, entity.partition or "")
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool | None:
+    for key, text in parameters.items():
+        if key.lower() == name:
+            return text.strip().lower() == "true"
+    return None
+
+
+def _replicated(parameters: Mapping[str, str], what: str) -> Skipped | None:
+    if not _flag(parameters, _FIRST_INCREMENT):
+        return None
+    return Skipped(because=f"the {what} waits for its first incremental replication ({_FIRST_INCREMENT})")
+
+
+def _queued(candidate: Candidate) -> Skipped | None:
+    for entry in candidate.queued:
+        if entry.state in _ON:
+            return Skipped(because=f"compaction {entry.id} of it is already {entry.state.label}")
+    return None
+
+
+def _failed_too_often(candidate: Candidate, settings: Settings, now_ms: int) -> Skipped | None:
+    threshold, retry = settings.integer(_THRESHOLD), settings.milliseconds(_RETRY)
+    failures = failures_in_a_row(candidate.history, threshold) if threshold > 0 else ()
+    if not failures:
+        return None
+    latest = max(e.enqueue_time or e.start or 0 for e in failures)
+    if retry > 0 and latest + retry <= now_ms:
+        return None
+    newest = failures[0].id
+    known = any(e.state is State.DID_NOT_INITIATE and e.id > newest for e in candidate.history)
+    until = f"until {latest + retry} (epoch ms)" if retry > 0 else "until somebody requests one by hand"
+    return Skipped(
+        because=f"the last {threshold} compactions failed ({_THRESHOLD}), the newest is {newest}; none is initiated "
+        f"{until}",
+        record=not known,
+    )
+
+
+def _not_there(candidate: Candidate) -> Skipped | None:
+    if not candidate.exists:
+        return Skipped(because=f"{candidate.entity} is not in the metastore (dropped or temporary)")
+    if not candidate.is_transactional:
+        return Skipped(because=f"{candidate.entity.database}.{candidate.entity.table} is not transactional")
+    return None
+
+
+def _switched_off(candidate: Candidate) -> Skipped | None:
+    where = no_auto_compaction(candidate.table_parameters, candidate.database_parameters)
+    return Skipped(because=f"no_auto_compaction of the {where} is true") if where else None
+
+
+def _not_compacted(candidate: Candidate, settings: Settings) -> Skipped | None:
+    if candidate.is_insert_only and not settings.boolean("hive.compactor.compact.insert.only"):
+        return Skipped(because="the table is insert-only and hive.compactor.compact.insert.only is false")
+    if candidate.is_partitioned and candidate.entity.partition is None and not candidate.has_old_abort:
+        return Skipped(because="a dynamic-partition write names no partition; its partitions are looked at themselves")
+    return None

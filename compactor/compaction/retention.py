@@ -1,0 +1,65 @@
+"""What the history keeps (Hive's ``PurgeCompactionHistoryFunction``; unlike there, taken-off requests go as well)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.settings.precedence import Settings
+
+_TIMES_OUT = frozenset({State.FAILED, State.DID_NOT_INITIATE, State.REFUSED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How many rows of each state stay for one table or partition; ``timeout_ms`` for those that success made moot."""
+
+    keep: Mapping[State, int]
+    timeout_ms: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> Policy:
+        """The policy of ``settings``; never fewer failed rows than the failed threshold looks at."""
+        prefix = "hive.compactor.history.retention."
+        failed = max(
+            settings.integer(prefix + "failed"), settings.integer("hive.compactor.initiator.failed.compacts.threshold")
+        )
+        return cls(
+            keep=MappingProxyType(
+                {
+                    State.SUCCEEDED: settings.integer(prefix + "succeeded"),
+                    State.FAILED: failed,
+                    State.DID_NOT_INITIATE: settings.integer(prefix + "did.not.initiate"),
+                    State.REFUSED: settings.integer(prefix + "refused"),
+                    State.ABORTED: settings.integer("compactor.history.retention.aborted"),
+                }
+            ),
+            timeout_ms=settings.milliseconds(prefix + "timeout"),
+        )
+
+
+def to_purge(history: Iterable[Entry], policy: Policy, now_ms: int) -> tuple[int, ...]:
+    """Ids of the rows of *one* table or partition that leave the history, ascending.
+
+    Of each state the newest stay. Failed, refused and not initiated ones go earlier when they began longer ago than
+    the time-out and a newer compaction succeeded: a major one for any, a minor one for minor ones.
+    """
+    left = dict(policy.keep)
+    gone: list[int] = []
+    major_succeeded = minor_succeeded = False
+    for entry in sorted(history, key=lambda e: -e.id):
+        if entry.state not in left:
+            continue
+        moot = major_succeeded or (minor_succeeded and entry.type is CompactionType.MINOR)
+        old = (entry.start or entry.end or entry.enqueue_time or 0) + policy.timeout_ms < now_ms
+        if left[entry.state] <= 0 or (entry.state in _TIMES_OUT and moot and old):
+            gone.append(entry.id)
+        else:
+            left[entry.state] -= 1
+        if entry.state is State.SUCCEEDED:
+            major_succeeded = major_succeeded or entry.type is not CompactionType.MINOR
+            minor_succeeded = minor_succeeded or entry.type is CompactionType.MINOR
+    return tuple(reversed(gone))

@@ -1,0 +1,31 @@
+"""Where an entry's Spark application runs: what must be equal for two entries to share one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entry
+from compactor.settings.precedence import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """``pool`` None is the default pool, ``queue`` None lets the cluster choose, ``run_as`` None is the process's user.
+
+    ``conf`` are sorted pairs of ``spark.*`` keys and values, so that routes compare and hash.
+    """
+
+    pool: str | None = None
+    queue: str | None = None
+    run_as: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+
+
+def route(entry: Entry, settings: Settings, *, owner: str | None = None) -> Route:
+    """The route of ``entry`` under settings with its table and its request in them; ``owner`` of its directory."""
+    return Route(
+        pool=entry.pool or None,
+        queue=settings.text("hive.compactor.job.queue") or None,
+        run_as=entry.run_as or settings.text("hive.compactor.run.as.user") or owner,
+        conf=tuple(sorted(settings.spark_conf.items())),
+    )
