@@ -221,7 +221,7 @@ class _Loader:
         self._transactions(states)
         self._write_ids()
         for table, prefix in ((tables.TXN_COMPONENTS, "TC"), (tables.COMPLETED_TXN_COMPONENTS, "CTC")):
-            self._insert(table, prefix, _own(self._step, table.name, prefix))
+            self._insert(table, prefix, (_with_write_id(row, prefix) for row in _own(self._step, table.name, prefix)))
         self._queue()
 
     def _transactions(self, states: Mapping[int, str]) -> None:
@@ -301,6 +301,14 @@ class _Loader:
                 shift = self._shift if column.name in _TIMES and int(text) else 0
                 values[column.name] = int(text) + shift
         return values
+
+
+def _with_write_id(row: Row, prefix: str) -> Row:
+    """A component's row with what Hive 2 did not have, as Hive's own upgrade to 3 fills it."""
+    if f"{prefix}_WRITEID" in row:
+        return row
+    added = {f"{prefix}_WRITEID": row[f"{prefix}_TXNID"]}
+    return {**row, **added, "CTC_UPDATE_DELETE": "N"} if prefix == "CTC" else {**row, **added}
 
 
 def _times(row: Row) -> Iterable[str]:
