@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 
 from compactor.errors import BadName
-from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.ids import NOTHING_OPEN, ORIGINALS_ONLY, TxnId, WriteId
 
 ACID_VERSION_FILE = "_orc_acid_version"  #: side file of every base and delta; its content is ``ACID_VERSION``
 ACID_VERSION = b"2"
@@ -96,21 +96,23 @@ _BASE = re.compile(rf"base_({ORIGINALS_ONLY}|[0-9]+)(?:_v([0-9]+))?")
 _DELTA = re.compile(r"(delta|delete_delta)_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
 _BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
+_NUMBERS = re.compile(r"(?<!-)[0-9]+")
 _ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
 _STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
-_HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"(\d+)_(.+)")
+_HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
 
 
 def parse_directory(name: str) -> Base | Delta | None:
     """The base or delta that ``name`` stands for; None when it is not the name of an ACID directory at all.
 
     Raises:
-        BadName: ``name`` begins like an ACID directory and goes on like none.
+        BadName: ``name`` begins like an ACID directory and goes on like none, or a number is above 63 bits.
     """
-    if match := _BASE.fullmatch(name):
+    fits = all(int(number) <= NOTHING_OPEN for number in _NUMBERS.findall(name))
+    if fits and (match := _BASE.fullmatch(name)):
         number, txn = match.groups()
         return Base(write_id=WriteId(int(number)), visibility_txn_id=TxnId(int(txn or 0)))
-    if match := _DELTA.fullmatch(name):
+    if fits and (match := _DELTA.fullmatch(name)):
         kind, low, high, statement, txn = match.groups()
         return Delta(
             kind=DeltaKind(kind),
@@ -158,7 +160,7 @@ def parse_staging(name: str) -> TxnId | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """A directory that waits for its removal: ``final_name`` may go once every transaction up to ``until`` has ended."""
+    """A directory that waits for its removal: ``final_name`` may go once all transactions up to ``until`` have ended."""
 
     final_name: str
     until: TxnId

@@ -163,7 +163,7 @@ class Retry:
 
 
 def retry_retention(attempts: int, settings: Settings) -> int:
-    """Milliseconds to wait when cleaning fails after ``attempts`` earlier failures: the first wait, doubled for each."""
+    """Milliseconds to wait when cleaning failed after ``attempts`` earlier failures: the first wait, doubled each time."""
     return settings.milliseconds(_RETENTION) << attempts
 
 

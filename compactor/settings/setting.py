@@ -45,7 +45,18 @@ _SUFFIXES = {
     **dict.fromkeys(("us", "usec", "microsecond", "microseconds"), 1e-3),
     **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-6),
 }
-_SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30, "t": 2**40}
+_SIZES = {
+    "": 1,
+    "b": 1,
+    "k": 2**10,
+    "kb": 2**10,
+    "m": 2**20,
+    "mb": 2**20,
+    "g": 2**30,
+    "gb": 2**30,
+    "t": 2**40,
+    "tb": 2**40,
+}
 _NUMBER_AND_SUFFIX = re.compile(r"(-?[0-9]+)\s*([a-zA-Z]*)", re.ASCII)
 
 Value = int | float | bool | str

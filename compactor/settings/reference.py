@@ -1,0 +1,112 @@
+"""``python -m compactor.settings.reference`` prints docs/configuration.md, made from the catalogue."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from compactor.settings.catalogue import CATALOGUE
+from compactor.settings.setting import Scope, Setting, Unit
+
+_HEAD = """\
+# Configuration
+
+This page is made from the catalogue of settings: `python -m compactor.settings.reference > docs/configuration.md`.
+`compactor show settings` prints the same keys with the values in force and where each one comes from.
+
+## Where a value comes from
+
+The first of these that names a setting wins:
+
+1. the request: `compactor compact … --property compactor.KEY=VALUE`, or `WITH OVERWRITE TBLPROPERTIES` in Hive
+2. the table: a table parameter `compactorthreshold.KEY` or `compactor.KEY`
+3. the database: the same keys among its parameters
+4. a flag: `--set KEY=VALUE`
+5. the environment
+6. `compactor.toml`, or the Airflow connection
+7. `metastore-site.xml`, then `hive-site.xml`, read as they are; `${...}` in them is not resolved
+8. the default
+
+`compactor.mode` and `compactor.readers` are exceptions: of what the site, the database, the table and the request say,
+the tightest counts, so that nobody below the site can loosen them.
+
+Old and new names of a setting (`hive.txn.timeout`, `metastore.txn.timeout`) are one setting; where one file holds both,
+the newer name wins, as in Hive. Unknown keys are refused by name in `compactor.toml`, in flags and in requests; in
+Hive's files they are Hive's business.
+
+## What a table or a request may say
+
+Table and database parameters are written by whoever may `ALTER TABLE`, so only this is taken from them, and
+`compactor explain` lists what was not, with the reason:
+
+* `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below; of the two the second wins.
+* `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`. Keys that load code or change how a JVM
+  starts (jars, class path, Java options, listeners, plugins, files) are never taken.
+* `hive.compactor.worker.pool`, as in Hive.
+* in a request only: `tblprops.KEY`, which overrides table parameter `KEY` for what is written.
+
+`compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` were meant for Hive's own jobs. They are left
+out; only `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` still name the queue.
+
+## compactor.toml
+
+```toml
+[metastore.default]
+url = "sqlite:////srv/compactor/metastore.db"
+state_url = "sqlite:////srv/compactor/state.db"
+hive_conf = "/etc/hive/conf"
+warehouse = "/srv/warehouse"
+mode = "observe"
+
+[metastore.default.settings]
+"hive.compactor.delta.num.threshold" = 20
+"compactor.lock.wait" = "2min"
+```
+
+## How values are written
+
+| unit | written as |
+|---|---|
+| count | a whole number |
+| ratio | `0.1` |
+| boolean | `true` or `false` |
+| bytes | a number, or one with `KB`, `MB`, `GB`, `TB` (powers of 1024) |
+| ms, s, min, h, d | a duration: `300s`, `12h`, `5000ms`; a bare number is in this unit |
+| text | as it is |
+"""
+
+
+def render() -> str:
+    """The text of docs/configuration.md."""
+    settings = CATALOGUE.values()
+    own = [s for s in settings if s.key.startswith("compactor.")]
+    hive = [s for s in settings if s.honoured and s not in own]
+    unused = [s for s in settings if not s.honoured]
+    return "\n".join(
+        (
+            _HEAD,
+            "## Settings of Compactor's own\n",
+            *_table(own),
+            "\n## Settings of Hive that Compactor honours\n",
+            *_table(hive),
+            "\n## Settings of Hive that are known and not used\n",
+            "They may stand in `hive-site.xml`; nothing in Compactor depends on them.\n",
+            *_table(unused),
+            "",
+        )
+    )
+
+
+def _table(settings: Iterable[Setting]) -> list[str]:
+    rows = ["| key | also | default | unit | who | effect |", "|---|---|---|---|---|---|"]
+    for setting in settings:
+        also = ", ".join(f"`{name}`" for name in setting.aliases)
+        who = "table" if setting.scope is Scope.TABLE else "site"
+        unit = " / ".join(f"`{choice}`" for choice in setting.choices) or setting.unit.value
+        default = f"`{setting.default}`" if setting.default or setting.unit is not Unit.TEXT else ""
+        rows.append(f"| `{setting.key}` | {also} | {default} | {unit} | {who} | {setting.effect} |")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
