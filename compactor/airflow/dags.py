@@ -16,6 +16,8 @@ from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_varia
 from compactor.errors import CompactorError
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
+#: Of tasks that look into a database which may be restarting: one run after the other without a pause helps nobody.
+_PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
 _TYPES = {"minor": "Minor: merge deltas", "major": "Major: a new base", "rebalance": "Rebalance: even out the buckets"}
 
 
@@ -74,8 +76,8 @@ def _initiator(metastore: str) -> DAG:
         doc_md="Waits for a change of the metastore, then queues what a threshold says is due.",
     )
     with dag:
-        # The scan may fail while a database restarts; a run after the other without a pause would help nobody.
-        @task(outlets=[alias], retries=5, retry_delay=timedelta(seconds=10), retry_exponential_backoff=2.0)
+
+        @task(outlets=[alias], multiple_outputs=False, **_PATIENT)
         def initiate(marker: str, *, outlet_events: Any = None) -> dict[str, int]:
             from airflow.sdk import Variable
 
@@ -103,7 +105,7 @@ def _worker(metastore: str) -> DAG:
     )
     with dag:
 
-        @task(retries=2, retry_delay=timedelta(seconds=10))
+        @task(**_PATIENT)
         def plan() -> list[dict[str, Any]]:
             from compactor.airflow import passes
 
@@ -140,7 +142,7 @@ def _cleaner(metastore: str) -> DAG:
     )
     with dag:
 
-        @task(retries=2, retry_delay=timedelta(seconds=10))
+        @task(multiple_outputs=False, **_PATIENT)
         def clean() -> dict[str, Any]:
             from compactor.airflow import passes
 
@@ -160,7 +162,7 @@ def _housekeeper(metastore: str) -> DAG:
     )
     with dag:
 
-        @task(retries=2, retry_delay=timedelta(seconds=10))
+        @task(multiple_outputs=False, **_PATIENT)
         def keep_house() -> dict[str, Any]:
             from compactor.airflow import passes
 

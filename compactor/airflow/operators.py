@@ -68,7 +68,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException:
             self.log.info("no Airflow connection %s: Spark runs here, as %s", self._conn_id, LOCAL_MASTER)
-            hook._connection["master"] = LOCAL_MASTER
+            hook._connection.update(master=LOCAL_MASTER, queue=self.queue_name)
             hook._is_yarn = hook._is_yarn_cluster_mode = False
         return hook
 
@@ -76,10 +76,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 def spark_binary() -> str:
     """``[compactor] spark_binary``: as written if it is a path or on PATH, else the one beside the running python."""
     wanted = text("spark_binary")
+    if "/" in wanted or shutil.which(wanted) is not None:
+        return wanted
     beside = Path(sys.executable).with_name(wanted)
-    if "/" not in wanted and shutil.which(wanted) is None and beside.exists():
-        return str(beside)
-    return wanted
+    return str(beside) if beside.exists() else wanted
 
 
 def driver_environment() -> dict[str, str]:

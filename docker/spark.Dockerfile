@@ -1,0 +1,8 @@
+# A Spark worker that can run Compactor's units: the package and its readers, no Airflow and no database driver.
+ARG SPARK_IMAGE
+FROM ${SPARK_IMAGE}
+
+USER root
+COPY . /opt/compactor
+RUN pip install --no-cache-dir /opt/compactor "pandas>=2.2,<3"
+USER spark
