@@ -160,7 +160,7 @@ def parse_staging(name: str) -> TxnId | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """A directory that waits for its removal: ``final_name`` may go once all transactions up to ``until`` have ended."""
+    """A directory that waits for its removal: ``final_name`` may go once transactions up to ``until`` have ended."""
 
     final_name: str
     until: TxnId

@@ -1,0 +1,151 @@
+"""Reads the configuration and opens what it names: the only place that wires stores, settings and runners together.
+
+Order: flag > environment > compactor.toml (or an Airflow connection, given as flags) > hive-site.xml and
+metastore-site.xml as found > default. The environment names the connection only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compactor.errors import BadSetting
+from compactor.metastore.store import open_metastore
+from compactor.service.mode import Mode, mode_of
+from compactor.service.site import Site
+from compactor.settings.hive_site import parse_site
+from compactor.settings.precedence import Layer, Settings
+from compactor.settings.profile import Profile, parse_profile
+from compactor.state.store import open_state
+from compactor.storage.local import LocalStorage
+
+SITE_FILES = ("hive-site.xml", "metastore-site.xml")
+_ENVIRONMENT = {
+    "url": "COMPACTOR_METASTORE_URL",
+    "state_url": "COMPACTOR_STATE_URL",
+    "warehouse": "COMPACTOR_WAREHOUSE",
+    "hive_conf": "COMPACTOR_HIVE_CONF",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configuration:
+    """What is known of one metastore before anything is opened. URLs may hold passwords: never print them whole."""
+
+    name: str
+    url: str
+    state_url: str | None
+    warehouse: str | None
+    settings: Settings
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether the metastore is the SQLite file that Compactor itself creates."""
+        return self.url.startswith("sqlite")
+
+    @property
+    def own_state_url(self) -> str | None:
+        """Where our own state lies; None where nothing may be stored: mode observe without a database of its own."""
+        if self.state_url is not None:
+            return self.state_url
+        return None if mode_of(self.settings) is Mode.OBSERVE else self.url
+
+
+def configure(
+    name: str = "default",
+    *,
+    flags: Mapping[str, str] | None = None,
+    config_path: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Configuration:
+    """The configuration of the metastore ``name``.
+
+    Args:
+        flags: settings by key (``--set``), and ``url``, ``state_url``, ``warehouse``, ``hive_conf`` for the connection.
+        config_path: of a compactor.toml; otherwise COMPACTOR_CONFIG, otherwise ``compactor.toml`` here if there is one.
+
+    Raises:
+        BadSetting: no metastore is named, a file cannot be read, or a key or value in it is not known.
+    """
+    environment = os.environ if environment is None else environment
+    given = dict(flags or {})
+    profile = _profile(config_path or environment.get("COMPACTOR_CONFIG")).metastore(name)
+    connection = {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
+    url = connection["url"] or profile.url
+    if not url:
+        raise BadSetting(
+            f"metastore {name!r}: no database is named; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] in "
+            "compactor.toml"
+        )
+    layers = [
+        Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
+        *_site_layers(connection["hive_conf"] or profile.hive_conf),
+        Layer(name="compactor.toml", values=profile.values),
+        Layer(name="flag", values=given),
+    ]
+    return Configuration(
+        name=name,
+        url=url,
+        state_url=connection["state_url"] or profile.state_url,
+        warehouse=connection["warehouse"] or profile.warehouse,
+        settings=Settings.of(layers),
+    )
+
+
+def _profile(path: str | None) -> Profile:
+    if path is None:
+        if not Path("compactor.toml").is_file():
+            return Profile()
+        path = "compactor.toml"
+    try:
+        return parse_profile(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _site_layers(hive_conf: str | None) -> Iterator[Layer]:
+    if hive_conf is None:
+        return
+    folder = Path(hive_conf)
+    if not folder.is_dir():
+        raise BadSetting(f"hive_conf {hive_conf!r}: expected a directory with {' or '.join(SITE_FILES)}")
+    for file in SITE_FILES:
+        if (folder / file).is_file():
+            yield Layer(name=file, values=parse_site((folder / file).read_text(encoding="utf-8")))
+
+
+@contextmanager
+def open_deployment(
+    metastore: str = "default", *, flags: Mapping[str, str] | None = None, config_path: str | None = None
+) -> Iterator[Site]:
+    """The site of a metastore, open until the block ends. In mode observe its database is opened for reading only.
+
+    Raises:
+        BadSetting: the configuration is wrong.
+        DatabaseUnavailable: a database cannot be reached, or holds no schema.
+        NotSupported: the database or its schema is of a kind that this release doesn't know.
+    """
+    configuration = configure(metastore, flags=flags, config_path=config_path)
+    with open_site(configuration) as site:
+        yield site
+
+
+@contextmanager
+def open_site(configuration: Configuration) -> Iterator[Site]:
+    """The stores of ``configuration``, open until the block ends."""
+    observing = mode_of(configuration.settings) is Mode.OBSERVE
+    store = open_metastore(configuration.name, configuration.url, read_only=observing)
+    try:
+        state = None
+        if configuration.own_state_url is not None:
+            state = open_state(configuration.own_state_url)
+        try:
+            yield Site.here(configuration.name, store, state, LocalStorage(), configuration.settings)
+        finally:
+            if state is not None:
+                state.database.close()
+    finally:
+        store.database.close()

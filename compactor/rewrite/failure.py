@@ -1,0 +1,22 @@
+"""An error of a unit as a value: it comes back from an executor with its kind and message whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NoReturn
+
+from compactor import errors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """``kind`` is a class of ``compactor.errors``."""
+
+    kind: str
+    message: str
+
+
+def raised(failure: Failure) -> NoReturn:
+    """Raises what the executor raised."""
+    kind = getattr(errors, failure.kind, errors.CompactorError)
+    raise kind(failure.message)

@@ -1,0 +1,174 @@
+"""Directory state -> what is read, by file number, and how the output is named. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from compactor.acid.directory import AcidDir, AcidDirectory, DataFile
+from compactor.acid.names import Base, Delta, DeltaKind, staging_name
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import BadFile, BadName, Refused
+from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.rewrite.unit import Input, Shape, Unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One entry's work. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2)."""
+
+    shape: Shape
+    units: tuple[Unit, ...]
+    lowest_write_id: WriteId
+    highest_write_id: WriteId
+    txn: TxnId
+    location: str
+    staging: str
+    row_type: str
+    inputs: tuple[str, ...]  #: top-level names that are read
+
+    def directory(self, kind: DeltaKind) -> str:
+        """The final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
+        if self.shape is Shape.MAJOR:
+            return Base(write_id=self.highest_write_id, visibility_txn_id=self.txn).name
+        return Delta(
+            kind=kind,
+            min_write_id=self.lowest_write_id,
+            max_write_id=self.highest_write_id,
+            visibility_txn_id=self.txn,
+        ).name
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(u.input_bytes for u in self.units)
+
+
+def plan(
+    directory: AcidDirectory,
+    shape: Shape,
+    *,
+    location: str,
+    txn: TxnId,
+    write_ids: ValidWriteIdList,
+    row_type: str,
+    small_stripe_bytes: int | None = None,
+    full_verify: bool = False,
+) -> Plan:
+    """The work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
+
+    The output is named by the smallest and largest write ID of the directories that are read, never by the high
+    watermark, and never over a directory that was left out (PROTOCOL 1.2).
+
+    Raises:
+        BadName: a directory's name cannot be understood, so its rows might be lost.
+        BadFile: a data file has a name that says no file number.
+        Refused: there is nothing to read.
+    """
+    if directory.unparsable:
+        raise BadName(
+            f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; find out "
+            "who wrote it and move it away, then ask again"
+        )
+    deltas = directory.compactable()
+    if shape is Shape.MAJOR:
+        sources = [*_originals(directory), *_base(directory)]
+    else:
+        sources = []
+    if not deltas and not sources:
+        raise Refused(f"{location}: nothing to compact")
+    lowest, highest = _range(directory, deltas, shape)
+    inserts: dict[int, list[Input]] = defaultdict(list)
+    deletes: dict[int, list[Input]] = defaultdict(list)
+    for number, source in sources:
+        inserts[number].append(source)
+    for delta in deltas:
+        target = inserts if delta.delta.kind is DeltaKind.INSERT else deletes
+        for number, source in _delta(delta):
+            target[number].append(source)
+    staging = f"{location}/{staging_name(txn)}"
+    units = tuple(
+        Unit(
+            location=location,
+            staging=staging,
+            number=number,
+            shape=shape,
+            inserts=tuple(inserts.get(number, ())),
+            deletes=tuple(deletes.get(number, ())),
+            write_ids=write_ids,
+            first_write_id=lowest,
+            row_type=row_type,
+            full_verify=full_verify,
+        )
+        for number in sorted({*inserts, *(deletes if shape is Shape.MINOR else ())})
+    )
+    if small_stripe_bytes is not None:
+        units = tuple(replace(unit, small_stripe_bytes=small_stripe_bytes) for unit in units)
+    return Plan(
+        shape=shape,
+        units=units,
+        lowest_write_id=lowest,
+        highest_write_id=highest,
+        txn=txn,
+        location=location,
+        staging=staging,
+        row_type=row_type,
+        inputs=_names(directory, deltas, shape),
+    )
+
+
+def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[WriteId, WriteId]:
+    read = [d.delta for d in deltas]
+    lows = [d.min_write_id for d in read]
+    highs = [d.max_write_id for d in read]
+    if shape is Shape.MAJOR and directory.base is not None:
+        highs.append(directory.base.base.write_id)
+    # Originals alone are Long.MIN_VALUE, as in Hive's MRCompactor: the one number that every snapshot admits.
+    return min(lows, default=ORIGINALS_ONLY), max(highs, default=ORIGINALS_ONLY)
+
+
+def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
+    return [
+        (_number(f), Input(path=f.path, length=f.length, raw=True, group="originals")) for f in directory.originals
+    ]
+
+
+def _base(directory: AcidDirectory) -> list[tuple[int, Input]]:
+    return [] if directory.base is None else list(_inputs(directory.base, directory.base.base.write_id, None))
+
+
+def _delta(delta: AcidDir) -> list[tuple[int, Input]]:
+    return list(_inputs(delta, delta.delta.min_write_id, delta.delta.statement_id))
+
+
+def _inputs(directory: AcidDir, write_id: WriteId, statement_id: int | None) -> Iterable[tuple[int, Input]]:
+    for file in directory.files:
+        yield (
+            _number(file),
+            Input(
+                path=file.path,
+                length=file.length,
+                raw=file.raw,
+                write_id=write_id,
+                statement_id=statement_id,
+                group=directory.directory,
+                has_flush_length=file.has_flush_length,
+            ),
+        )
+
+
+def _number(file: DataFile) -> int:
+    if file.number < 0:
+        raise BadFile(
+            f"{file.path}: expected a data file named bucket_<N> or <N>_<M>; its rows belong to no file number, and a "
+            "compaction would hide them; move it out of the table, or rename it as Hive would"
+        )
+    return file.number
+
+
+def _names(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[str, ...]:
+    names = [d.directory for d in deltas]
+    if shape is Shape.MAJOR:
+        names += [directory.base.directory] if directory.base else []
+        names += [f.path for f in directory.originals]
+    return tuple(names)

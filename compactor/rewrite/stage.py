@@ -1,0 +1,148 @@
+"""Attempt files -> complete output directories under their final names, still hidden, with a manifest.
+
+``_compactor_v<txn>/attempts/`` is what executors write, ``_compactor_v<txn>/out/<final name>/`` what the driver accepts;
+only the latter ever moves (PROTOCOL 3.1).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, DeltaKind
+from compactor.errors import VerificationFailed
+from compactor.rewrite.plan import Plan
+from compactor.rewrite.unit import Figures, Output, Shape, UnitResult
+from compactor.rows.acid_file import write_empty
+from compactor.steps import Step, reach
+from compactor.storage.protocol import Storage
+
+ATTEMPTS = "attempts"
+OUT = "out"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    name: str
+    length: int
+    crc32: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDirectory:
+    """``staged`` becomes ``<location>/<name>``; both are absolute but for ``name``."""
+
+    name: str
+    staged: str
+    files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Everything that is to be named, in the order in which it is named."""
+
+    location: str
+    staging: str
+    directories: tuple[StagedDirectory, ...]
+    figures: Figures
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether readers without visibility could meet one half of it (PROTOCOL 5)."""
+        return len(self.directories) > 1
+
+
+def prepare(storage: Storage, plan: Plan) -> None:
+    """An empty staging directory, like the partition's own in owner, group, mode and ACL."""
+    storage.remove(plan.staging)
+    storage.make_directories(f"{plan.staging}/{ATTEMPTS}", like=plan.location)
+    storage.make_directories(f"{plan.staging}/{OUT}", like=plan.location)
+
+
+def accept(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> Staged:
+    """Takes the units' attempt files into output directories that are complete and durable.
+
+    A directory is never empty of files: where all rows went, one file without rows stands for them, else old rows would
+    come back in Trino (PROTOCOL 1.4).
+    """
+    done = list(results)
+    outputs = [output for result in done for output in result.outputs]
+    kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
+    if plan.shape is Shape.MAJOR or not kinds:
+        kinds = [DeltaKind.INSERT]
+    directories = tuple(_directory(storage, plan, kind, [o for o in outputs if o.kind is kind]) for kind in kinds)
+    figures = sum((result.figures for result in done), Figures())
+    storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
+    storage.sync(f"{plan.staging}/{OUT}")
+    reach(Step.ACCEPTED)
+    return Staged(location=plan.location, staging=plan.staging, directories=directories, figures=figures)
+
+
+def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Output]) -> StagedDirectory:
+    name = plan.directory(kind)
+    path = f"{plan.staging}/{OUT}/{name}"
+    storage.make_directories(path, like=plan.location)
+    files: list[StagedFile] = []
+    for output in outputs:
+        file = BucketFile(number=output.number).name
+        storage.rename(output.path, f"{path}/{file}")
+        files.append(StagedFile(name=file, length=output.length, crc32=output.crc32, rows=output.rows))
+    if not files:
+        number = min((unit.number for unit in plan.units), default=0)
+        file = BucketFile(number=number).name
+        length = write_empty(storage, f"{path}/{file}", plan.row_type)
+        crc = zlib.crc32(storage.read(f"{path}/{file}"))
+        files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
+    storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+    return StagedDirectory(name=name, staged=path, files=tuple(files))
+
+
+def check(storage: Storage, plan: Plan, staged: Staged) -> None:
+    """That the staged directories hold what the units reported, and that every row is accounted for.
+
+    Raises:
+        VerificationFailed: otherwise; the caller fails the request and the table stays as it was.
+    """
+    f = staged.figures
+    if f.rows_in != f.rows_out + f.rows_deleted + f.rows_invisible:
+        raise VerificationFailed(
+            f"{plan.location}: {f.rows_in} rows were read and {f.rows_out} written, {f.rows_deleted} are deleted and "
+            f"{f.rows_invisible} invisible; the sum must agree. Nothing was changed; please report this"
+        )
+    if plan.shape is Shape.MINOR and f.events_in != f.events_out + f.events_applied + f.events_invisible:
+        raise VerificationFailed(
+            f"{plan.location}: {f.events_in} delete events were read and {f.events_out} written, {f.events_applied} "
+            f"applied and {f.events_invisible} invisible; the sum must agree. Nothing was changed; please report this"
+        )
+    for directory in staged.directories:
+        for file in directory.files:
+            length = storage.length(f"{directory.staged}/{file.name}")
+            if length != file.length:
+                raise VerificationFailed(
+                    f"{directory.staged}/{file.name}: {length} bytes are there, {file.length} were written; nothing was "
+                    "changed, ask again"
+                )
+    reach(Step.VERIFIED)
+
+
+def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: int) -> None:
+    """``manifest.json``: what will be named, by which entry and transaction, with lengths and checksums."""
+    manifest: Mapping[str, Any] = {
+        "entry": entry_id,
+        "transaction": plan.txn,
+        "inputs": list(plan.inputs),
+        "directories": [
+            {
+                "name": directory.name,
+                "files": [{"name": f.name, "length": f.length, "crc32": f.crc32, "rows": f.rows} for f in directory.files],
+            }
+            for directory in staged.directories
+        ],
+    }
+    storage.write(f"{plan.staging}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
+    reach(Step.MANIFEST_WRITTEN)

@@ -1,0 +1,100 @@
+"""One unit of work: the files of one file number, and what came out of rewriting them. Values only, so that they travel.
+
+The unit is the file number within a partition: rows and delete events of ``bucket_00003`` meet only those of
+``bucket_00003``, since every reader does it so.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from compactor.acid.names import DeltaKind
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.ids import WriteId
+
+
+class Shape(enum.Enum):
+    """What a compaction makes of its inputs."""
+
+    MAJOR = "base"  #: every visible row that is not deleted
+    MINOR = "deltas"  #: the rows of the insert deltas, and the delete events aimed below them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A file to read. ``raw`` files get ``write_id`` and ``statement_id`` for their rows' synthetic ROW__IDs.
+
+    ``group`` names the raw files over which row numbers run on: a table's originals, or one delta's.
+    """
+
+    path: str  #: relative to the partition's directory
+    length: int
+    raw: bool = False
+    write_id: WriteId = WriteId(0)
+    statement_id: int | None = None
+    group: str = ""
+    has_flush_length: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """All that an executor needs to rewrite one file number. Paths are absolute, ids come as values."""
+
+    location: str
+    staging: str
+    number: int
+    shape: Shape
+    inserts: tuple[Input, ...]  #: base, originals and insert deltas, in reading order
+    deletes: tuple[Input, ...]
+    write_ids: ValidWriteIdList
+    first_write_id: WriteId  #: minor: delete events aimed at this write ID and later are applied, earlier ones kept
+    row_type: str  #: Hive's type of ``row`` as the table has it now
+    small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
+    full_verify: bool = False
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(i.length for i in (*self.inserts, *self.deletes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A finished attempt file at ``path`` (absolute), to become ``bucket_<number>`` of the directory of ``kind``."""
+
+    kind: DeltaKind
+    path: str
+    number: int
+    rows: int
+    length: int
+    crc32: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a unit did, in rows, events, stripes and bytes."""
+
+    rows_in: int = 0
+    rows_deleted: int = 0
+    rows_invisible: int = 0
+    rows_out: int = 0
+    events_in: int = 0
+    events_invisible: int = 0
+    events_applied: int = 0  #: left out because their rows are left out too, or because nothing can hold their rows
+    events_out: int = 0
+    stripes_copied: int = 0
+    stripes_encoded: int = 0
+    stripes_dropped: int = 0
+    bytes_copied: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    number: int
+    outputs: tuple[Output, ...]
+    figures: Figures = field(default_factory=Figures)

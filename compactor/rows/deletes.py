@@ -1,0 +1,78 @@
+"""Delete events of one file number, ready to be matched against rows.
+
+Readers apply the events in ``delete_delta_*/bucket_N`` to the rows in ``bucket_N`` only, whatever the bucket property
+says; events for rows of another file are dead for every reader, and so they are here (PROTOCOL 1.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.row_id import RowId
+from compactor.ids import WriteId
+from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteEvents:
+    """Sorted ``keys`` of deleted rows with the deleting write ID of each in ``current``."""
+
+    keys: KeyBlock
+    current: Numbers
+
+    @classmethod
+    def of(cls, blocks: Iterable[tuple[KeyBlock, Numbers]]) -> DeleteEvents:
+        """All events of some blocks, whatever order they come in."""
+        parts = list(blocks)
+        keys = np.concatenate([k for k, _ in parts]) if parts else np.empty(0, dtype=KEY)
+        current = np.concatenate([c for _, c in parts]) if parts else np.empty(0, dtype=np.int64)
+        by_key = order(keys)
+        return cls(keys=keys[by_key], current=current[by_key])
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def split(self, first: WriteId) -> tuple[DeleteEvents, DeleteEvents]:
+        """Events that aim at rows inserted before write ID ``first``, and those at rows of ``first`` and later."""
+        cut = int(np.searchsorted(self.keys["write_id"], first, side="left"))
+        return (
+            DeleteEvents(keys=self.keys[:cut], current=self.current[:cut]),
+            DeleteEvents(keys=self.keys[cut:], current=self.current[cut:]),
+        )
+
+    def any_between(self, low: RowId, high: RowId) -> bool:
+        """Whether an event's key lies in ``low..high``, both inclusive."""
+        return self._position(low, after=False) < self._position(high, after=True)
+
+    def _position(self, key: RowId, *, after: bool) -> int:
+        """How many events come before ``key`` (``after``: or are it); three narrowing binary searches."""
+        low, high = 0, len(self.keys)
+        for field, value in (("write_id", key.write_id), ("bucket", key.bucket)):
+            column = self.keys[field][low:high]
+            low, high = (
+                low + int(np.searchsorted(column, value, side="left")),
+                low + int(np.searchsorted(column, value, side="right")),
+            )
+        side = "right" if after else "left"
+        return low + int(np.searchsorted(self.keys["row_id"][low:high], key.row_id, side=side))
+
+    def hits(self, block: KeyBlock) -> Mask:
+        """Which rows of ``block`` are deleted."""
+        if not len(self.keys) or not len(block):
+            return np.zeros(len(block), dtype=np.bool_)
+        candidates = np.isin(block["write_id"], np.unique(self.keys["write_id"]))
+        mask: Mask = np.zeros(len(block), dtype=np.bool_)
+        where: npt.NDArray[np.intp] = np.flatnonzero(candidates)
+        if len(where):
+            mask[where] = np.isin(_packed(block[where]), _packed(self.keys))
+        return mask
+
+
+def _packed(block: KeyBlock) -> npt.NDArray[np.void]:
+    """Each key as one opaque value that numpy compares as a whole."""
+    packed: npt.NDArray[np.void] = np.ascontiguousarray(block).view(np.dtype((np.void, KEY.itemsize)))
+    return packed

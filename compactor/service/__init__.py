@@ -1,0 +1,1 @@
+"""One pass of each role, and the verbs that faces offer. Knows neither Airflow nor a command line."""

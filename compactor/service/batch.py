@@ -1,0 +1,241 @@
+"""Batches: which queue entries one Spark application takes, and that only its first driver works on them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from compactor.compaction.batching import Batch, Item, batches
+from compactor.compaction.entry import Entry
+from compactor.compaction.routing import Route, route
+from compactor.compaction.states import State
+from compactor.errors import CompactorError, DatabaseUnavailable, NotFound
+from compactor.rewrite.runner import Runner
+from compactor.service import repair
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site
+from compactor.service.worker import Fate, Options, Outcome, work
+from compactor.state.store import State as Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """A batch as the state remembers it: what a launcher needs to start its application."""
+
+    batch_id: int
+    pool: str | None
+    queue: str | None
+    run_as: str | None
+    conf: Mapping[str, str]
+    entries: int
+    bytes: int
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "batch": self.batch_id,
+            "pool": self.pool,
+            "queue": self.queue,
+            "run_as": self.run_as,
+            "conf": dict(self.conf),
+            "entries": self.entries,
+            "bytes": self.bytes,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPass:
+    """What became of each entry. ``mine`` is False when another driver has the batch."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    repaired: tuple[repair.Repaired, ...] = ()
+    mine: bool = True
+
+    @property
+    def failed(self) -> tuple[Outcome, ...]:
+        return tuple(o for o in self.outcomes if o.fate is Fate.FAILED)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "mine": self.mine,
+            "repaired": [{"compaction": r.entry.id, "because": r.because} for r in self.repaired],
+            "compactions": [
+                {
+                    "compaction": o.entry.id,
+                    "table": str(o.entry.entity),
+                    "type": o.entry.type.label,
+                    "fate": o.fate.name.lower(),
+                    "message": o.message,
+                    "output": list(o.output),
+                    "seconds": round(o.seconds, 3),
+                    "figures": {name: getattr(o.figures, name) for name in o.figures.__slots__},
+                }
+                for o in self.outcomes
+            ],
+        }
+
+
+def own_state(site: Site) -> Store:
+    """The state of ours, where it must be there.
+
+    Raises:
+        DatabaseUnavailable: this metastore has none.
+    """
+    if site.state is None:
+        raise DatabaseUnavailable(
+            f"metastore {site.name}: batches need our own state and none is configured; set state_url"
+        )
+    return site.state
+
+
+def plan_batches(site: Site, pool: str | None = None) -> list[PlannedBatch]:
+    """Puts everything that can be claimed now into batches; entries that another batch has reserved stay where they are.
+
+    Args:
+        pool: only this pool's entries; None plans every pool.
+    """
+    store = own_state(site)
+    if may(site.settings, Mode.COMPACT):
+        repair.repair(site)
+    reserved = store.batches.reserved(site.name)
+    items = [item for entry in _claimable(site, pool, reserved) if (item := _item(site, entry)) is not None]
+    made = batches(items, site.settings.integer("compactor.batch.bytes"))
+    return [_register(site, store, batch) for batch in made]
+
+
+def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[Entry]:
+    return [
+        entry
+        for entry in site.metastore.compactions.queue()
+        if entry.state is State.INITIATED and entry.id not in reserved and (pool is None or entry.pool == pool)
+    ]
+
+
+def _item(site: Site, entry: Entry) -> Item | None:
+    """The entry with its bytes and route; None when the mode leaves it to Hive's workers."""
+    try:
+        target = site.target(entry.entity, entry.properties)
+        size = sum(f.length for f in site.storage.listing(target.location).files)
+    except CompactorError:  # the worker will say what is wrong with it, in the row's history
+        return Item(entry=entry, bytes=0, route=Route(pool=entry.pool))
+    if not may(target.settings, Mode.COMPACT):
+        return None
+    return Item(entry=entry, bytes=size, route=route(entry, target.settings))
+
+
+def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
+    r = batch.route
+    number = store.batches.plan(
+        site.name,
+        r.pool,
+        r.queue,
+        [item.entry.id for item in batch.items],
+        dict(r.conf),
+        reserved_ms=site.settings.milliseconds("compactor.batch.reserved"),
+    )
+    return PlannedBatch(
+        batch_id=number,
+        pool=r.pool,
+        queue=r.queue,
+        run_as=r.run_as,
+        conf=dict(r.conf),
+        entries=len(batch.items),
+        bytes=batch.bytes,
+    )
+
+
+def run_batch(
+    site: Site,
+    batch_id: int,
+    runner: Runner,
+    options: Options | None = None,
+    *,
+    parallel: int = 1,
+    progress: Callable[[Outcome], None] = lambda outcome: None,
+) -> WorkerPass:
+    """Works on a planned batch, if this is its first driver; a second one touches nothing.
+
+    Args:
+        parallel: entries under way at once; each is published as soon as its own units are done.
+    """
+    store = own_state(site)
+    driver = site.identity("driver")
+    reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
+    if not store.batches.register(batch_id, driver, reserved_ms):
+        log.info("batch %d belongs to another driver; nothing is done here", batch_id)
+        return WorkerPass(mine=False)
+    try:
+        return run_entries(
+            site,
+            store.batches.get(batch_id).entries,
+            runner,
+            options,
+            parallel=parallel,
+            progress=progress,
+            between=lambda: store.batches.extend(batch_id, driver, reserved_ms),
+        )
+    finally:
+        store.batches.done(batch_id)
+
+
+def run_entries(
+    site: Site,
+    ids: Sequence[int],
+    runner: Runner,
+    options: Options | None = None,
+    *,
+    parallel: int = 1,
+    progress: Callable[[Outcome], None] = lambda outcome: None,
+    between: Callable[[], object] = lambda: None,
+) -> WorkerPass:
+    """Works on entries of the queue. An entry's failure is its own; an error that is a bug ends the pass after the rest."""
+    repaired = repair.repair(site)
+    outcomes: list[Outcome] = []
+    broken: list[BaseException] = []
+    with ThreadPoolExecutor(parallel, thread_name_prefix="entry") as pool:
+        futures = [pool.submit(work, site, entry, runner, options or Options()) for entry in ids]
+        for future in as_completed(futures):
+            error = future.exception()
+            if error is not None:
+                log.error("an entry ended in an unexpected error", exc_info=error)
+                broken.append(error)
+                continue
+            outcome = future.result()
+            if outcome is not None:
+                outcomes.append(outcome)
+                _remember(site, outcome)
+                progress(outcome)
+            between()
+    if broken:
+        raise broken[0]
+    return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)), repaired=repaired)
+
+
+def claimable(site: Site, pool: str | None = None) -> list[int]:
+    """Ids of the entries that a worker without a batch may take now."""
+    reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
+    return [
+        entry.id for entry in _claimable(site, pool, reserved) if _item(site, entry) is not None
+    ]
+
+
+def _remember(site: Site, outcome: Outcome) -> None:
+    """The figures of a run, for ``explain`` and the page; nothing correct depends on them."""
+    if site.state is None or outcome.fate not in (Fate.COMPACTED, Fate.CLEAN_ONLY, Fate.FAILED):
+        return
+    try:
+        site.state.runs.record(
+            metastore=site.name,
+            entry_id=outcome.entry.id,
+            entity=str(outcome.entry.entity),
+            type=outcome.entry.type.label,
+            fate=outcome.fate.name.lower(),
+            message=outcome.message,
+            seconds=outcome.seconds,
+            figures={name: getattr(outcome.figures, name) for name in outcome.figures.__slots__},
+        )
+    except DatabaseUnavailable as error:
+        log.warning("the figures of entry %d are not kept: %s", outcome.entry.id, error)

@@ -1,0 +1,79 @@
+"""Who keeps the cleaner away from an entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.errors import CompactorError
+from compactor.ids import TxnId
+from compactor.service.site import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """An open transaction that may still read what an entry made obsolete. ``age_ms`` since it was opened."""
+
+    txn: TxnId
+    user: str
+    host: str
+    agent: str | None
+    type: str
+    age_ms: int
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "txnid": self.txn,
+            "user": self.user,
+            "host": self.host,
+            "agent": self.agent,
+            "type": self.type,
+            "age_ms": self.age_ms,
+        }
+
+    def __str__(self) -> str:
+        return f"transaction {self.txn} ({self.type}) of {self.user}@{self.host}, open for {self.age_ms // 1000} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """An entry that is ready for cleaning, who holds it, and the bytes of its directory that wait."""
+
+    entry: Entry
+    by: tuple[Blocker, ...]
+    bytes_waiting: int
+
+
+def blockers(site: Site, entry: Entry) -> tuple[Blocker, ...]:
+    """Open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first."""
+    if entry.next_txn_id is None:
+        return ()
+    now = site.metastore.now_ms()
+    return tuple(
+        Blocker(
+            txn=t.id, user=t.user, host=t.host, agent=t.agent, type=t.type.name.lower(), age_ms=max(0, now - t.started)
+        )
+        for t in sorted(site.metastore.transactions.open_transactions(), key=lambda t: t.id)
+        if t.id <= entry.next_txn_id
+    )
+
+
+def all_blocked(site: Site) -> tuple[Blocked, ...]:
+    """Every entry that is ready for cleaning and held by somebody."""
+    found: list[Blocked] = []
+    for entry in site.metastore.compactions.queue():
+        if entry.state is not State.READY_FOR_CLEANING:
+            continue
+        holders = blockers(site, entry)
+        if holders:
+            found.append(Blocked(entry=entry, by=holders, bytes_waiting=_bytes(site, entry)))
+    return tuple(found)
+
+
+def _bytes(site: Site, entry: Entry) -> int:
+    try:
+        listing = site.storage.listing(site.target(entry.entity).location)
+    except CompactorError:
+        return 0
+    return sum(f.length for f in listing.files)

@@ -1,0 +1,278 @@
+"""The cleaner: removes what no snapshot can need any more, and only then forgets the transactions (PROTOCOL 7, 8)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.names import parse_hidden, parse_staging
+from compactor.acid.write_ids import ValidTxnList
+from compactor.compaction.cleaning import Clean, Drop, Wait, may_clean, removable, retry_retention
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.errors import BadName, CompactorError, NotFound, StorageError
+from compactor.ids import TxnId, WriteId
+from compactor.rewrite import publish
+from compactor.service import repair
+from compactor.service.blockers import Blocker, blockers
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site, Target
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """An entry (None: aborted transactions alone) whose directories are gone, with their names and bytes."""
+
+    entity: Entity
+    entry_id: int | None
+    removed: tuple[str, ...]
+    bytes_freed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An entry that can't be cleaned yet: why, and who holds it."""
+
+    entity: Entity
+    entry_id: int
+    because: str
+    blockers: tuple[Blocker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An entry that left the queue without being cleaned."""
+
+    entity: Entity
+    entry_id: int
+    state: State
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerPass:
+    repaired: tuple[repair.Repaired, ...]
+    cleaned: tuple[Cleaned, ...]
+    waiting: tuple[Waiting, ...]
+    ended: tuple[Ended, ...]
+    failed: tuple[Waiting, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "cleaned": [
+                {"table": str(c.entity), "compaction": c.entry_id, "removed": list(c.removed), "bytes_freed": c.bytes_freed}
+                for c in self.cleaned
+            ],
+            "waiting": [
+                {
+                    "table": str(w.entity),
+                    "compaction": w.entry_id,
+                    "because": w.because,
+                    "blockers": [b.to_json() for b in w.blockers],
+                }
+                for w in self.waiting
+            ],
+            "ended": [
+                {"table": str(e.entity), "compaction": e.entry_id, "state": e.state.label, "because": e.because}
+                for e in self.ended
+            ],
+            "failed": [{"table": str(w.entity), "compaction": w.entry_id, "because": w.because} for w in self.failed],
+        }
+
+
+def clean(site: Site) -> CleanerPass:
+    """One pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
+
+    An entry that cannot be cleaned backs off and keeps its row; the others go on.
+    """
+    repaired = repair.repair(site)
+    results: list[Cleaned | Waiting | Ended] = []
+    failed: list[Waiting] = []
+    for entry in site.metastore.compactions.ready_for_cleaning(site.metastore.now_ms()):
+        try:
+            result = _clean_entry(site, entry)
+        except CompactorError as error:
+            failed.append(_back_off(site, entry, error))
+        else:
+            if result is not None:
+                results.append(result)
+    for entity in _abort_candidates(site):
+        try:
+            aborted = _clean_aborted(site, entity)
+        except CompactorError as error:
+            log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
+            failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
+        else:
+            if aborted is not None:
+                results.append(aborted)
+    return CleanerPass(
+        repaired=repaired,
+        cleaned=tuple(r for r in results if isinstance(r, Cleaned)),
+        waiting=tuple(r for r in results if isinstance(r, Waiting)),
+        ended=tuple(r for r in results if isinstance(r, Ended)),
+        failed=tuple(failed),
+    )
+
+
+def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
+    lowest = repair.lowest_open(site)
+    state = None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id)
+    try:
+        target = site.target(entry.entity)
+    except NotFound:
+        site.metastore.compactions.mark_cleaned(entry, (), all_below=True)
+        return Ended(entity=entry.entity, entry_id=entry.id, state=State.SUCCEEDED, because="the table or partition is gone")
+    if not may(target.settings, Mode.CLEAN):
+        return None  # Hive's own cleaner, or nobody, removes there
+    match may_clean(entry, lowest, state, settings=target.settings, now_ms=site.metastore.now_ms()):
+        case Wait(because=because):
+            return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers(site, entry))
+        case Drop(state=fate, error=error):
+            if entry.txn_id is not None:
+                repair.erase(site, target.location, entry.txn_id)
+            site.metastore.compactions.finish(entry, fate, error)
+            return Ended(entity=entry.entity, entry_id=entry.id, state=fate, because=error)
+        case Clean():
+            pass
+    if target.no_cleanup:
+        because = "the property no_cleanup is set; obsolete directories stay"
+        site.metastore.compactions.finish(entry, State.REFUSED, because)
+        return Ended(entity=entry.entity, entry_id=entry.id, state=State.REFUSED, because=because)
+    site.metastore.compactions.mark_cleaner_start(entry)
+    return _remove(site, target, entry, lowest)
+
+
+def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
+    highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
+    directory = _view(site, target, lowest, highest)
+    names = removable(directory)
+    freed = _take_away(site, target, names)
+    swept = repair.sweep(site, target.location)
+    reach(Step.REMOVED)
+    left = removable(_view(site, target, lowest, highest))
+    waiting = _hidden_left(site, target)
+    if left or waiting:
+        because = f"still there: {', '.join((*left, *waiting))}"
+        site.metastore.compactions.back_off(entry, 0, because)
+        return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
+    forgotten = _forgettable(site, target, entry.entity, highest)
+    site.metastore.compactions.mark_cleaned(entry, forgotten, all_below=False)
+    reach(Step.CLEANED)
+    log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
+    return Cleaned(
+        entity=entry.entity, entry_id=entry.id, removed=tuple(sorted({*names, *swept})), bytes_freed=freed
+    )
+
+
+def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDirectory:
+    """The directory as every snapshot from ``lowest`` on sees it, up to what the entry compacted.
+
+    Transactions below ``lowest`` have ended, so each is valid or aborted; what they made obsolete nobody reads.
+    """
+    snapshot = site.metastore.transactions.snapshot()
+    watermark = TxnId(lowest - 1)
+    txns = ValidTxnList(
+        high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark)
+    )
+    write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
+    directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    if directory.unparsable:
+        raise BadName(
+            f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; "
+            "nothing is removed beside it; find out who wrote it and move it away"
+        )
+    return directory
+
+
+def _take_away(site: Site, target: Target, names: Collection[str]) -> int:
+    """Hides, then removes, each of ``names``; returns the bytes that are free now."""
+    reach(Step.CLEANING)
+    sizes = {f.path: f.length for f in site.storage.listing(target.location).files}
+    freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
+    for name in names:
+        for hidden in publish.hide(site.storage, target.location, [name], until=TxnId(0)):
+            site.storage.remove(f"{target.location}/{hidden}")
+    return freed
+
+
+def _hidden_left(site: Site, target: Target) -> tuple[str, ...]:
+    children = site.storage.children(target.location)
+    return tuple(c for c in children if parse_hidden(c) or parse_staging(c))
+
+
+def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -> tuple[WriteId, ...]:
+    """Aborted write IDs of ``entity`` of which nothing exists in storage, a grace time after the abort (PROTOCOL 8).
+
+    TXNS has no time of abort; a transaction without heartbeat is aborted hive.txn.timeout later at the latest.
+    """
+    grace = target.settings.milliseconds("compactor.forget.grace") + target.settings.milliseconds("hive.txn.timeout")
+    horizon = site.metastore.now_ms() - grace
+    snapshot = site.metastore.transactions.snapshot()
+    everything = site.write_ids(target.table, snapshot)
+    listing = site.storage.listing(target.location)
+    there = acid_directory(listing, everything, ValidTxnList.parse(""))
+    ranges = [
+        (d.delta.min_write_id, d.delta.max_write_id) for d in there.deltas
+    ]
+    present = {w for w in there.aborted_write_ids}
+    return tuple(
+        component.write_id
+        for component in site.metastore.compactions.aborted_components(entity)
+        if component.write_id <= highest
+        and component.last_heartbeat < horizon
+        and component.write_id not in present
+        and not any(low <= component.write_id <= high for low, high in ranges)
+    )
+
+
+def _abort_candidates(site: Site) -> tuple[Entity, ...]:
+    """Entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
+    threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
+    age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+    now = site.metastore.now_ms()
+    return tuple(
+        entity
+        for entity, aborts in sorted(site.metastore.compactions.aborts().items(), key=lambda item: str(item[0]))
+        if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
+    )
+
+
+def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
+    """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed."""
+    table = site.metastore.catalog.table(entity.database, entity.table)
+    if entity.partition is None and table.partition_keys:
+        partitions = [Entity(database=entity.database, table=entity.table, partition=p.name) for p in site.metastore.catalog.partitions(table)]
+    else:
+        partitions = [entity]
+    removed: list[str] = []
+    freed = 0
+    for one in partitions:
+        target = site.target(one)
+        if not may(target.settings, Mode.CLEAN) or target.no_cleanup:
+            continue
+        txns = site.metastore.transactions.snapshot()
+        write_ids = site.write_ids(target.table, txns)
+        directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+        names = tuple(n for n in directory.aborted)
+        freed += _take_away(site, target, names)
+        removed.extend(names)
+        forgotten = _forgettable(site, target, entity, write_ids.high_watermark)
+        if forgotten and len(partitions) == 1:
+            site.metastore.compactions.forget_components(entity, forgotten)
+    if not removed:
+        return None
+    return Cleaned(entity=entity, entry_id=None, removed=tuple(removed), bytes_freed=freed)
+
+
+def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting:
+    """A row that cannot be cleaned waits twice as long each time; it never leaves the queue by itself (PROTOCOL 6)."""
+    retention = retry_retention(entry.retry_retention, site.settings)
+    site.metastore.compactions.back_off(entry, retention, str(error))
+    level = logging.WARNING if isinstance(error, StorageError) else logging.ERROR
+    log.log(level, "%s entry %d: cleaning failed, next try in %d ms: %s", entry.entity, entry.id, retention, error)
+    return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))

@@ -1,0 +1,254 @@
+"""The initiator: which partitions are due, why, and a row in the queue for each."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
+from compactor.compaction.eligibility import Candidate, Skipped, eligible
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import State
+from compactor.errors import CompactorError, NotFound, Refused
+from compactor.metastore.catalog import Partition, Table
+from compactor.metastore.compactions import Aborts
+from compactor.service import repair
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings, with_table
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+PAGE = 1000  #: candidates fetched at a time; their order is total, so none is passed over
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One candidate: the decision or the reason to skip it, and the row it led to."""
+
+    entity: Entity
+    outcome: str  #: one word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error
+    because: str
+    decision: Decision | None = None
+    entry_id: int | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitiatorPass:
+    repaired: tuple[repair.Repaired, ...]
+    considered: tuple[Considered, ...]
+
+    @property
+    def enqueued(self) -> tuple[tuple[str | None, int], ...]:
+        """(pool, entry id) of each row that this pass put into the queue."""
+        return tuple((c.pool, c.entry_id) for c in self.considered if c.entry_id is not None)
+
+    @property
+    def wants_cleaning(self) -> bool:
+        """Whether aborted transactions are past their threshold: the cleaner's work, without a request."""
+        return any(isinstance(c.decision, AbortCleanup) for c in self.considered)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "repaired": [{"compaction": r.entry.id, "because": r.because} for r in self.repaired],
+            "considered": [
+                {
+                    "table": str(c.entity),
+                    "outcome": c.outcome,
+                    "because": c.because,
+                    "compaction": c.entry_id,
+                    "pool": c.pool,
+                }
+                for c in self.considered
+            ],
+            "enqueued": [{"pool": pool, "compaction": entry} for pool, entry in self.enqueued],
+        }
+
+
+def initiate(site: Site) -> InitiatorPass:
+    """One pass over every candidate. One bad table never stops the others."""
+    repaired = repair.repair(site) if may(site.settings, Mode.COMPACT) else ()
+    scan = _Scan(site)
+    considered = tuple(scan.consider(entity) for entity in scan.candidates())
+    if site.state is not None:
+        site.state.decisions.record(
+            site.name,
+            [(str(c.entity), c.outcome, c.because, dict(c.decision.numbers) if c.decision else {}) for c in considered],
+        )
+    return InitiatorPass(repaired=repaired, considered=considered)
+
+
+def look(site: Site, entity: Entity) -> Considered:
+    """What the initiator would do to one entity now; nothing is written."""
+    return _Scan(site, write=False).consider(entity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A table as one pass sees it: its partitions by name, its write IDs and its settings."""
+
+    table: Table
+    partitions: Mapping[str, Partition]
+    write_ids: ValidWriteIdList
+    settings: Settings
+
+
+@dataclass(slots=True)
+class _Scan:
+    """What one pass reads once: a constant number of statements for each table, whatever partitions it has."""
+
+    site: Site
+    write: bool = True
+    txns: ValidTxnList = field(init=False)
+    now_ms: int = field(init=False)
+    queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    history: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    aborts: Mapping[Entity, Aborts] = field(init=False)
+    tables: dict[tuple[str, str], _Found | None] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        metastore = self.site.metastore
+        self.txns = metastore.transactions.snapshot()
+        self.now_ms = metastore.now_ms()
+        self.queue = _by_entity(metastore.compactions.queue())
+        self.history = _by_entity(metastore.compactions.history())
+        self.aborts = metastore.compactions.aborts()
+
+    def candidates(self) -> list[Entity]:
+        """Every entity that was written or has aborts, under the name of its partition, once each.
+
+        Hive stores names of static inserts escaped twice and so never compacts such partitions; they are mapped.
+        """
+        recorded: list[Entity] = []
+        while page := self.site.metastore.compactions.candidates(PAGE, after=recorded[-1] if recorded else None):
+            recorded.extend(page)
+        seen: dict[Entity, None] = {}
+        for entity in recorded:
+            found = self.found(entity)
+            name = entity.partition
+            if found is not None and name is not None and name not in found.partitions:
+                partition = self.site.metastore.catalog.match(found.partitions, name)
+                name = partition.name if partition is not None else name
+            seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
+        return list(seen)
+
+    def found(self, entity: Entity) -> _Found | None:
+        key = (entity.database, entity.table)
+        if key not in self.tables:
+            self.tables[key] = self._find(*key)
+        return self.tables[key]
+
+    def _find(self, database: str, name: str) -> _Found | None:
+        catalog = self.site.metastore.catalog
+        try:
+            table = catalog.table(database, name)
+        except NotFound:
+            return None
+        return _Found(
+            table=table,
+            partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
+            write_ids=self.site.write_ids(table, self.txns).for_compactor(),
+            settings=with_table(self.site.settings, table.parameters, table.database_parameters),
+        )
+
+    def consider(self, entity: Entity) -> Considered:
+        try:
+            return self._consider(entity)
+        except CompactorError as error:
+            log.warning("%s: not considered: %s", entity, error)
+            return Considered(entity=entity, outcome="error", because=str(error))
+
+    def _consider(self, entity: Entity) -> Considered:
+        found = self.found(entity)
+        settings = found.settings if found else self.site.settings
+        verdict = eligible(self._candidate(entity, found, settings), settings, self.now_ms)
+        if isinstance(verdict, Skipped):
+            if verdict.record and self.write and may(settings, Mode.REQUEST):
+                self.site.metastore.compactions.did_not_initiate(entity, verdict.because)
+            return Considered(entity=entity, outcome="skipped", because=verdict.because)
+        assert found is not None  # a table that is not there is never eligible
+        decision = self._decide(entity, found)
+        if not self._enqueues(decision, settings):
+            return Considered(
+                entity=entity, outcome=type(decision).__name__.lower(), because=decision.because, decision=decision
+            )
+        return self._enqueue(entity, decision, settings)
+
+    def _candidate(self, entity: Entity, found: _Found | None, settings: Settings) -> Candidate:
+        table = found.table if found else None
+        exists = found is not None and (entity.partition is None or entity.partition in found.partitions)
+        return Candidate(
+            entity=entity,
+            exists=exists,
+            is_transactional=table.is_transactional if table else True,
+            is_insert_only=table.is_insert_only if table else False,
+            is_partitioned=bool(table.partition_keys) if table else False,
+            table_parameters=table.parameters if table else {},
+            database_parameters=table.database_parameters if table else {},
+            queued=self.queue.get(entity, ()),
+            history=self.history.get(entity, ()),
+            has_old_abort=self._old_abort(entity, settings),
+        )
+
+    def _old_abort(self, entity: Entity, settings: Settings) -> bool:
+        aborts = self.aborts.get(entity)
+        limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+        return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
+
+    def _decide(self, entity: Entity, found: _Found) -> Decision:
+        aborts = self.aborts.get(entity)
+        age = None if aborts is None else self.now_ms - aborts.oldest_start
+        count = 0 if aborts is None else aborts.count
+        if entity.partition is None and found.table.partition_keys:
+            # A dynamic-partition write that aborted: which partitions it touched nobody recorded.
+            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
+        location = found.partitions[entity.partition].location if entity.partition else found.table.location
+        listing = self.site.storage.listing(self.site.storage.resolve(location))
+        directory = acid_directory(listing, found.write_ids, self.txns)
+        facts = Facts.of(
+            directory, aborts=count, oldest_abort_age_ms=age, is_insert_only=found.table.is_insert_only
+        )
+        decision = decide(facts, found.settings)
+        ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]
+        if isinstance(decision, CleanOnly) and ready:
+            return NotNeeded(
+                because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
+                numbers=decision.numbers,
+                flips=("the end of the transactions that keep the cleaner away",),
+            )
+        return decision
+
+    def _enqueues(self, decision: Decision, settings: Settings) -> bool:
+        """Whether the decision becomes a row. Aborted transactions are the cleaner's own to find."""
+        wanted = decision.type is not None and not isinstance(decision, AbortCleanup)
+        return wanted and self.write and may(settings, Mode.REQUEST)
+
+    def _enqueue(self, entity: Entity, decision: Decision, settings: Settings) -> Considered:
+        assert decision.type is not None
+        pool = settings.text("hive.compactor.worker.pool") or None
+        outcome = type(decision).__name__.lower()
+        request = Request(
+            entity=entity, type=decision.type, initiator=f"compactor-{self.site.host}-initiator", pool=pool
+        )
+        try:
+            entry_id = self.site.metastore.compactions.request(request)
+        except Refused as error:
+            because = f"{decision.because}, but {error}"
+            return Considered(entity=entity, outcome=outcome, because=because, decision=decision)
+        reach(Step.ENQUEUED)
+        log.info("%s: %s requested as %d: %s", entity, decision.type.label, entry_id, decision.because)
+        return Considered(
+            entity=entity, outcome=outcome, because=decision.because, decision=decision, entry_id=entry_id, pool=pool
+        )
+
+
+def _by_entity(entries: Sequence[Entry]) -> Mapping[Entity, Sequence[Entry]]:
+    grouped: dict[Entity, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        grouped[entry.entity].append(entry)
+    return grouped

@@ -1,0 +1,140 @@
+"""What dead workers left half done, made good before anything new begins (PROTOCOL 6).
+
+Order: abort the transaction, hide what bears its number, remove its staging directory, and only then queue the request
+again. Every pass of every acting role repairs first.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from compactor.acid.names import parse_directory
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.errors import BadFile, CompactorError, LockNotGranted, NotFound, Refused
+from compactor.ids import TxnId
+from compactor.rewrite import publish
+from compactor.acid.names import staging_name
+from compactor.service.site import Site, Target, View
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+PREFIX = "compactor-"  #: worker ids of ours; rows of Hive's own workers are Hive's to revoke
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """One request that a lost worker held; ``because`` says how we know, ``fate`` what became of it."""
+
+    entry: Entry
+    because: str
+    fate: State
+
+
+def repair(site: Site) -> tuple[Repaired, ...]:
+    """Takes back every request whose worker of ours is lost. Requests of living workers stay untouched."""
+    site.metastore.transactions.time_out(site.settings.milliseconds("hive.txn.timeout"))
+    done: list[Repaired] = []
+    for entry in site.metastore.compactions.working():
+        if not (entry.worker_id or "").startswith(PREFIX):
+            continue
+        because = _lost(site, entry)
+        if because is not None:
+            done.append(_take_back(site, entry, because))
+    return tuple(done)
+
+
+def lost(site: Site) -> tuple[tuple[Entry, str], ...]:
+    """The same requests, only told: for modes that may not act."""
+    entries = [e for e in site.metastore.compactions.working() if (e.worker_id or "").startswith(PREFIX)]
+    return tuple((entry, because) for entry in entries if (because := _lost(site, entry)) is not None)
+
+
+def _lost(site: Site, entry: Entry) -> str | None:
+    """Why the worker of ``entry`` is lost, None while it may live."""
+    transactions = site.metastore.transactions
+    if entry.txn_id is not None:
+        state = transactions.state(entry.txn_id)
+        if state == "o":
+            return None
+        if state == "a":
+            return f"its transaction {entry.txn_id} is aborted"
+    mine = [t for t in transactions.open_transactions() if t.agent == entry.worker_id]
+    if mine:
+        return None
+    age = site.metastore.now_ms() - (entry.start or 0)
+    timeout = site.settings.milliseconds("hive.txn.timeout")
+    if age > timeout:
+        return f"it has no open transaction, {age} ms after its start (hive.txn.timeout is {timeout} ms)"
+    return None
+
+
+def _take_back(site: Site, entry: Entry, because: str) -> Repaired:
+    log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
+    if entry.txn_id is not None:
+        site.metastore.transactions.abort(entry.txn_id, "compaction worker lost")
+    reach(Step.REPAIR_ABORTED)
+    try:
+        target = site.target(entry.entity)
+        if entry.txn_id is not None:
+            erase(site, target.location, entry.txn_id)
+        sweep(site, target.location)
+    except (NotFound, BadFile) as error:
+        site.metastore.compactions.finish(entry, State.REFUSED, str(error))
+        return Repaired(entry=entry, because=because, fate=State.REFUSED)
+    reach(Step.REPAIR_HIDDEN)
+    site.metastore.compactions.requeue(entry.id, entry.worker_id or "")
+    return Repaired(entry=entry, because=because, fate=State.INITIATED)
+
+
+def erase(site: Site, location: str, txn: TxnId) -> None:
+    """Hides what an aborted compaction named and removes what it staged."""
+    named = publish.named_by(site.storage, location, txn)
+    if named:
+        publish.hide(site.storage, location, named, until=site.metastore.transactions.newest())
+    site.storage.remove(f"{location}/{staging_name(txn)}")
+
+
+def sweep(site: Site, location: str) -> tuple[str, ...]:
+    """Hides named directories of aborted compactions in ``location`` and removes what nobody can need any more."""
+    transactions = site.metastore.transactions
+    doomed: list[str] = []
+    for child in site.storage.children(location):
+        try:
+            acid = parse_directory(child)
+        except CompactorError:
+            continue  # the planner refuses it by name
+        if acid is not None and acid.visibility_txn_id and transactions.state(acid.visibility_txn_id) == "a":
+            doomed.append(child)
+    publish.hide(site.storage, location, doomed, until=transactions.newest())
+    return publish.sweep(
+        site.storage,
+        location,
+        is_alive=lambda txn: transactions.state(txn) == "o",
+        lowest_open=lowest_open(site),
+    )
+
+
+def lowest_open(site: Site) -> TxnId:
+    """The cleaner's gate: what every transaction below has ended (PROTOCOL 7.1)."""
+    return site.metastore.transactions.lowest_open(site.settings.milliseconds("hive.txn.opentxn.timeout"))
+
+
+def no_strangers(site: Site, target: Target, view: View) -> None:
+    """Refuses to plan beside a named directory of an unfinished compaction: two directories of one range return every
+    row twice in Trino, and in Hive as soon as both transactions count as valid.
+
+    Raises:
+        LockNotGranted: its transaction is still open; the next pass looks again.
+        Refused: its transaction was never opened in this metastore.
+    """
+    for name in view.directory.unseen:
+        acid = parse_directory(name)
+        txn = acid.visibility_txn_id if acid is not None else TxnId(0)
+        if site.metastore.transactions.state(txn) == "o":
+            raise LockNotGranted(f"{target.entity}: {name} is being written by transaction {txn}; the next pass looks again")
+        raise Refused(
+            f"{target.entity}: {name} bears transaction {txn}, which this metastore has not opened (the newest is "
+            f"{site.metastore.transactions.newest()}); find out where it comes from and move it away"
+        )

@@ -1,0 +1,151 @@
+"""ALTER TABLE ... COMPACT: puts requests of people into the queue, and waits for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import TERMINAL, CompactionType, State
+from compactor.errors import CompactorError, Refused
+from compactor.metastore.catalog import Table
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site
+from compactor.settings.precedence import with_request, with_table
+
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """One partition's request: the row's id, or why there is none."""
+
+    entity: Entity
+    entry_id: int | None = None
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {"table": str(self.entity), "compaction": self.entry_id, "refused": self.refused}
+
+
+class WaitTimedOut(CompactorError):
+    """The time to wait is over and requests have not ended; they go on."""
+
+
+def parse_table(text: str) -> tuple[str, str]:
+    """``db.table`` -> its two names, lower case; a bare name is a table of ``default``.
+
+    Raises:
+        Refused: it is neither.
+    """
+    database, dot, table = text.strip().lower().rpartition(".")
+    if not table or (dot and not database) or "." in database:
+        raise Refused(f"table {text!r}: expected DATABASE.TABLE")
+    return database or "default", table
+
+
+def parse_type(text: str) -> CompactionType:
+    """``major``, ``minor`` or ``rebalance`` in any case.
+
+    Raises:
+        Refused: it is none of them.
+    """
+    allowed = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
+    for kind in allowed:
+        if text.strip().lower() == kind.label.lower():
+            return kind
+    raise Refused(f"compaction type {text!r}: expected one of {', '.join(k.label.lower() for k in allowed)}")
+
+
+def request_compaction(
+    site: Site,
+    *,
+    table: str,
+    partition: str | None = None,
+    type: str = "major",
+    pool: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    order_by: str | None = None,
+    buckets: int | None = None,
+) -> list[Enqueued]:
+    """Enqueues the table, or the partition (as Hive stores its name, or ``k=v,k=v``); without one, every partition.
+
+    Thresholds don't apply. A partition that is queued already is told as refused; the others are enqueued.
+
+    Raises:
+        NotFound: no such table or partition.
+        Refused: the table can't be compacted, or nothing at all was enqueued.
+        BadSetting: a property is no setting, or not one that a request may set.
+    """
+    kind = parse_type(type)
+    if kind is CompactionType.REBALANCE:
+        raise Refused(f"{table}: rebalance is not done by this release; ask for minor or major")
+    found = site.metastore.catalog.table(*parse_table(table))
+    settings = with_table(site.settings, found.parameters, found.database_parameters)
+    with_request(settings, properties or {})
+    if not found.is_transactional:
+        raise Refused(f"{table}: the table is not transactional; only ACID tables are compacted")
+    if not may(settings, Mode.REQUEST):
+        raise Refused(f"{table}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
+    results = [
+        _enqueue(
+            site,
+            Request(
+                entity=entity,
+                type=kind,
+                initiator=f"compactor-{site.host}-manual",
+                pool=pool or settings.text("hive.compactor.worker.pool") or None,
+                properties=properties or {},
+                order_by=order_by,
+                buckets=buckets,
+            ),
+        )
+        for entity in _entities(site, found, partition)
+    ]
+    if all(r.refused is not None for r in results):
+        raise Refused("; ".join(r.refused or "" for r in results) or f"{table}: it has no partitions")
+    return results
+
+
+def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:
+    if partition is not None:
+        names: list[str | None] = [site.metastore.catalog.resolve_partition(table, partition)]
+    elif table.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(table)]
+    else:
+        names = [None]
+    return [Entity(database=table.database, table=table.name, partition=name) for name in names]
+
+
+def _enqueue(site: Site, request: Request) -> Enqueued:
+    try:
+        return Enqueued(entity=request.entity, entry_id=site.metastore.compactions.request(request))
+    except Refused as error:
+        return Enqueued(entity=request.entity, refused=f"{request.entity}: {error}")
+
+
+def wait_for(
+    site: Site,
+    ids: Sequence[int],
+    timeout_s: float,
+    progress: Callable[[Sequence[Entry]], None] = lambda entries: None,
+) -> list[Entry]:
+    """Waits until every entry has been compacted (or has ended otherwise), and returns them.
+
+    Raises:
+        WaitTimedOut: ``timeout_s`` passed before.
+    """
+    deadline = time.monotonic() + timeout_s
+    poll = _FIRST_POLL_S
+    while True:
+        entries = [site.metastore.compactions.entry(i) for i in ids]
+        progress(entries)
+        open_ones = [e for e in entries if e.state not in TERMINAL and e.state is not State.READY_FOR_CLEANING]
+        if not open_ones:
+            return entries
+        if time.monotonic() + poll > deadline:
+            waiting = ", ".join(f"{e.id} is {e.state.label}" for e in open_ones)
+            raise WaitTimedOut(f"waited {timeout_s:.0f} s: compaction {waiting}; it goes on without you")
+        time.sleep(poll)
+        poll = min(poll * 2, _LONGEST_POLL_S)

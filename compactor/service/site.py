@@ -1,0 +1,126 @@
+"""What every pass works on: one metastore with its state, storage and settings, opened."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compactor import __version__
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.errors import Refused
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.catalog import Partition, Table
+from compactor.metastore.store import Metastore
+from compactor.settings.precedence import Settings, with_request, with_table
+from compactor.state.store import State
+from compactor.storage.protocol import Storage
+
+VERSION = f"compactor-{__version__}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """An open metastore. ``state`` is None where nothing of our own may be stored (mode observe without a state_url)."""
+
+    name: str
+    metastore: Metastore
+    state: State | None
+    storage: Storage
+    settings: Settings
+    user: str
+    host: str
+
+    @classmethod
+    def here(cls, name: str, metastore: Metastore, state: State | None, storage: Storage, settings: Settings) -> Site:
+        """The site as this process and its user see it."""
+        user = os.environ.get("USER") or str(os.getuid())
+        return cls(
+            name=name,
+            metastore=metastore,
+            state=state,
+            storage=storage,
+            settings=settings,
+            user=user,
+            host=socket.gethostname(),
+        )
+
+    def identity(self, role: str) -> str:
+        """A name for one holder of work, unique and compared exactly.
+
+        It begins with ``compactor-``: a restarting Hive takes back rows whose worker begins with its host name
+        (PROTOCOL 6). It fits CQ_WORKER_ID's 128 characters.
+        """
+        return f"compactor-{role}-{self.host[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+    def target(self, entity: Entity, request: Mapping[str, str] | None = None) -> Target:
+        """The table, and the partition where it has some, that ``entity`` names.
+
+        Raises:
+            NotFound: it is not there (any more).
+            Refused: a partitioned table without a partition, or the reverse.
+        """
+        table = self.metastore.catalog.table(entity.database, entity.table)
+        partition = None
+        if entity.partition is not None:
+            partition = self.metastore.catalog.partition(table, entity.partition)
+        elif table.partition_keys:
+            raise Refused(f"{entity}: the table is partitioned; name the partition to compact")
+        settings = with_table(self.settings, table.parameters, table.database_parameters)
+        if request:
+            settings = with_request(settings, request, strict=False)
+        location = self.storage.resolve(partition.location if partition else table.location)
+        return Target(entity=entity, table=table, partition=partition, location=location, settings=settings)
+
+    def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
+        return self.metastore.write_ids.valid(table.database, table.name, txns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What is compacted or cleaned. ``settings`` are those of the table (and the request) over the site's."""
+
+    entity: Entity
+    table: Table
+    partition: Partition | None
+    location: str
+    settings: Settings
+
+    @property
+    def row_type(self) -> str:
+        """Hive's type of the table's rows as they stand in files: without partition columns."""
+        return f"struct<{','.join(f'{c.name}:{c.type}' for c in self.table.columns)}>"
+
+    def lock(self, kind: LockType) -> LockRequest:
+        return LockRequest(
+            database=self.entity.database, table=self.entity.table, partition=self.entity.partition, type=kind
+        )
+
+    @property
+    def no_cleanup(self) -> bool:
+        parameters = [*self.table.parameters.items(), *(self.partition.parameters.items() if self.partition else ())]
+        return any(key.lower() == "no_cleanup" and value.lower() == "true" for key, value in parameters)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A target as a compaction would see it now."""
+
+    txns: ValidTxnList
+    write_ids: ValidWriteIdList  #: the compactor's flavour
+    directory: AcidDirectory
+
+
+def compactor_view(site: Site, target: Target, own: TxnId | None = None) -> View:
+    """What a compaction may read of ``target``. With ``own``, that transaction's directories count as not there."""
+    txns = site.metastore.transactions.snapshot(own)
+    write_ids = site.write_ids(target.table, txns).for_compactor()
+    listing = site.storage.listing(target.location)
+    exempt = frozenset() if own is None else frozenset({own})
+    return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))

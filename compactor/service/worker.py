@@ -1,0 +1,327 @@
+"""The worker: one claimed entry from ``i -> w`` to ``w -> r`` (PROTOCOL 3 to 6).
+
+claim -> open a compaction transaction, shared lock, heartbeat -> list, repair, re-decide, plan -> record -> stage ->
+verify -> name and commit in one database transaction.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim, NotSupported, Refused, StorageError
+from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
+from compactor.metastore.transactions import TxnType
+from compactor.rewrite import publish, stage
+from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.runner import Runner
+from compactor.rewrite.stage import Staged
+from compactor.rewrite.unit import Figures, Shape
+from compactor.service import repair
+from compactor.service.heartbeat import Heartbeat
+from compactor.service.site import VERSION, Site, Target, View, compactor_view
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+_SHAPES = {CompactionType.MAJOR: Shape.MAJOR, CompactionType.MINOR: Shape.MINOR}
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
+
+
+class Fate(enum.Enum):
+    """How a worker's hold on an entry ended."""
+
+    COMPACTED = "compacted"
+    CLEAN_ONLY = "nothing to merge, obsolete directories are left to the cleaner"
+    REFUSED = "refused"
+    FAILED = "failed"
+    WAITING = "put back into the queue"
+    LOST = "somebody else's by now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one entry. ``message`` says why; ``seconds`` from claim to commit."""
+
+    entry: Entry
+    fate: Fate
+    message: str = ""
+    figures: Figures = field(default_factory=Figures)
+    seconds: float = 0.0
+    output: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a pass works. ``small_stripe_bytes`` None leaves the unit's own bound."""
+
+    full_verify: bool = False
+    small_stripe_bytes: int | None = None
+
+
+def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
+    """Claims one entry and brings it as far as it goes. None when the entry isn't there to be claimed any more.
+
+    Every error of the tree ends in the row's fate and in the outcome; nothing is left behind in storage.
+    """
+    worker_id = site.identity("worker")
+    entry = site.metastore.compactions.claim(
+        worker_id,
+        VERSION,
+        pool_timeout_ms=site.settings.milliseconds("hive.compactor.worker.pool.timeout"),
+        ids=[entry_id],
+    )
+    if entry is None:
+        return None
+    reach(Step.CLAIMED)
+    started = time.monotonic()
+    hold = _Hold(site=site, entry=entry, worker_id=worker_id)
+    try:
+        outcome = _compact(hold, runner, options)
+    except LostClaim as error:
+        hold.abandon()
+        outcome = Outcome(entry=entry, fate=Fate.LOST, message=str(error))
+    except LockNotGranted as error:
+        hold.abandon()
+        site.metastore.compactions.requeue(entry.id, worker_id)
+        outcome = Outcome(entry=entry, fate=Fate.WAITING, message=str(error))
+    except CommitUnknown:
+        raise  # nothing may be touched before TXNS can be read again; repair does it then
+    except CompactorError as error:
+        hold.abandon()
+        state = State.REFUSED if isinstance(error, Refused) else State.FAILED
+        site.metastore.compactions.finish(site.metastore.compactions.entry(entry.id), state, str(error))
+        fate = Fate.REFUSED if state is State.REFUSED else Fate.FAILED
+        outcome = Outcome(entry=entry, fate=fate, message=str(error))
+    except BaseException:
+        hold.abandon()
+        site.metastore.compactions.requeue(entry.id, worker_id)
+        raise
+    seconds = time.monotonic() - started
+    log.log(
+        logging.WARNING if outcome.fate is Fate.FAILED else logging.INFO,
+        "%s entry %d: %s%s",
+        entry.entity,
+        entry.id,
+        outcome.fate.value,
+        f": {outcome.message}" if outcome.message else f" in {seconds:.2f} s",
+    )
+    return Outcome(
+        entry=outcome.entry,
+        fate=outcome.fate,
+        message=outcome.message,
+        figures=outcome.figures,
+        seconds=seconds,
+        output=outcome.output,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hold:
+    """What a worker has taken hold of so far, and how to let go of it without a trace."""
+
+    site: Site
+    entry: Entry
+    worker_id: str
+    txn: TxnId | None = None
+    target: Target | None = None
+
+    def abandon(self) -> None:
+        """Abort the transaction, hide what it named, remove what it staged; in this order (PROTOCOL 6)."""
+        if self.txn is None:
+            return
+        self.site.metastore.transactions.abort(self.txn, "compaction transaction abort")
+        if self.target is not None:
+            repair.erase(self.site, self.target.location, self.txn)
+
+    def transaction(self) -> TxnId:
+        assert self.txn is not None
+        return self.txn
+
+    def the_target(self) -> Target:
+        assert self.target is not None
+        return self.target
+
+
+def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
+    site, entry = hold.site, hold.entry
+    target = hold.target = site.target(entry.entity, entry.properties)
+    _may_compact(target, entry)
+    txn = hold.txn = site.metastore.transactions.open(
+        entry.run_as or target.table.owner or site.user, site.host, type=TxnType.COMPACTION, agent=hold.worker_id
+    )[0]
+    reach(Step.TXN_OPENED)
+    period = site.settings.milliseconds("hive.txn.timeout") // 2
+    with Heartbeat(site.metastore.transactions, txn, period) as heart:
+        lock = site.metastore.locks.try_acquire(txn, [target.lock(LockType.SHARED_READ)], site.user, site.host)
+        if lock is None:
+            raise LockNotGranted(f"{entry.entity}: a statement holds or waits for it exclusively; the next pass tries again")
+        reach(Step.LOCKED)
+        repair.sweep(site, target.location)
+        view = compactor_view(site, target, txn)
+        repair.no_strangers(site, target, view)
+        sufficient = enough(view.directory, entry.type)
+        if isinstance(sufficient, NothingToDo):
+            return _nothing_to_write(hold, view, sufficient)
+        return _rewrite(hold, view, heart, runner, options)
+
+
+def _may_compact(target: Target, entry: Entry) -> None:
+    """Refuses by name what this release doesn't compact."""
+    table = target.table
+    if not table.is_transactional:
+        raise Refused(f"{entry.entity}: the table is not transactional; only ACID tables are compacted")
+    if table.is_insert_only:
+        raise NotSupported(f"{entry.entity}: insert-only tables are not compacted by this release; leave them to Hive")
+    if "orc" not in (table.input_format or "").lower():
+        raise NotSupported(f"{entry.entity}: expected the ORC input format, found {table.input_format}")
+    if (target.partition.sort_columns if target.partition else table.sort_columns):
+        raise Refused(f"{entry.entity}: the table is sorted, and compaction would not keep its order")
+    if entry.type not in _SHAPES:
+        raise NotSupported(
+            f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by this release; ask for minor or major"
+        )
+
+
+def _nothing_to_write(hold: _Hold, view: View, nothing: NothingToDo) -> Outcome:
+    """Too little to merge: the cleaner gets the entry when there is something to remove, else it is refused."""
+    if not nothing.obsolete:
+        raise Refused(nothing.because)
+    directory = view.directory
+    numbers = [d.delta.max_write_id for d in directory.compactable()]
+    if directory.base is not None:
+        numbers.append(directory.base.base.write_id)
+    _record(hold, max(numbers, default=view.write_ids.high_watermark), component=False)
+    with _committing(hold):
+        pass
+    return Outcome(entry=hold.entry, fate=Fate.CLEAN_ONLY, message=nothing.because)
+
+
+def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options: Options) -> Outcome:
+    site, entry = hold.site, hold.entry
+    shape = _SHAPES[entry.type]
+    planned = _plan(hold, view, shape, options)
+    _record(hold, planned.highest_write_id, component=True)
+    staged = _stage(hold, planned, heart, runner)
+    note = ""
+    if staged.is_pair and site.settings.text("compactor.readers") == "any" and not _take_exclusive(hold, heart):
+        note = (
+            "minor became major: readers without visibility would meet one half of its pair, and no exclusive lock was "
+            "granted within compactor.lock.wait"
+        )
+        planned = _plan(hold, view, Shape.MAJOR, options)
+        staged = _stage(hold, planned, heart, runner)
+    heart.check()
+    try:
+        with _committing(hold):
+            publish.name(site.storage, staged)
+    except CommitUnknown:
+        if site.metastore.transactions.state(hold.transaction()) != "c":
+            raise
+    reach(Step.COMMITTED)
+    site.storage.remove(planned.staging)
+    reach(Step.STAGING_REMOVED)
+    return Outcome(
+        entry=entry,
+        fate=Fate.COMPACTED,
+        message=note,
+        figures=staged.figures,
+        output=tuple(d.name for d in staged.directories),
+    )
+
+
+def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
+    target = hold.the_target()
+    return plan(
+        view.directory,
+        shape,
+        location=target.location,
+        txn=hold.transaction(),
+        write_ids=view.write_ids,
+        row_type=target.row_type,
+        small_stripe_bytes=options.small_stripe_bytes,
+        full_verify=options.full_verify,
+    )
+
+
+def _record(hold: _Hold, highest: WriteId, *, component: bool) -> None:
+    """After planning and before anything is staged (PROTOCOL 3.2)."""
+    hold.site.metastore.compactions.record(
+        hold.entry,
+        hold.worker_id,
+        hold.transaction(),
+        hold.entry.run_as or hold.the_target().table.owner or hold.site.user,
+        highest,
+        component=component,
+    )
+    reach(Step.RECORDED)
+
+
+def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner) -> Staged:
+    """Runs the units and proves their output; on return the manifest is written and nothing is named."""
+    site, entity = hold.site, hold.entry.entity
+    _must_fit(site, planned)
+    stage.prepare(site.storage, planned)
+
+    def check() -> None:
+        heart.check()
+        if site.metastore.locks.waiting_exclusive(entity):
+            raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
+
+    results = runner.run(planned.units, check)
+    staged = stage.accept(site.storage, planned, results)
+    stage.check(site.storage, planned, staged)
+    stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)
+    return staged
+
+
+def _must_fit(site: Site, planned: Plan) -> None:
+    free = site.storage.free_bytes(planned.location)
+    if free is not None and free < planned.input_bytes:
+        raise StorageError(
+            f"{planned.location}: the compaction may write {planned.input_bytes} bytes and {free} are free; make room and "
+            "ask again"
+        )
+
+
+def _take_exclusive(hold: _Hold, heart: Heartbeat) -> bool:
+    """Tries for the exclusive lock without ever queueing: a reader behind it would wait too (PROTOCOL 5)."""
+    site = hold.site
+    deadline = time.monotonic() + site.settings.milliseconds("compactor.lock.wait") / 1000
+    wait = _FIRST_WAIT_S
+    request = hold.the_target().lock(LockType.EXCLUSIVE)
+    while True:
+        heart.check()
+        if site.metastore.locks.try_acquire(hold.transaction(), [request], site.user, site.host) is not None:
+            return True
+        if time.monotonic() + wait > deadline:
+            return False
+        time.sleep(wait)
+        wait = min(wait * 2, _LONGEST_WAIT_S)
+
+
+@contextmanager
+def _committing(hold: _Hold) -> Iterator[None]:
+    """The one critical section: locked and re-checked on entry, stamped and committed on exit (PROTOCOL 5)."""
+    target = hold.the_target()
+    limit = hold.site.settings.milliseconds("hive.txn.timeout") / 2000
+    with hold.site.metastore.compactions.committing(
+        hold.entry,
+        hold.worker_id,
+        hold.transaction(),
+        table_id=target.table.id,
+        partition_id=target.partition.id if target.partition else None,
+        location=target.partition.location if target.partition else target.table.location,
+    ):
+        reach(Step.COMMITTING)
+        begun = time.monotonic()
+        yield
+        if time.monotonic() - begun > limit:
+            raise StorageError(f"{target.location}: naming took longer than {limit:.0f} s, half of hive.txn.timeout")

@@ -1,0 +1,1 @@
+"""Binds units to Spark executors. Knows rewriting, neither SQL nor queues."""

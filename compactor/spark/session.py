@@ -1,0 +1,36 @@
+"""The Spark session of an application of ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from compactor.errors import NotSupported
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """A session; under spark-submit the master and the queue are spark-submit's, else ``master`` (local[*]).
+
+    Executors run this interpreter where they are on this machine: the first ``python3`` on their PATH has no pyarrow.
+
+    Raises:
+        NotSupported: pyspark is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise NotSupported("Spark is not installed: install hive-compactor[spark], or use --in-process") from error
+    if master is not None and master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    defaults = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"} if master else {}
+    for key, value in {**defaults, **(conf or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

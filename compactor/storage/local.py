@@ -1,0 +1,215 @@
+"""Tables on a local or mounted file system."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from compactor.acid.directory import FileStatus, Listing
+from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.errors import BadFile, NotSupported, StorageError
+
+log = logging.getLogger(__name__)
+_ACL = ("system.posix_acl_access", "system.posix_acl_default")
+
+
+class LocalStorage:
+    """The back end for ``file:`` locations and plain paths."""
+
+    def resolve(self, location: str) -> str:
+        # Hive stores paths unescaped: `%2F` and `#` in them are characters of a partition's directory name.
+        scheme, colon, rest = location.partition(":")
+        if not colon or "/" in scheme:
+            return location.rstrip("/")
+        if scheme != "file":
+            raise NotSupported(
+                f"location {location!r}: storage {scheme!r} is not supported by this release, only local and mounted "
+                "file systems (file:/… or a path) are"
+            )
+        if rest.startswith("//"):
+            host, _, path = rest[2:].partition("/")
+            if host not in ("", "localhost"):
+                raise NotSupported(f"location {location!r}: a file on host {host!r} cannot be reached from here")
+            rest = f"/{path}"
+        return rest.rstrip("/")
+
+    def listing(self, path: str) -> Listing:
+        files: list[FileStatus] = []
+        directories: list[str] = []
+        formats: dict[str, str] = {}
+        if not os.path.isdir(path):
+            raise BadFile(
+                f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
+            )
+        for entry in _scan(path):
+            if is_skipped(entry.name):
+                continue
+            if entry.is_dir():
+                directories.append(entry.name)
+                files.extend(_walk(path, entry.name))
+            elif (status := _status(entry, entry.name)) is not None:
+                files.append(status)
+        for file in files:
+            top, _, rest = file.path.partition("/")
+            if rest == METADATA_FILE:
+                formats[top] = self._data_format(f"{path}/{file.path}")
+        return Listing(
+            files=tuple(sorted(files, key=lambda f: f.path)),
+            directories=tuple(sorted(directories)),
+            data_formats=MappingProxyType(formats),
+        )
+
+    def _data_format(self, path: str) -> str:
+        try:
+            return str(json.loads(self.read(path))["dataFormat"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise BadFile(f"{path}: expected JSON with a dataFormat as Hive writes it, found none ({error})") from error
+
+    def children(self, path: str) -> tuple[str, ...]:
+        return tuple(sorted(entry.name for entry in _scan(path)))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def local_path(self, path: str) -> str:
+        return path
+
+    def length(self, path: str) -> int:
+        with _errors("measure", path):
+            return os.stat(path).st_size
+
+    def read(self, path: str) -> bytes:
+        with _errors("read", path), open(path, "rb") as file:
+            return file.read()
+
+    def write(self, path: str, content: bytes) -> None:
+        with _errors("write", path):
+            with open(path, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_directory(os.path.dirname(path))
+
+    def make_directories(self, path: str, *, like: str) -> None:
+        missing: list[str] = []
+        current = path
+        while not os.path.isdir(current):
+            missing.append(current)
+            current = os.path.dirname(current)
+        with _errors("create", path):
+            for directory in reversed(missing):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(directory)
+                _adopt(directory, like)
+                _sync_directory(os.path.dirname(directory))
+
+    def adopt(self, path: str, *, like: str) -> None:
+        with _errors("change the owner of", path):
+            _adopt(path, like)
+            for root, directories, files in os.walk(path):
+                for name in (*directories, *files):
+                    _adopt(os.path.join(root, name), like)
+
+    def sync(self, path: str) -> None:
+        with _errors("sync", path):
+            for root, _, files in os.walk(path):
+                for name in files:
+                    fd = os.open(os.path.join(root, name), os.O_RDONLY)
+                    try:
+                        os.fsync(fd)
+                    finally:
+                        os.close(fd)
+                _sync_directory(root)
+            _sync_directory(os.path.dirname(path))
+
+    def rename(self, source: str, target: str) -> None:
+        with _errors("rename to", target):
+            if os.path.lexists(target):
+                raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
+            os.rename(source, target)
+            _sync_directory(os.path.dirname(target))
+            if os.path.dirname(source) != os.path.dirname(target):
+                _sync_directory(os.path.dirname(source))
+
+    def remove(self, path: str) -> None:
+        with _errors("remove", path):
+            try:
+                if os.path.isdir(path) and not os.path.islink(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+            except FileNotFoundError:
+                if os.path.lexists(path):  # somebody else removes the same tree: an entry vanished under us
+                    shutil.rmtree(path, ignore_errors=True)
+            _sync_directory(os.path.dirname(path))
+
+    def free_bytes(self, path: str) -> int | None:
+        with _errors("measure", path):
+            return shutil.disk_usage(path).free
+
+
+@contextlib.contextmanager
+def _errors(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"cannot {verb} {path}: {error.strerror or error}") from error
+
+
+def _scan(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except FileNotFoundError:  # vanished while we listed
+        return []
+    except OSError as error:
+        raise StorageError(f"cannot list {path}: {error.strerror or error}") from error
+
+
+def _walk(root: str, relative: str) -> Iterator[FileStatus]:
+    for entry in _scan(f"{root}/{relative}"):
+        path = f"{relative}/{entry.name}"
+        if entry.is_dir():
+            if not is_skipped(entry.name):
+                yield from _walk(root, path)
+        elif (status := _status(entry, path)) is not None:
+            yield status
+
+
+def _status(entry: os.DirEntry[str], path: str) -> FileStatus | None:
+    try:
+        return FileStatus(path=path, length=entry.stat().st_size)
+    except FileNotFoundError:
+        return None
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path or ".", os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _adopt(path: str, like: str) -> None:
+    """Owner and group where we may, mode (files: without the execute bits) and ACLs of the directory ``like``."""
+    want, have = os.stat(like), os.stat(path)
+    if (want.st_uid, want.st_gid) != (have.st_uid, have.st_gid):
+        try:
+            os.chown(path, want.st_uid, want.st_gid)
+        except PermissionError:
+            log.warning("%s: owner and group of %s cannot be given to it by this user", path, like)
+    is_directory = stat.S_ISDIR(have.st_mode)
+    mode = stat.S_IMODE(want.st_mode)
+    os.chmod(path, mode if is_directory else mode & 0o666)
+    for attribute in _ACL if is_directory else _ACL[:1]:
+        try:
+            os.setxattr(path, attribute, os.getxattr(like, attribute))
+        except OSError:  # the directory has no such ACL, or the file system knows none
+            continue
