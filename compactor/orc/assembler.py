@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
-from compactor.orc import messages, statistics
+from compactor.orc import messages
 from compactor.orc.compat import copyable, stripe_class
-from compactor.orc.compression import Compression, compress
+from compactor.orc.compression import Compression
 from compactor.orc.source import CHUNK, Sink, Source
 from compactor.orc.tail import MAGIC, Stripe, Tail, empty_tail
-from compactor.orc.types import Types, same, schema_text, to_messages
+from compactor.orc.tail_writer import tail_bytes
+from compactor.orc.types import Types, same, schema_text
 
 JAVA = 0  #: the writer that a file of several writers' stripes names: its oldest version promises the least
 
@@ -96,11 +97,6 @@ class Assembler:
             self._flush()
             self._pending = (source, stripe.offset, stripe.length)
 
-    def copy_encoded(self, source: Source, tail: Tail, stripe_index: int) -> None:
-        """As ``copy``, for a stripe that was just encoded for this target with its raw values: whatever its
-        encoder calls the calendar and the types."""
-        self.copy(source, replace(tail, calendar=self._like.calendar, types=self._types), stripe_index)
-
     def _pending_length(self) -> int:
         return self._pending[2] if self._pending else 0
 
@@ -125,62 +121,22 @@ class Assembler:
     def close(self, user_metadata: Mapping[str, bytes]) -> Written:
         """Write the tail and complete the sink."""
         self._flush()
-        content_length = self._position
-        metadata = self._packed(self._metadata())
-        footer = self._packed(self._footer(content_length, user_metadata))
-        script = messages.PostScript(
-            footer_length=len(footer),
-            compression=self._like.compression,
-            version=self._like.file_version,
-            metadata_length=len(metadata),
+        tail = replace(
+            self._like,
+            writer=writers.pop() if len(writers := {writer for writer, _ in self._writers}) == 1 else JAVA,
             writer_version=min((version for _, version in self._writers), default=self._like.writer_version),
-            magic=MAGIC,
+            software=self._software.pop() if len(self._software) == 1 else "",
+            compression_block_size=self._block_size,
+            types=self._types,
+            stripes=tuple(self._stripes),
+            stripe_statistics=tuple(self._statistics),
+            user_metadata=user_metadata,
+            rows=self.rows,
+            content_length=self._position,
         )
-        if self._like.compression is not Compression.NONE:
-            script.compression_block_size = self._block_size
-        end = script.SerializeToString()
-        self._write(metadata + footer + end + bytes([len(end)]))
+        self._write(tail_bytes(tail))
         self._sink.close()
         return Written(length=self._position, rows=self.rows, stripes=self.stripes, checksum=self._checksum)
-
-    def _packed(self, message: messages.Message) -> bytes:
-        return compress(message.SerializeToString(), self._like.compression, self._block_size)
-
-    def _metadata(self) -> messages.Message:
-        metadata = messages.Metadata()
-        for columns in self._statistics:
-            metadata.stripe_stats.add(col_stats=columns)
-        return metadata
-
-    def _footer(self, content_length: int, user_metadata: Mapping[str, bytes]) -> messages.Message:
-        like = self._like
-        writers = {writer for writer, _ in self._writers} or {like.writer}
-        footer = messages.Footer(
-            header_length=len(MAGIC),
-            content_length=content_length,
-            number_of_rows=self.rows,
-            row_index_stride=like.row_index_stride,
-            writer=writers.pop() if len(writers) == 1 else JAVA,
-            types=to_messages(self._types),
-        )
-        if like.calendar:
-            footer.calendar = like.calendar
-        if len(self._software) == 1 and (software := next(iter(self._software))):
-            footer.software_version = software.encode()
-        for stripe in self._stripes:
-            footer.stripes.add(
-                offset=stripe.offset,
-                index_length=stripe.index_length,
-                data_length=stripe.data_length,
-                footer_length=stripe.footer_length,
-                number_of_rows=stripe.rows,
-            )
-        for number, column in enumerate(self._types):
-            merged = statistics.merge([columns[number] for columns in self._statistics], column)
-            footer.statistics.append(merged)
-        for name, value in user_metadata.items():
-            footer.metadata.add(name=name.encode("utf-8", "surrogateescape"), value=value)
-        return footer
 
 
 def write_empty(

@@ -211,6 +211,21 @@ def shape(types: Types) -> Types:
     )
 
 
+def encoder_types(types: Types) -> Types:
+    """``types`` as decoders and encoders are told them: every text is a string, since its bytes in a stripe are the
+    same (a char encoder would pad or cut), and fields have their place as name, since any name is legal in a file."""
+    return tuple(
+        replace(
+            item,
+            kind=Kind.STRING if item.kind in TEXT_KINDS else item.kind,
+            field_names=tuple(f"f{place}" for place in range(len(item.field_names))),
+            maximum_length=0,
+            attributes=(),
+        )
+        for item in types
+    )
+
+
 def widens(old: Types, new: Types) -> bool:
     """Whether every value of ``old`` is a value of ``new`` that readers show alike.
 

@@ -1,0 +1,73 @@
+"""What both codecs offer, so that those who merge rows never see which one works.
+
+A codec holds rows as Arrow batches whose key columns are plain Arrow integers. The columns of the row may have another
+Arrow type in each codec (``schema``); whoever filters, sorts and joins batches need not look at them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Protocol
+
+import pyarrow as pa
+
+from compactor.errors import BadFile, CompactorError, NotLossless
+from compactor.orc.source import Source
+from compactor.orc.tail import Tail
+from compactor.orc.types import ACID_FIELDS, Types, is_acid
+
+KEYS = (0, 1, 2, 3, 4)  #: the places of the key columns in an ACID file's root struct
+STRIPE_BYTES = 64 * 1024 * 1024
+
+
+class Unfit(Exception):
+    """This codec would lose something of these rows; the other one may not."""
+
+
+class BatchWriter(Protocol):
+    """Encodes batches into a new local file. Leaving a ``with`` block by an exception removes the file."""
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def __enter__(self) -> BatchWriter: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Codec(Protocol):
+    """Decodes and encodes rows; see ``arrow_codec`` and ``pyorc_codec``."""
+
+    name: str
+
+    def schema(self, types: Types) -> pa.Schema:
+        """The Arrow schema of batches of a file of these types."""
+
+    def read_batches(
+        self,
+        source: Source,
+        tail: Tail,
+        *,
+        columns: Sequence[int] | None = None,
+        stripes: Sequence[int] | None = None,
+        rows: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of some stripes in batches of at most ``rows``; ``columns`` are places in the root struct."""
+
+    def writer(self, path: str | os.PathLike[str], *, like: Tail, types: Types) -> BatchWriter:
+        """Encodes rows of ``types`` in the class of ``like``."""
+
+
+def root_names(types: Types) -> tuple[str, ...]:
+    """The names of a batch's columns: an ACID file's in Hive's own writing, whatever case the file has."""
+    return ACID_FIELDS if is_acid(types) else types[0].field_names
+
+
+def decoding_failed(tail: Tail, error: Exception) -> CompactorError:
+    """What a decoder's complaint means to people."""
+    if isinstance(error, UnicodeDecodeError):
+        return NotLossless(f"file {tail.name}: a text is no UTF-8 ({error}); its rows cannot be re-encoded")
+    return BadFile(f"file {tail.name}: its rows cannot be decoded ({error}); restore it or move it away")

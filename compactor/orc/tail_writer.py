@@ -1,0 +1,101 @@
+"""A file's tail as bytes: stripe statistics, footer and postscript of a ``Tail`` value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from compactor.errors import NotLossless
+from compactor.orc import messages, statistics
+from compactor.orc.compression import Compression, compress
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import MAGIC, Tail, read_tail
+from compactor.orc.types import Types, encoder_types, same, schema_text, to_messages
+
+
+def tail_bytes(tail: Tail) -> bytes:
+    """What follows the last stripe. File statistics are merged from those of the stripes, ``tail.statistics`` and
+    lengths of sections are not looked at. Without stripe statistics there are no file statistics either."""
+    metadata = compress(_metadata(tail).SerializeToString(), tail.compression, tail.compression_block_size)
+    footer = compress(_footer(tail).SerializeToString(), tail.compression, tail.compression_block_size)
+    script = messages.PostScript(
+        footer_length=len(footer),
+        compression=tail.compression,
+        version=tail.file_version,
+        metadata_length=len(metadata),
+        writer_version=tail.writer_version,
+        magic=MAGIC,
+    )
+    if tail.compression is not Compression.NONE:
+        script.compression_block_size = tail.compression_block_size
+    end = script.SerializeToString()
+    return bytes(metadata + footer + end + bytes([len(end)]))
+
+
+def _metadata(tail: Tail) -> messages.Message:
+    metadata = messages.Metadata()
+    for columns in tail.stripe_statistics or ():
+        metadata.stripe_stats.add(col_stats=columns)
+    return metadata
+
+
+def _footer(tail: Tail) -> messages.Message:
+    footer = messages.Footer(
+        header_length=len(MAGIC),
+        content_length=tail.content_length,
+        number_of_rows=tail.rows,
+        row_index_stride=tail.row_index_stride,
+        writer=tail.writer,
+        types=to_messages(tail.types),
+    )
+    if tail.calendar:
+        footer.calendar = tail.calendar
+    if tail.software:
+        footer.software_version = tail.software.encode()
+    for stripe in tail.stripes:
+        footer.stripes.add(
+            offset=stripe.offset,
+            index_length=stripe.index_length,
+            data_length=stripe.data_length,
+            footer_length=stripe.footer_length,
+            number_of_rows=stripe.rows,
+        )
+    if tail.stripe_statistics is not None:
+        for number, column in enumerate(tail.types):
+            footer.statistics.append(statistics.merge([part[number] for part in tail.stripe_statistics], column))
+    for name, value in tail.user_metadata.items():
+        footer.metadata.add(name=name.encode("utf-8", "surrogateescape"), value=value)
+    return footer
+
+
+def seal(path: str | os.PathLike[str], like: Tail, types: Types, user_metadata: Mapping[str, bytes]) -> Tail:
+    """Give a local file that was just encoded the tail that is wanted: its types with char and varchar, the calendar
+    of ``like`` (values were taken over raw), the user metadata. The result is the new tail.
+
+    Raises:
+        NotLossless: the encoder wrote columns of another shape, or did not keep to the class of ``like``.
+    """
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+    if not same(encoder_types(tail.types), encoder_types(types)):
+        raise NotLossless(
+            f"file {tail.name}: encoded as {schema_text(tail.types)}, {schema_text(types)} was wanted; nothing was kept"
+        )
+    found = (tail.file_version, tail.compression, tail.row_index_stride)
+    wanted = (like.file_version, like.compression, like.row_index_stride)
+    if found != wanted:
+        raise NotLossless(
+            f"file {tail.name}: encoded with file version, compression and row index stride {found}, "
+            f"{wanted} was wanted; nothing was kept"
+        )
+    end = max((stripe.end for stripe in tail.stripes), default=len(MAGIC))
+    sealed = replace(tail, types=types, calendar=like.calendar, user_metadata=user_metadata, content_length=end)
+    with open(path, "r+b") as file:
+        file.truncate(end)
+        file.seek(end)
+        file.write(tail_bytes(sealed))
+        file.flush()
+        os.fsync(file.fileno())
+    with LocalSource(path) as source:
+        return read_tail(source)
