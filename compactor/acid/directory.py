@@ -73,13 +73,17 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcidDir:
-    """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden."""
+    """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden.
+
+    ``strangers`` are files whose names say no file number: some readers read them all the same.
+    """
 
     acid: Base | Delta
     directory: str
     files: tuple[DataFile, ...]
     total_bytes: int
     raw: bool = False
+    strangers: tuple[str, ...] = ()
 
     @property
     def base(self) -> Base:
@@ -366,6 +370,9 @@ class _Found:
             files=data,
             total_bytes=sum(f.length for f in visible),
             raw=any(f.raw for f in data),
+            strangers=tuple(
+                f.path for f in visible if parse_file(f.name) is None and not f.name.endswith(FLUSH_LENGTH_SUFFIX)
+            ),
         )
 
 

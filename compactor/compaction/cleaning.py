@@ -157,13 +157,13 @@ def removable(directory: AcidDirectory) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """The row stays in ``r`` and is not looked at for ``retention_ms`` after its commit."""
+    """The row stays in ``r`` and is not looked at for ``retention_ms`` after this cleaning began."""
 
     retention_ms: int
 
 
 def retry_retention(attempts: int, settings: Settings) -> int:
-    """Milliseconds to wait when cleaning failed after ``attempts`` earlier failures: the first wait, doubled each time."""
+    """Milliseconds to wait when cleaning fails after ``attempts`` earlier failures: the first wait, doubled each time."""
     return settings.milliseconds(_RETENTION) << attempts
 
 
