@@ -1,0 +1,104 @@
+"""Tables and partitions as the metastore describes them. Locations stay as found: ``file:/..``, ``s3a://..``, plain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+NO_AUTO_COMPACTION = "no_auto_compaction"
+NO_CLEANUP = "no_cleanup"
+
+
+def _nothing() -> Mapping[str, str]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column's name and its type as Hive writes it (``struct<a:int>``)."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """One row of TBLS with what hangs on it. ``id`` changes when a table is dropped and made again."""
+
+    id: int
+    database: str
+    name: str
+    location: str
+    owner: str | None = None
+    type: str = "MANAGED_TABLE"
+    parameters: Mapping[str, str] = field(default_factory=_nothing)
+    columns: tuple[Column, ...] = ()
+    partition_keys: tuple[Column, ...] = ()
+    buckets: int = -1  #: NUM_BUCKETS; 0 and less is unbucketed
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[str, ...] = ()
+    input_format: str | None = None
+    database_parameters: Mapping[str, str] = field(default_factory=_nothing)
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self.partition_keys)
+
+    @property
+    def is_transactional(self) -> bool:
+        return is_true(parameter(self.parameters, "transactional"))
+
+    @property
+    def is_insert_only(self) -> bool:
+        properties = parameter(self.parameters, "transactional_properties") or ""
+        return self.is_transactional and properties.strip().lower() == "insert_only"
+
+    @property
+    def is_full_acid(self) -> bool:
+        return self.is_transactional and not self.is_insert_only
+
+    @property
+    def no_auto_compaction(self) -> bool:
+        """Whether the initiator leaves the table alone: the database's word, if it has one, else the table's."""
+        return self._word(NO_AUTO_COMPACTION)
+
+    @property
+    def no_cleanup(self) -> bool:
+        """Whether the cleaner leaves the table alone: the database's word, if it has one, else the table's."""
+        return self._word(NO_CLEANUP)
+
+    def _word(self, key: str) -> bool:
+        of_database = parameter(self.database_parameters, key)
+        return is_true(parameter(self.parameters, key) if of_database is None else of_database)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One row of PARTITIONS. ``name`` is PART_NAME as stored, ``values`` are plain."""
+
+    id: int
+    name: str
+    values: tuple[str, ...]
+    location: str
+    parameters: Mapping[str, str] = field(default_factory=_nothing)
+    sort_columns: tuple[str, ...] = ()
+
+    @property
+    def no_cleanup(self) -> bool:
+        return is_true(parameter(self.parameters, NO_CLEANUP))
+
+
+def parameter(parameters: Mapping[str, str], key: str) -> str | None:
+    """The value of ``key`` in any case; the exact spelling wins where several are set."""
+    if key in parameters:
+        return parameters[key]
+    return next((value for name, value in sorted(parameters.items()) if name.lower() == key.lower()), None)
+
+
+def is_true(value: str | None) -> bool:
+    """Java's ``Boolean.parseBoolean``."""
+    return value is not None and value.strip().lower() == "true"

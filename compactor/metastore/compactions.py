@@ -1,0 +1,682 @@
+"""The compaction queue: request, claim, record, commit, clean, and the history.
+
+Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one that meets no row raises LostClaim.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, union, update
+
+import compactor
+from compactor.compaction import states
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.errors import LostClaim, NotFound, Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore import entries, partition_names, stringable, txn_rows
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.entries import CC, CQ, entity_is
+from compactor.metastore.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+    DBS,
+    NEXT_COMPACTION_QUEUE_ID,
+    PARTITIONS,
+    SDS,
+    TBLS,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
+from compactor.metastore.write_ids import insert_component, next_write_id
+
+WORKER_PREFIX = "compactor-"  #: a restarting Hive takes back rows whose worker id begins with its host name
+#: Hive's own words (``AbortCompactionFunction``), spelling included.
+ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."
+_PROPERTIES_LENGTH = 2048  #: CQ_TBLPROPERTIES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """Aborted transactions that wrote into one entity and are not forgotten yet."""
+
+    count: int
+    oldest_start: int  #: epoch ms at which the oldest of them was opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committing:
+    """What ``committing`` proves while its body runs: the entry is ours and its transaction is open."""
+
+    entry_id: int
+    txn: TxnId
+    highest_write_id: WriteId
+
+
+class Compactions:
+    """COMPACTION_QUEUE and COMPLETED_COMPACTIONS."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    # --- ask ----------------------------------------------------------------------------------------------------
+
+    def request(self, request: Request) -> int:
+        """Put a request into the queue and return its id.
+
+        Raises:
+            Refused: one is queued or worked on, or a finished one covers all that was written (Hive's
+                ``CompactFunction``), or its properties are too long.
+        """
+        properties = stringable.encode(request.properties) if request.properties else None
+        if properties is not None and len(properties) > _PROPERTIES_LENGTH:
+            raise Refused(
+                f"compaction of {request.entity}: its properties take {len(properties)} characters, "
+                f"{_PROPERTIES_LENGTH} fit into the queue; pass fewer of them"
+            )
+        with self._database.write() as conn:
+            duplicate = _duplicate(conn, request.entity)
+            if duplicate is not None:
+                raise Refused(
+                    f"Compaction is already scheduled with state='{duplicate.state.label}' and id={duplicate.id}"
+                )
+            entry_id = self._draw(conn)
+            row = {
+                "CQ_ID": entry_id,
+                "CQ_DATABASE": request.entity.database,
+                "CQ_TABLE": request.entity.table,
+                "CQ_PARTITION": request.entity.partition,
+                "CQ_STATE": State.INITIATED.value,
+                "CQ_TYPE": request.type.value,
+                "CQ_TBLPROPERTIES": properties,
+                "CQ_ENQUEUE_TIME": now_ms(conn),
+                "CQ_RUN_AS": request.run_as,
+                "CQ_INITIATOR_ID": request.initiator,
+                "CQ_INITIATOR_VERSION": compactor.__version__,
+                "CQ_RETRY_RETENTION": 0,
+                "CQ_POOL_NAME": request.pool,
+                "CQ_NUMBER_OF_BUCKETS": request.buckets,
+                "CQ_ORDER_BY": request.order_by,
+            }
+            conn.execute(insert(COMPACTION_QUEUE).values(**row))
+            return entry_id
+
+    def abort_request(self, entry_id: int) -> None:
+        """Take a request off the queue that nobody works on yet.
+
+        Raises:
+            NotFound: there is no such entry in the queue.
+            Refused: somebody works on it already.
+        """
+        with self._database.write() as conn:
+            entry = self._locked(conn, entry_id)
+            if entry is None:
+                raise NotFound(f"compaction {entry_id} is not in the queue; look at `compactor show compactions`")
+            if entry.state is not State.INITIATED:
+                raise Refused(
+                    f"compaction {entry_id} is {entry.state.label}; only one that is initiated can be aborted "
+                    "(`compactor abort transaction` ends a working one)"
+                )
+            self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
+
+    def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
+        """Write into the history that nothing was requested and why; the id of that row."""
+        with self._database.write() as conn:
+            entry_id = self._draw(conn)
+            now = now_ms(conn)
+            row = {
+                "CC_ID": entry_id,
+                "CC_DATABASE": entity.database,
+                "CC_TABLE": entity.table,
+                "CC_PARTITION": entity.partition,
+                "CC_STATE": State.DID_NOT_INITIATE.value,
+                "CC_TYPE": CompactionType.MINOR.value,  # as in Hive
+                "CC_ENQUEUE_TIME": now,
+                "CC_START": now,
+                "CC_END": now,
+                "CC_ERROR_MESSAGE": message,
+                "CC_INITIATOR_ID": initiator,
+                "CC_INITIATOR_VERSION": compactor.__version__,
+            }
+            conn.execute(insert(COMPLETED_COMPACTIONS).values(**row))
+            return entry_id
+
+    # --- work ---------------------------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        worker_id: str,
+        worker_version: str,
+        *,
+        pool: str | None = None,
+        pool_timeout_ms: int,
+        ids: Collection[int] | None = None,
+    ) -> Entry | None:
+        """Take the oldest request that waits: i -> w; None when there is none.
+
+        A worker of a pool takes that pool's; the default one takes those without a pool and those that waited for
+        their pool longer than ``pool_timeout_ms``. ``ids`` are the entries of a batch; then they alone count.
+
+        Raises:
+            Refused: the worker id does not begin with ``compactor-``.
+        """
+        if not worker_id.startswith(WORKER_PREFIX):
+            raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
+        with self._database.write() as conn:
+            now = now_ms(conn)
+            waiting = select(CQ.CQ_ID).where(CQ.CQ_STATE == State.INITIATED.value)
+            if ids is not None:
+                waiting = waiting.where(CQ.CQ_ID.in_(ids))
+            elif pool is not None:
+                waiting = waiting.where(CQ.CQ_POOL_NAME == pool)
+            else:
+                waited = CQ.CQ_ENQUEUE_TIME < now - pool_timeout_ms
+                waiting = waiting.where(or_(CQ.CQ_POOL_NAME.is_(None), waited))
+            for entry_id in conn.execute(waiting.order_by(CQ.CQ_ID)).scalars().all():
+                guarded = update(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id, CQ.CQ_STATE == State.INITIATED.value)
+                taken = {
+                    "CQ_STATE": State.WORKING.value,
+                    "CQ_START": now,
+                    "CQ_WORKER_ID": worker_id,
+                    "CQ_WORKER_VERSION": worker_version,
+                }
+                if conn.execute(guarded.values(**taken)).rowcount == 1:
+                    return self._locked(conn, entry_id)
+        return None
+
+    def record(
+        self,
+        entry: Entry,
+        worker_id: str,
+        txn: TxnId,
+        run_as: str | None,
+        highest_write_id: WriteId,
+        component: bool = True,
+    ) -> Entry:
+        """Say under which transaction and up to which write ID the entry is compacted, before anything is staged.
+
+        With ``component`` the transaction gets its ``c`` row, by which its directories stay known if it aborts.
+
+        Raises:
+            LostClaim: the entry is not ours any more, or the transaction is not open.
+        """
+        with self._database.write() as conn:
+            self._own_transaction(conn, entry, txn)
+            current = self._ours(conn, entry, worker_id)
+            values: dict[str, object] = {"CQ_TXN_ID": txn, "CQ_HIGHEST_WRITE_ID": highest_write_id}
+            if run_as is not None:
+                values["CQ_RUN_AS"] = run_as
+            self._change(conn, current, values)
+            if component:
+                insert_component(conn, txn, entry.entity, "c", highest_write_id)
+            changed = self._locked(conn, entry.id)
+        if changed is None:
+            raise AssertionError("a row that was just changed is there")
+        return changed
+
+    def set_job(self, entry: Entry, worker_id: str, job_id: str) -> None:
+        """Say which application works on the entry (CQ_HADOOP_JOB_ID, 32 characters).
+
+        Raises:
+            LostClaim: the entry is not ours any more.
+        """
+        with self._database.write() as conn:
+            self._change(conn, self._ours(conn, entry, worker_id), {"CQ_HADOOP_JOB_ID": job_id[:32]})
+
+    @contextmanager
+    def committing(
+        self,
+        entry: Entry,
+        worker_id: str,
+        txn: TxnId,
+        *,
+        table_id: int,
+        partition_id: int | None,
+        location: str,
+    ) -> Iterator[Committing]:
+        """The one critical section of a compaction: the body names the output, the end commits (PROTOCOL 5).
+
+        On entry: our transaction is open and stays locked, the queue row is working and ours, table and partition
+        are those that were read, at the same location, and the table has handed out the write IDs that were
+        compacted. On exit: the transaction commits and the entry becomes ready for cleaning, both or neither. When
+        the body raises, everything is rolled back. The body must not touch a database.
+
+        Raises:
+            LostClaim: any of it does not hold; nothing is changed.
+            CommitUnknown: the answer of the commit was lost.
+        """
+        with self._database.write() as conn:
+            type = self._own_transaction(conn, entry, txn)
+            current = self._ours(conn, entry, worker_id)
+            if current.txn_id != txn or current.highest_write_id is None:
+                raise LostClaim(f"compaction {entry.id} was recorded for transaction {current.txn_id}, not {txn}")
+            _same_place(conn, current, table_id, partition_id, location)
+            yield Committing(entry_id=entry.id, txn=txn, highest_write_id=current.highest_write_id)
+            self._dialect.lock_transactions(conn, exclusive=True)
+            newest = txn_rows.max_txn_id(conn)
+            if type is txn_rows.TxnType.REBALANCE_COMPACTION:
+                txn_rows.write_set(conn, txn, newest)
+            txn_rows.mark_committed(conn, txn)
+            states.check(entry.id, current.state, State.READY_FOR_CLEANING)
+            values = {
+                "CQ_STATE": State.READY_FOR_CLEANING.value,
+                "CQ_WORKER_ID": None,
+                "CQ_NEXT_TXN_ID": newest,
+                "CQ_COMMIT_TIME": now_ms(conn),
+            }
+            self._change(conn, current, values)
+
+    def requeue(self, entry_id: int, worker_id: str) -> bool:
+        """Give a lost worker's entry back: w -> i; False when it is not his any more.
+
+        Raises:
+            Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
+        """
+        with self._database.write() as conn:
+            entry = self._locked(conn, entry_id)
+            if entry is None or entry.state is not State.WORKING or entry.worker_id != worker_id:
+                return False
+            if entry.txn_id is not None:
+                row = txn_rows.locked_row(conn, self._dialect, entry.txn_id)
+                if row is not None and row.state != txn_rows.ABORTED:
+                    raise Refused(
+                        f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide what "
+                        "it named before the request is queued again"
+                    )
+            states.check(entry_id, entry.state, State.INITIATED)
+            values = {
+                "CQ_STATE": State.INITIATED.value,
+                "CQ_WORKER_ID": None,
+                "CQ_START": None,
+                "CQ_TXN_ID": None,
+                "CQ_HIGHEST_WRITE_ID": None,
+                "CQ_HADOOP_JOB_ID": None,
+            }
+            self._change(conn, entry, values)
+            return True
+
+    def finish(self, entry: Entry, state: State, error: str | None = None) -> None:
+        """End an entry: its row goes to the history in ``state``.
+
+        Raises:
+            IllegalTransition: that state doesn't follow the entry's.
+            LostClaim: the row is not as ``entry`` says any more.
+        """
+        states.check(entry.id, entry.state, state)
+        with self._database.write() as conn:
+            self._end(conn, entry, state, error)
+
+    # --- clean --------------------------------------------------------------------------------------------------
+
+    def ready_for_cleaning(self, now: int) -> list[Entry]:
+        """Entries whose obsolete directories may be looked at: oldest of their entity, not in retry back-off.
+
+        The back-off counts from the last attempt, or from the commit where there was none. ``now`` is epoch ms.
+        """
+        with self._database.read() as conn:
+            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value).order_by(CQ.CQ_ID)
+            found = [entries.queued(row) for row in conn.execute(ready).mappings()]
+        due = [entry for entry in found if _tried(entry) + entry.retry_retention <= now]
+        lowest: dict[Entity, WriteId] = {}
+        for entry in due:
+            if entry.highest_write_id is not None:
+                known = lowest.get(entry.entity, entry.highest_write_id)
+                lowest[entry.entity] = min(known, entry.highest_write_id)
+        return [
+            entry for entry in due if entry.highest_write_id is None or entry.highest_write_id == lowest[entry.entity]
+        ]
+
+    def mark_cleaner_start(self, entry: Entry) -> None:
+        """Say that a cleaner looks at the entry now.
+
+        Raises:
+            LostClaim: the row is not ready for cleaning any more.
+        """
+        with self._database.write() as conn:
+            self._change(conn, _ready(entry), {"CQ_CLEANER_START": now_ms(conn)})
+
+    def back_off(self, entry: Entry, retention_ms: int, error: str | None) -> None:
+        """Leave the entry alone for ``retention_ms`` from now.
+
+        Raises:
+            LostClaim: the row is not ready for cleaning any more.
+        """
+        with self._database.write() as conn:
+            values = {
+                "CQ_CLEANER_START": now_ms(conn),
+                "CQ_RETRY_RETENTION": retention_ms,
+                "CQ_ERROR_MESSAGE": error,
+            }
+            self._change(conn, _ready(entry), values)
+
+    def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
+        """The entry is clean: to the history, and what it covered is no longer a reason to compact.
+
+        Components of aborted transactions go where nothing of them is in storage: with ``all_below`` those of every
+        write ID up to the entry's highest, otherwise those of ``forgotten_write_ids``. Only this very entity's:
+        a table without partition name never takes its partitions' rows along.
+
+        Raises:
+            LostClaim: the row is not ready for cleaning any more.
+        """
+        _ready(entry)
+        with self._database.write() as conn:
+            names = _recorded_forms(conn, entry.entity)
+            retries = entity_is(COMPACTION_QUEUE, "CQ", entry.entity)
+            if entry.type is CompactionType.ABORT_CLEANUP:
+                self._delete(conn, entry)
+            else:
+                self._end(conn, entry, State.SUCCEEDED, None)
+                leftover = (CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value) & (CQ.CQ_STATE == "r")
+                conn.execute(delete(COMPACTION_QUEUE).where(retries, leftover))
+                _forget_completed(conn, entry, names)
+            _forget_aborted(conn, entry, names, forgotten_write_ids, all_below=all_below)
+
+    # --- look ---------------------------------------------------------------------------------------------------
+
+    def entry(self, entry_id: int) -> Entry:
+        """An entry of the queue, or else of the history.
+
+        Raises:
+            NotFound: it is in neither.
+        """
+        with self._database.read() as conn:
+            found = conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings().first()
+            if found is not None:
+                return entries.queued(found)
+            found = conn.execute(select(COMPLETED_COMPACTIONS).where(CC.CC_ID == entry_id)).mappings().first()
+        if found is None:
+            raise NotFound(f"compaction {entry_id} is neither in the queue nor in the history")
+        return entries.ended(found)
+
+    def queue(
+        self,
+        *,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        states: Collection[State] | None = None,
+        pool: str | None = None,
+        ids: Collection[int] | None = None,
+    ) -> list[Entry]:
+        """Entries of the queue that match everything that is given, by id."""
+        wanted: list[tuple[ColumnElement[str], str | None]] = [
+            (CQ.CQ_DATABASE, database),
+            (CQ.CQ_TABLE, table),
+            (CQ.CQ_PARTITION, partition),
+            (CQ.CQ_POOL_NAME, pool),
+        ]
+        query = select(COMPACTION_QUEUE).order_by(CQ.CQ_ID)
+        query = query.where(*(column == value for column, value in wanted if value is not None))
+        if states is not None:
+            query = query.where(CQ.CQ_STATE.in_([state.value for state in states]))
+        if ids is not None:
+            query = query.where(CQ.CQ_ID.in_(ids))
+        with self._database.read() as conn:
+            return [entries.queued(row) for row in conn.execute(query).mappings()]
+
+    def working(self) -> list[Entry]:
+        """What workers hold, by id."""
+        return self.queue(states=(State.WORKING,))
+
+    def history(self, entity: Entity | None = None, limit: int | None = None) -> list[Entry]:
+        """Entries of the history, newest first; of one entity, or of all."""
+        query = select(COMPLETED_COMPACTIONS).order_by(CC.CC_ID.desc()).limit(limit)
+        if entity is not None:
+            query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
+        with self._database.read() as conn:
+            return [entries.ended(row) for row in conn.execute(query).mappings()]
+
+    def candidates(self, limit: int, after: Entity | None = None) -> list[Entity]:
+        """What was written or has aborted writes, in the order of its names, from behind ``after`` on (PROTOCOL 10).
+
+        Partition names stand as recorded, so one of Hive's twice escaped forms may come besides the stored one.
+        """
+        written = COMPLETED_TXN_COMPONENTS.c
+        committed = select(
+            written.CTC_DATABASE.label("db_name"),
+            written.CTC_TABLE.label("table_name"),
+            func.coalesce(written.CTC_PARTITION, "").label("part_name"),
+        ).where(written.CTC_TABLE.is_not(None))
+        everything = union(committed, _aborted_components()).subquery()
+        columns = everything.c
+        query = (
+            select(columns.db_name, columns.table_name, columns.part_name)
+            .order_by(columns.db_name, columns.table_name, columns.part_name)
+            .limit(limit)
+        )
+        if after is not None:
+            query = query.where(_behind(columns.db_name, columns.table_name, columns.part_name, after))
+        with self._database.read() as conn:
+            return [
+                Entity(database=row.db_name, table=row.table_name, partition=row.part_name or None)
+                for row in conn.execute(query)
+            ]
+
+    def aborts(self) -> dict[Entity, Aborted]:
+        """Every entity with aborted transactions, in one statement."""
+        return self._aborts()
+
+    def aborted(self, entity: Entity) -> Aborted:
+        """The aborted transactions of one entity, under every form of its partition's name."""
+        with self._database.read() as conn:
+            names = _recorded_forms(conn, entity)
+            here = entity_is(TXN_COMPONENTS, "TC", entity, *names)
+            figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))
+            joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
+            count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
+        return Aborted(count=count, oldest_start=oldest or 0)
+
+    # --- inside one transaction ---------------------------------------------------------------------------------
+
+    def _aborts(self) -> dict[Entity, Aborted]:
+        components = TXN_COMPONENTS.c
+        query = (
+            select(
+                components.TC_DATABASE,
+                components.TC_TABLE,
+                components.TC_PARTITION,
+                func.count(TXNS.c.TXN_ID.distinct()).label("transactions"),
+                func.min(TXNS.c.TXN_STARTED).label("oldest"),
+            )
+            .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == components.TC_TXNID))
+            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, components.TC_TABLE.is_not(None))
+            .group_by(components.TC_DATABASE, components.TC_TABLE, components.TC_PARTITION)
+        )
+        with self._database.read() as conn:
+            return {
+                Entity(database=row.TC_DATABASE, table=row.TC_TABLE, partition=row.TC_PARTITION): Aborted(
+                    count=row.transactions, oldest_start=row.oldest
+                )
+                for row in conn.execute(query)
+            }
+
+    def _draw(self, conn: Connection) -> int:
+        counter = NEXT_COMPACTION_QUEUE_ID
+        found = conn.execute(self._dialect.for_update(select(counter.c.NCQ_NEXT))).scalar_one()
+        conn.execute(update(counter).values(NCQ_NEXT=found + 1))
+        return int(found)
+
+    def _locked(self, conn: Connection, entry_id: int) -> Entry | None:
+        query = self._dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id))
+        found = conn.execute(query).mappings().first()
+        return None if found is None else entries.queued(found)
+
+    def _own_transaction(self, conn: Connection, entry: Entry, txn: TxnId) -> txn_rows.TxnType:
+        row = txn_rows.locked_row(conn, self._dialect, txn)
+        if row is None or row.state != txn_rows.OPEN:
+            found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
+            raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
+        return row.type
+
+    def _ours(self, conn: Connection, entry: Entry, worker_id: str) -> Entry:
+        current = self._locked(conn, entry.id)
+        if current is None:
+            raise LostClaim(f"compaction {entry.id} is not in the queue any more")
+        if current.state is not State.WORKING or current.worker_id != worker_id:
+            raise LostClaim(
+                f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by {worker_id}"
+            )
+        return current
+
+    def _change(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
+        """Change the row, if it is in the state and by the worker that ``entry`` says."""
+        if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**values)).rowcount != 1:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+
+    def _end(self, conn: Connection, entry: Entry, state: State, error: str | None) -> None:
+        query = self._dialect.for_update(select(COMPACTION_QUEUE).where(*_as_known(entry)))
+        row = conn.execute(query).mappings().first()
+        if row is None:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+        conn.execute(insert(COMPLETED_COMPACTIONS).values(**entries.history_row(row, state, now_ms(conn), error)))
+        self._delete(conn, entry)
+
+    def _delete(self, conn: Connection, entry: Entry) -> None:
+        if conn.execute(delete(COMPACTION_QUEUE).where(*_as_known(entry))).rowcount != 1:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+
+
+def _as_known(entry: Entry) -> tuple[ColumnElement[bool], ...]:
+    worker = CQ.CQ_WORKER_ID.is_(None) if entry.worker_id is None else CQ.CQ_WORKER_ID == entry.worker_id
+    return (CQ.CQ_ID == entry.id, CQ.CQ_STATE == entry.state.value, worker)
+
+
+def _ready(entry: Entry) -> Entry:
+    if entry.state is not State.READY_FOR_CLEANING:
+        raise LostClaim(f"compaction {entry.id} is {entry.state.label}; only one ready for cleaning is cleaned")
+    return entry
+
+
+def _tried(entry: Entry) -> int:
+    return max(entry.cleaner_start or 0, entry.commit_time or 0) if entry.retry_retention else 0
+
+
+def _duplicate(conn: Connection, entity: Entity) -> Entry | None:
+    """An entry that makes a new request for ``entity`` pointless, or None."""
+    names: Sequence[str | None] = (None,)
+    if entity.partition is not None:
+        less = partition_names.escaped_once_less(entity.partition)
+        names = tuple(dict.fromkeys((*partition_names.forms(entity.partition), less)))
+    same = entity_is(COMPACTION_QUEUE, "CQ", entity, *names)
+    high_mark = next_write_id(conn, entity.database, entity.table) - 1
+    busy = CQ.CQ_STATE.in_((State.INITIATED.value, State.WORKING.value))
+    covered = (CQ.CQ_STATE == State.READY_FOR_CLEANING.value) & (CQ.CQ_HIGHEST_WRITE_ID == high_mark)
+    query = select(COMPACTION_QUEUE).where(same, or_(busy, covered)).order_by(CQ.CQ_ID)
+    found = conn.execute(query).mappings().first()
+    return None if found is None else entries.queued(found)
+
+
+def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int | None, location: str) -> None:
+    """That table and partition are those that were read, where they were (dropped and made again meanwhile?)."""
+    entity = entry.entity
+    of_table = select(TBLS.c.TBL_ID, SDS.c.LOCATION).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    of_table = of_table.where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table)
+    place = of_table.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+    if entity.partition is not None:
+        place = (
+            of_table.add_columns(PARTITIONS.c.PART_ID)
+            .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+            .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+            .where(PARTITIONS.c.PART_NAME == entity.partition)
+        )
+    found = conn.execute(place).mappings().first()
+    if found is None:
+        raise LostClaim(f"compaction {entry.id}: {entity} is not in the metastore any more")
+    wanted = (table_id, partition_id, location)
+    seen = (found["TBL_ID"], found.get("PART_ID"), found["LOCATION"])
+    if seen != wanted:
+        raise LostClaim(
+            f"compaction {entry.id}: {entity} was made again or moved meanwhile; it is table {seen[0]}, partition "
+            f"{seen[1]} at {seen[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
+        )
+    following = next_write_id(conn, entity.database, entity.table)
+    if entry.highest_write_id is not None and following <= entry.highest_write_id:
+        raise LostClaim(
+            f"compaction {entry.id}: {entity} hands out write ID {following} next, which is not above "
+            f"{entry.highest_write_id}; the table was made again meanwhile"
+        )
+
+
+def _recorded_forms(conn: Connection, entity: Entity) -> tuple[str | None, ...]:
+    """The names under which writes into ``entity`` are recorded.
+
+    The twice escaped form is left out where it is itself the stored name of another partition, whose aborted
+    transactions must not be forgotten with ours.
+    """
+    names = partition_names.forms(entity.partition)
+    if len(names) == 1:
+        return names
+    other = (
+        select(PARTITIONS.c.PART_ID)
+        .join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID)
+        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        .where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table, PARTITIONS.c.PART_NAME == names[1])
+    )
+    return names if conn.execute(other).first() is None else names[:1]
+
+
+def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None]) -> None:
+    """COMPLETED_TXN_COMPONENTS up to the entry's highest write ID; Trino's rows have none and count by mapping."""
+    if entry.highest_write_id is None:
+        return
+    columns, mapping = COMPLETED_TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
+    here = entity_is(COMPLETED_TXN_COMPONENTS, "CTC", entry.entity, *names)
+    mapped = select(mapping.T2W_WRITEID).where(
+        mapping.T2W_TXNID == columns.CTC_TXNID,
+        mapping.T2W_DATABASE == columns.CTC_DATABASE,
+        mapping.T2W_TABLE == columns.CTC_TABLE,
+    )
+    write_id = func.coalesce(columns.CTC_WRITEID, mapped.scalar_subquery())
+    conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, write_id <= entry.highest_write_id))
+    if entry.txn_id is not None:
+        # Neither a write ID nor a mapping: ended long ago.
+        unknown = write_id.is_(None) & (columns.CTC_TXNID < entry.txn_id)
+        conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, unknown))
+
+
+def _forget_aborted(
+    conn: Connection,
+    entry: Entry,
+    names: Sequence[str | None],
+    write_ids: Collection[WriteId],
+    *,
+    all_below: bool,
+) -> None:
+    columns = TXN_COMPONENTS.c
+    aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
+    gone: ColumnElement[bool] = columns.TC_WRITEID.in_(write_ids)
+    if all_below and entry.highest_write_id is not None:
+        gone = or_(gone, columns.TC_WRITEID <= entry.highest_write_id)
+    here = entity_is(TXN_COMPONENTS, "TC", entry.entity, *names)
+    conn.execute(delete(TXN_COMPONENTS).where(here, gone, columns.TC_TXNID.in_(aborted)))
+
+
+def _aborted_components() -> Select[tuple[str, str, str]]:
+    components = TXN_COMPONENTS.c
+    return (
+        select(
+            components.TC_DATABASE.label("db_name"),
+            components.TC_TABLE.label("table_name"),
+            func.coalesce(components.TC_PARTITION, "").label("part_name"),
+        )
+        .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == components.TC_TXNID))
+        .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, components.TC_TABLE.is_not(None))
+    )
+
+
+def _behind(
+    database: ColumnElement[str], table: ColumnElement[str], partition: ColumnElement[str], after: Entity
+) -> ColumnElement[bool]:
+    same_table = (database == after.database) & (table == after.table)
+    later_table = (database == after.database) & (table > after.table)
+    return or_(database > after.database, later_table, same_table & (partition > (after.partition or "")))

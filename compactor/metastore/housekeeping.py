@@ -1,0 +1,212 @@
+"""What is thrown away when nobody needs it any more: history, write sets, mappings, components, transactions."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, or_, select
+
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.ids import TxnId
+from compactor.metastore import txn_rows
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.tables import (
+    COMPLETED_COMPACTIONS,
+    COMPLETED_TXN_COMPONENTS,
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+    WRITE_SET,
+)
+from compactor.metastore.transactions import OPEN_TXN_TIMEOUT_MS
+
+_CTC = COMPLETED_TXN_COMPONENTS.c
+_T2W = TXN_TO_WRITE_ID.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgettable:
+    """An ended transaction without components. Before it is forgotten nothing of it may be in storage (PROTOCOL 8)."""
+
+    id: TxnId
+    state: str  #: ``a`` or ``c``
+    started: int
+    last_heartbeat: int
+
+
+class Housekeeping:
+    """Every method is one writing transaction and returns how many rows went."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    def purge_history(self, ids: Collection[int]) -> int:
+        """Delete these rows of COMPLETED_COMPACTIONS; ``compaction.retention`` says which."""
+        chosen = sorted(ids)
+        with self._database.write() as conn:
+            return sum(
+                conn.execute(
+                    delete(COMPLETED_COMPACTIONS).where(COMPLETED_COMPACTIONS.c.CC_ID.in_(chosen[at : at + 500]))
+                ).rowcount
+                for at in range(0, len(chosen), 500)
+            )
+
+    def purge_write_set(self) -> int:
+        """Delete what no open transaction can conflict with any more: committed before the oldest was opened."""
+        with self._database.write() as conn:
+            lowest = txn_rows.lowest_open_id(conn)
+            edge = txn_rows.max_txn_id(conn) + 1 if lowest is None else lowest
+            return conn.execute(delete(WRITE_SET).where(WRITE_SET.c.WS_COMMIT_ID < edge)).rowcount
+
+    def purge_write_ids(self) -> int:
+        """Delete mappings that no list needs: of transactions below all that is open, aborted or still looked at.
+
+        Per table only from the lowest write ID on without a gap: a mapping that stays never stands below a purged
+        one, or readers that take the highest mapping as watermark (Hive) would miss the purged one's rows.
+        """
+        with self._database.write() as conn:
+            mark = _needed_from(conn)
+            tables = select(_T2W.T2W_DATABASE, _T2W.T2W_TABLE).distinct()
+            gone = 0
+            for row in conn.execute(tables.where(_T2W.T2W_TXNID < mark)).all():
+                here = and_(_T2W.T2W_DATABASE == row.T2W_DATABASE, _T2W.T2W_TABLE == row.T2W_TABLE)
+                kept = conn.execute(select(func.min(_T2W.T2W_WRITEID)).where(here, _T2W.T2W_TXNID >= mark)).scalar()
+                old = delete(TXN_TO_WRITE_ID).where(here, _T2W.T2W_TXNID < mark)
+                gone += conn.execute(old if kept is None else old.where(_T2W.T2W_WRITEID < kept)).rowcount
+            return gone
+
+    def purge_components(self) -> int:
+        """Delete rows of COMPLETED_TXN_COMPONENTS that say nothing new.
+
+        Per entity stay the row of the highest write ID and the highest one that updated or deleted (Hive's
+        ``removeDuplicateCompletedTxnComponents``). Rows without a write ID (Trino's) count by their transaction's,
+        and go too where the last successful compaction covered it.
+        """
+        with self._database.write() as conn:
+            rows = conn.execute(_ranked_components()).all()
+            seen: set[tuple[str, str, str | None, bool]] = set()
+            surplus: list[tuple[ColumnElement[bool], ...]] = []
+            covered = _compacted_up_to(conn)
+            gone = 0
+            for row in rows:
+                entity = (row.CTC_DATABASE, row.CTC_TABLE, row.CTC_PARTITION)
+                newest, changes = (*entity, False), (*entity, True)
+                below = row.write_id is not None and row.write_id <= covered.get(entity, 0)
+                wanted = newest not in seen or (row.CTC_UPDATE_DELETE == "Y" and changes not in seen)
+                if wanted and not (row.CTC_WRITEID is None and below):
+                    seen |= {newest, changes} if row.CTC_UPDATE_DELETE == "Y" else {newest}
+                    if row.copies > 1:
+                        gone += _keep_one(conn, row)
+                    continue
+                surplus.append(_this(row))
+            for condition in surplus:
+                gone += conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*condition)).rowcount
+            return gone
+
+    def forgettable(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> list[Forgettable]:
+        """Transactions that ``forget_transactions`` would forget, so that storage can be asked about them first."""
+        with self._database.read() as conn:
+            query = select(TXNS).where(*_forgettable(conn, open_txn_timeout_ms)).order_by(TXNS.c.TXN_ID)
+            return [
+                Forgettable(
+                    id=TxnId(row.TXN_ID),
+                    state=row.TXN_STATE,
+                    started=row.TXN_STARTED,
+                    last_heartbeat=row.TXN_LAST_HEARTBEAT,
+                )
+                for row in conn.execute(query)
+            ]
+
+    def forget_transactions(
+        self, keep: Collection[TxnId] = (), *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS
+    ) -> int:
+        """Delete ended transactions without components below the low boundary, but none of ``keep``.
+
+        The largest row stays on every database, or its id could be handed out again (PROTOCOL 9). ``keep`` are
+        those of which something is still in storage: an aborted one that is forgotten counts as committed.
+        """
+        kept = set(keep)
+        with self._database.write() as conn:
+            ids = conn.execute(select(TXNS.c.TXN_ID).where(*_forgettable(conn, open_txn_timeout_ms))).scalars()
+            chosen = [txn for txn in ids if txn not in kept]
+            for at in range(0, len(chosen), 500):
+                part = chosen[at : at + 500]
+                aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(part), TXNS.c.TXN_STATE == txn_rows.ABORTED)
+                conn.execute(delete(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(aborted)))
+                conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(part)))
+            return len(chosen)
+
+
+def _forgettable(conn: Connection, open_txn_timeout_ms: int) -> tuple[ColumnElement[bool], ...]:
+    edge = now_ms(conn) - open_txn_timeout_ms
+    settled = conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0
+    boundary = min(settled, txn_rows.max_txn_id(conn))
+    components = select(TXN_COMPONENTS.c.TC_TXNID)
+    history = select(MIN_HISTORY_WRITE_ID.c.MH_TXNID)
+    return (
+        TXNS.c.TXN_STATE.in_((txn_rows.ABORTED, txn_rows.COMMITTED)),
+        TXNS.c.TXN_ID < boundary,
+        TXNS.c.TXN_ID.not_in(components),
+        TXNS.c.TXN_ID.not_in(history),
+    )
+
+
+def _needed_from(conn: Connection) -> int:
+    """The lowest transaction whose mapping somebody may ask for (Hive's ``CleanTxnToWriteIdTableFunction``)."""
+    unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_rows.COMMITTED)
+    marks = (
+        conn.execute(unfinished).scalar(),
+        conn.execute(select(func.min(WRITE_SET.c.WS_TXNID))).scalar(),
+        conn.execute(select(func.min(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID))).scalar(),
+        conn.execute(select(func.min(_CTC.CTC_TXNID)).where(_CTC.CTC_WRITEID.is_(None))).scalar(),
+        txn_rows.max_txn_id(conn) + 1,
+    )
+    return min(mark for mark in marks if mark is not None)
+
+
+def _ranked_components() -> Select[Any]:
+    """Distinct rows with the write ID that is meant, highest first."""
+    mapped = select(_T2W.T2W_WRITEID).where(
+        _T2W.T2W_TXNID == _CTC.CTC_TXNID, _T2W.T2W_DATABASE == _CTC.CTC_DATABASE, _T2W.T2W_TABLE == _CTC.CTC_TABLE
+    )
+    write_id = func.coalesce(_CTC.CTC_WRITEID, mapped.scalar_subquery())
+    columns = (
+        _CTC.CTC_TXNID,
+        _CTC.CTC_DATABASE,
+        _CTC.CTC_TABLE,
+        _CTC.CTC_PARTITION,
+        _CTC.CTC_WRITEID,
+        _CTC.CTC_UPDATE_DELETE,
+    )
+    query = select(*columns, write_id.label("write_id"), func.count().label("copies"))
+    return query.group_by(*columns).order_by(func.coalesce(write_id, 0).desc(), _CTC.CTC_TXNID.desc())
+
+
+def _compacted_up_to(conn: Connection) -> dict[tuple[str, str | None, str | None], int]:
+    done = COMPLETED_COMPACTIONS.c
+    query = select(done.CC_DATABASE, done.CC_TABLE, done.CC_PARTITION, func.max(done.CC_HIGHEST_WRITE_ID))
+    query = query.where(done.CC_STATE == "s").group_by(done.CC_DATABASE, done.CC_TABLE, done.CC_PARTITION)
+    return {(row[0], row[1], row[2]): row[3] or 0 for row in conn.execute(query)}
+
+
+def _this(row: Row[Any]) -> tuple[ColumnElement[bool], ...]:
+    """The rows that are equal to ``row`` but for their time."""
+    names = ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE")
+    return tuple(_CTC[name].is_not_distinct_from(getattr(row, name)) for name in names)
+
+
+def _keep_one(conn: Connection, row: Row[Any]) -> int:
+    """Of equal rows all but one go: they are deleted and one is written again with the time of the first."""
+    first = conn.execute(select(func.min(_CTC.CTC_TIMESTAMP)).where(*_this(row))).scalar_one()
+    conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*_this(row)))
+    names = ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE")
+    values = {name: getattr(row, name) for name in names}
+    conn.execute(COMPLETED_TXN_COMPONENTS.insert().values(CTC_TIMESTAMP=first, **values))
+    return int(row.copies) - 1

@@ -1,0 +1,282 @@
+"""Locks as rows of HIVE_LOCKS: first come, first served, all of a request or none (Hive's ``CheckLockFunction``)."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from compactor.compaction.entry import Entity
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.errors import NotFound, Refused
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType, conflicts, overlap
+from compactor.locking.requests import LockRequest, sorted_requests
+from compactor.metastore import partition_names
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.tables import HIVE_LOCKS, NEXT_LOCK_ID
+from compactor.metastore.transactions import must_be_open
+
+NO_TXN = TxnId(0)  #: HL_TXNID of a lock that belongs to no transaction
+
+
+class LockState(enum.Enum):
+    """HL_LOCK_STATE."""
+
+    ACQUIRED = "a"
+    WAITING = "w"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRow:
+    """One row of HIVE_LOCKS. Times are epoch milliseconds of the database's clock."""
+
+    id: int
+    internal_id: int
+    txn: TxnId
+    database: str
+    table: str | None
+    partition: str | None
+    type: LockType
+    state: LockState
+    last_heartbeat: int
+    acquired_at: int | None
+    user: str
+    host: str
+    agent: str | None
+    blocked_by: tuple[int, int] | None
+
+    def __str__(self) -> str:
+        names = ".".join(name for name in (self.database, self.table, self.partition) if name is not None)
+        return f"lock {self.id} ({self.type.name} on {names}, transaction {self.txn}, {self.user}@{self.host})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What a request came to. ``blockers`` are the rows before it that it waits for; none when it is acquired."""
+
+    id: int
+    state: LockState
+    blockers: tuple[LockRow, ...] = ()
+
+    @property
+    def is_acquired(self) -> bool:
+        return self.state is LockState.ACQUIRED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """What a try came to: the lock, or None and who stands in the way. Then nothing of the request is left."""
+
+    lock: Lock | None
+    blockers: tuple[LockRow, ...] = ()
+
+
+class Locks:
+    """HIVE_LOCKS. A partition whose name is escaped is locked in both forms that writers use (PROTOCOL 9)."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    def acquire(
+        self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
+    ) -> Lock:
+        """Ask for all of ``requests`` at once; they wait together when one of them must.
+
+        ``txn`` 0 is a lock without a transaction, which lives by its own heartbeat.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: nothing is requested.
+        """
+        with self._database.write() as conn:
+            wanted = self._wanted(conn, txn, requests)
+            blockers = _blockers(_rows(conn), wanted, txn, before=None)
+            return self._insert(conn, txn, wanted, user, host, agent, blockers)
+
+    def try_acquire(
+        self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
+    ) -> Attempt:
+        """As ``acquire``, but a request that is not granted at once leaves no row, so that nobody queues behind it."""
+        with self._database.write() as conn:
+            wanted = self._wanted(conn, txn, requests)
+            blockers = _blockers(_rows(conn), wanted, txn, before=None)
+            if blockers:
+                return Attempt(lock=None, blockers=_distinct(blockers.values()))
+            return Attempt(lock=self._insert(conn, txn, wanted, user, host, agent, {}))
+
+    def check(self, lock_id: int) -> Lock:
+        """Look again at a lock that waits; it is acquired when nothing before it stands in the way any more.
+
+        Raises:
+            NotFound: there is no such lock: released, or its transaction ended or timed out.
+        """
+        with self._database.write() as conn:
+            rows = _rows(conn)
+            own = [row for row in rows if row.id == lock_id]
+            if not own:
+                raise NotFound(f"lock {lock_id} is not there: it was released, or its transaction ended or timed out")
+            txn = own[0].txn
+            if txn != NO_TXN:
+                must_be_open(conn, self._dialect, txn)
+            if all(row.state is LockState.ACQUIRED for row in own):
+                return Lock(id=lock_id, state=LockState.ACQUIRED)
+            requests = [_request(row) for row in own]
+            blockers = _blockers(rows, requests, txn, before=lock_id)
+            of_lock = HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id
+            for row, request in zip(own, requests, strict=True):
+                blocker = blockers.get(request)
+                values = _blocked_by(blocker)
+                if not blockers:
+                    values |= {"HL_LOCK_STATE": LockState.ACQUIRED.value, "HL_ACQUIRED_AT": now_ms(conn)}
+                of_row = update(HIVE_LOCKS).where(of_lock, HIVE_LOCKS.c.HL_LOCK_INT_ID == row.internal_id)
+                conn.execute(of_row.values(**values))
+        state = LockState.WAITING if blockers else LockState.ACQUIRED
+        return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+
+    def heartbeat(self, lock_id: int) -> None:
+        """Say that a lock without a transaction is alive.
+
+        Raises:
+            NotFound: there is no such lock.
+        """
+        with self._database.write() as conn:
+            of_lock = update(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id, HIVE_LOCKS.c.HL_TXNID == NO_TXN)
+            if conn.execute(of_lock.values(HL_LAST_HEARTBEAT=now_ms(conn))).rowcount == 0:
+                raise NotFound(f"lock {lock_id} without a transaction is not there: it was released, or it timed out")
+
+    def release(self, lock_id: int) -> bool:
+        """Let go of a lock, or withdraw a request that waits; False when it was gone already."""
+        with self._database.write() as conn:
+            return conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id)).rowcount > 0
+
+    def show(self) -> list[LockRow]:
+        """Every lock, in the order in which they were asked for."""
+        with self._database.read() as conn:
+            return _rows(conn)
+
+    def waiting_exclusive(self, entity: Entity) -> bool:
+        """Whether somebody waits for an EXCLUSIVE lock on ``entity`` or around it: all later readers wait for him."""
+        wanted = [
+            LockRequest(database=entity.database, table=entity.table, partition=name, type=LockType.SHARED_READ)
+            for name in partition_names.forms(entity.partition)
+        ]
+        return any(
+            row.state is LockState.WAITING and row.type is LockType.EXCLUSIVE and overlap(request, row)
+            for row in self.show()
+            for request in wanted
+        )
+
+    def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+        if txn != NO_TXN:
+            must_be_open(conn, self._dialect, txn)
+        wanted = sorted_requests(
+            replace(request, partition=name)
+            for request in requests
+            for name in partition_names.forms(request.partition)
+        )
+        if not wanted:
+            raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
+        return wanted
+
+    def _insert(
+        self,
+        conn: Connection,
+        txn: TxnId,
+        wanted: Sequence[LockRequest],
+        user: str,
+        host: str,
+        agent: str | None,
+        blockers: dict[LockRequest, LockRow],
+    ) -> Lock:
+        lock_id = self._draw(conn)
+        now = now_ms(conn)
+        state = LockState.WAITING if blockers else LockState.ACQUIRED
+        rows = [
+            {
+                "HL_LOCK_EXT_ID": lock_id,
+                "HL_LOCK_INT_ID": number,
+                "HL_TXNID": txn,
+                "HL_DB": request.database,
+                "HL_TABLE": request.table,
+                "HL_PARTITION": request.partition,
+                "HL_LOCK_STATE": state.value,
+                "HL_LOCK_TYPE": request.type.value,
+                "HL_LAST_HEARTBEAT": now if txn == NO_TXN else 0,
+                "HL_ACQUIRED_AT": None if blockers else now,
+                "HL_USER": user,
+                "HL_HOST": host,
+                "HL_AGENT_INFO": agent,
+                **_blocked_by(blockers.get(request)),
+            }
+            for number, request in enumerate(wanted, start=1)
+        ]
+        conn.execute(insert(HIVE_LOCKS), rows)
+        return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+
+    def _draw(self, conn: Connection) -> int:
+        found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
+        conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + 1))
+        return int(found)
+
+
+def _rows(conn: Connection) -> list[LockRow]:
+    order = (HIVE_LOCKS.c.HL_LOCK_EXT_ID, HIVE_LOCKS.c.HL_LOCK_INT_ID)
+    return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).order_by(*order))]
+
+
+def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
+    blocked = row.HL_BLOCKEDBY_EXT_ID
+    return LockRow(
+        id=row.HL_LOCK_EXT_ID,
+        internal_id=row.HL_LOCK_INT_ID,
+        txn=TxnId(row.HL_TXNID),
+        database=row.HL_DB,
+        table=row.HL_TABLE,
+        partition=row.HL_PARTITION,
+        type=LockType(row.HL_LOCK_TYPE),
+        state=LockState(row.HL_LOCK_STATE),
+        last_heartbeat=row.HL_LAST_HEARTBEAT,
+        acquired_at=row.HL_ACQUIRED_AT,
+        user=row.HL_USER,
+        host=row.HL_HOST,
+        agent=row.HL_AGENT_INFO,
+        blocked_by=None if blocked is None else (blocked, row.HL_BLOCKEDBY_INT_ID),
+    )
+
+
+def _request(row: LockRow) -> LockRequest:
+    return LockRequest(database=row.database, table=row.table, partition=row.partition, type=row.type)
+
+
+def _blockers(
+    rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
+) -> dict[LockRequest, LockRow]:
+    """For each request that must wait, the first row in its way.
+
+    Rows that only wait count too: first come, first served. Rows of the same transaction or request never count.
+    """
+    earlier = [row for row in rows if (before is None or row.id < before) and (txn == NO_TXN or row.txn != txn)]
+    found: dict[LockRequest, LockRow] = {}
+    for request in wanted:
+        blocker = next((row for row in earlier if conflicts(request, row)), None)
+        if blocker is not None:
+            found[request] = blocker
+    return found
+
+
+def _blocked_by(blocker: LockRow | None) -> dict[str, object]:
+    return {
+        "HL_BLOCKEDBY_EXT_ID": None if blocker is None else blocker.id,
+        "HL_BLOCKEDBY_INT_ID": None if blocker is None else blocker.internal_id,
+    }
+
+
+def _distinct(rows: Iterable[LockRow]) -> tuple[LockRow, ...]:
+    return tuple({(row.id, row.internal_id): row for row in rows}.values())

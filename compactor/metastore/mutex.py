@@ -1,0 +1,95 @@
+"""Mutexes as short leases in AUX_TABLE: one holder of a name at a time, until he lets go or his time is over.
+
+Hive holds the row itself locked for a whole pass, which on SQLite would block every other connection. MT_KEY2 is the
+end of the lease in epoch ms, MT_COMMENT its holder. Names have the prefix ``Compactor:``, so Hive's rows (MT_KEY2 is
+the time of its last pass there) are never touched.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, delete, insert, select
+
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.errors import LockNotGranted, LostClaim
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.tables import AUX_TABLE
+
+PREFIX = "Compactor:"
+_AUX = AUX_TABLE.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A held mutex; ``until`` is epoch ms of the database's clock."""
+
+    name: str
+    owner: str
+    until: int
+
+
+class Mutexes:
+    """AUX_TABLE."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    @contextmanager
+    def hold(self, name: str, owner: str, ttl_ms: int) -> Iterator[Lease]:
+        """Hold ``name`` for at most ``ttl_ms``; let go at the end of the body.
+
+        Raises:
+            LockNotGranted: somebody else holds it.
+        """
+        lease = self.take(name, owner, ttl_ms)
+        try:
+            yield lease
+        finally:
+            self._let_go(lease)
+
+    def take(self, name: str, owner: str, ttl_ms: int) -> Lease:
+        """Take ``name`` for ``ttl_ms``.
+
+        Raises:
+            LockNotGranted: somebody else holds it.
+        """
+        with self._database.write() as conn:
+            key = _AUX.MT_KEY1 == PREFIX + name
+            held = conn.execute(self._dialect.for_update(select(AUX_TABLE).where(key))).first()
+            now = now_ms(conn)
+            if held is not None and held.MT_KEY2 > now:
+                raise LockNotGranted(
+                    f"mutex {name} is held by {held.MT_COMMENT} for at most {(held.MT_KEY2 - now) / 1000:.1f} s more"
+                )
+            conn.execute(delete(AUX_TABLE).where(key))
+            conn.execute(insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=now + ttl_ms, MT_COMMENT=owner))
+            return Lease(name=name, owner=owner, until=now + ttl_ms)
+
+    def extend(self, lease: Lease, ttl_ms: int) -> Lease:
+        """Hold on for ``ttl_ms`` from now.
+
+        Raises:
+            LostClaim: the lease is somebody else's by now.
+        """
+        with self._database.write() as conn:
+            if conn.execute(delete(AUX_TABLE).where(*_exactly(lease))).rowcount != 1:
+                raise LostClaim(f"mutex {lease.name} is not held by {lease.owner} any more; its time was over")
+            until = now_ms(conn) + ttl_ms
+            row = {"MT_KEY1": PREFIX + lease.name, "MT_KEY2": until, "MT_COMMENT": lease.owner}
+            conn.execute(insert(AUX_TABLE).values(**row))
+            return Lease(name=lease.name, owner=lease.owner, until=until)
+
+    def _let_go(self, lease: Lease) -> None:
+        with self._database.write() as conn:
+            own = (_AUX.MT_KEY1 == PREFIX + lease.name, _AUX.MT_COMMENT == lease.owner)
+            conn.execute(delete(AUX_TABLE).where(*own))
+
+
+def _exactly(lease: Lease) -> tuple[ColumnElement[bool], ...]:
+    return (_AUX.MT_KEY1 == PREFIX + lease.name, _AUX.MT_KEY2 == lease.until, _AUX.MT_COMMENT == lease.owner)

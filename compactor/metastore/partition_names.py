@@ -1,0 +1,56 @@
+"""Partition names ``k=v/k2=v2`` as Hive writes them (``FileUtils.makePartName``), and the form that is escaped twice.
+
+Hive 4 escapes the name of a static partition a second time where it records a lock or a write
+(``p=a b%3Dc`` becomes ``p=a b%253Dc``), so both forms mean the same partition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+#: ``FileUtils.charToEscape``.
+_ESCAPED = re.compile(r"[\x01-\x1f\"#%'*/:=?\\\x7f{\[\]^]")
+_SEQUENCE = re.compile(r"%([0-9a-fA-F]{2})")
+
+
+def escape(text: str) -> str:
+    """``text`` as a part of a directory name; an empty one is the default partition's name."""
+    if not text:
+        return DEFAULT_PARTITION
+    return _ESCAPED.sub(lambda match: f"%{ord(match.group()):02X}", text)
+
+
+def unescape(text: str) -> str:
+    """The text that ``escape`` was given. A ``%`` that begins no sequence stands for itself."""
+    return _SEQUENCE.sub(lambda match: chr(int(match.group(1), 16)), text)
+
+
+def part_name(keys: Sequence[str], values: Sequence[str]) -> str:
+    """PART_NAME of the partition with these key names and plain values."""
+    return "/".join(f"{escape(key.lower())}={escape(value)}" for key, value in zip(keys, values, strict=True))
+
+
+def part_values(name: str) -> tuple[str, ...]:
+    """The plain values in a PART_NAME."""
+    return tuple(unescape(part.partition("=")[2]) for part in name.split("/"))
+
+
+def escaped_again(name: str) -> str:
+    """The form in which Hive records a static partition: every value of ``name`` escaped once more."""
+    return name.replace("%", "%25")
+
+
+def escaped_once_less(name: str) -> str:
+    """The name of which ``name`` is the twice escaped form; ``name`` itself where it cannot be one."""
+    less = name.replace("%25", "%")
+    return less if escaped_again(less) == name else name
+
+
+def forms(name: str | None) -> tuple[str | None, ...]:
+    """Every form under which writers record the partition stored as ``name``; the stored one first."""
+    if name is None or "%" not in name:
+        return (name,)
+    return (name, escaped_again(name))

@@ -1,0 +1,55 @@
+"""One metastore by its name: the stores that share its database."""
+
+from __future__ import annotations
+
+from compactor.database.engine import Database, open_database
+from compactor.errors import DatabaseUnavailable
+from compactor.metastore import schema
+from compactor.metastore.catalog import Catalog
+from compactor.metastore.compactions import Compactions
+from compactor.metastore.dialects import dialect_for
+from compactor.metastore.housekeeping import Housekeeping
+from compactor.metastore.locks import Locks
+from compactor.metastore.mutex import Mutexes
+from compactor.metastore.tables import SCHEMA_VERSION
+from compactor.metastore.transactions import Transactions
+from compactor.metastore.write_ids import WriteIds
+
+
+class Metastore:
+    """A metastore. Opens nothing by itself; ``open_metastore`` has looked at its schema."""
+
+    def __init__(self, name: str, database: Database, schema_version: str = SCHEMA_VERSION) -> None:
+        dialect = dialect_for(database.kind, schema_version, database.url)
+        self.name = name
+        self.database = database
+        self.schema_version = schema_version
+        self.catalog = Catalog(database, dialect)
+        self.transactions = Transactions(database, dialect)
+        self.write_ids = WriteIds(database, dialect)
+        self.locks = Locks(database, dialect)
+        self.compactions = Compactions(database, dialect)
+        self.housekeeping = Housekeeping(database, dialect)
+        self.mutexes = Mutexes(database, dialect)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.database.close()
+
+
+def open_metastore(name: str, url: str, read_only: bool = False) -> Metastore:
+    """The metastore at ``url``.
+
+    Raises:
+        BadSetting: the URL is malformed.
+        NotSupported: a database or schema version that this release does not know.
+        DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
+    """
+    database = open_database(url, read_only=read_only)
+    version = schema.version(database)
+    if version is None:
+        raise DatabaseUnavailable(
+            f"database {database.url} holds no metastore (it has no table VERSION); make one with "
+            "`compactor metastore init`, or check the URL"
+        )
+    return Metastore(name, database, version)

@@ -1,0 +1,311 @@
+"""Transactions as rows of TXNS: open, heartbeat, commit, abort, time out, and what a snapshot sees."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, case, delete, func, insert, literal, or_, select, update
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.errors import NotFound, Refused, TransactionAborted
+from compactor.ids import TxnId
+from compactor.metastore import txn_rows
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_TXN_COMPONENTS,
+    HIVE_LOCKS,
+    MIN_HISTORY_LEVEL,
+    TXN_COMPONENTS,
+    TXNS,
+    WRITE_SET,
+)
+from compactor.metastore.txn_rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnType
+
+__all__ = ["OPEN_TXN_TIMEOUT_MS", "OpenTransaction", "Transactions", "TxnType"]
+
+OPEN_TXN_TIMEOUT_MS = 1_000  #: ``hive.txn.opentxn.timeout``: how long drawing an id and inserting its row may take
+TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
+REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
+MAX_BATCH = 1_000  #: ``hive.txn.max.open.batch``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that has not ended. Times are epoch milliseconds of the database's clock."""
+
+    id: TxnId
+    user: str
+    host: str
+    type: TxnType
+    started: int
+    last_heartbeat: int
+    agent: str | None = None
+
+
+class Transactions:
+    """TXNS and the rows that hang on it."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    def open(
+        self,
+        user: str,
+        host: str,
+        *,
+        type: TxnType = TxnType.DEFAULT,
+        agent: str | None = None,
+        count: int = 1,
+    ) -> list[TxnId]:
+        """New transactions, each with its MIN_HISTORY_LEVEL row, in ascending order.
+
+        Raises:
+            Refused: ``count`` is not within 1..1000.
+        """
+        if not 1 <= count <= MAX_BATCH:
+            raise Refused(f"{count} transactions at once: between 1 and {MAX_BATCH} are opened in one batch")
+        with self._database.write() as conn:
+            self._dialect.lock_transactions(conn, exclusive=False)
+            now = now_ms(conn)
+            row = {
+                "TXN_STATE": OPEN,
+                "TXN_STARTED": now,
+                "TXN_LAST_HEARTBEAT": now,
+                "TXN_USER": user,
+                "TXN_HOST": host,
+                "TXN_AGENT_INFO": agent,
+                "TXN_TYPE": int(type),
+            }
+            ids = [TxnId(_inserted_id(conn, row)) for _ in range(count)]
+            lowest = txn_rows.lowest_open_id(conn)
+            history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
+            conn.execute(insert(MIN_HISTORY_LEVEL), history)
+        return ids
+
+    def commit(self, txn: TxnId) -> None:
+        """Make the writes of ``txn`` visible; nothing if it is committed already.
+
+        A transaction that updated or deleted loses against one that did so on the same object and committed after
+        ``txn`` was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
+
+        Raises:
+            TransactionAborted: it is aborted, or loses and is aborted now.
+            NotFound: there is no such transaction.
+        """
+        lost_to: TxnId | None = None
+        with self._database.write() as conn:
+            row = self._must_exist(conn, txn)
+            if row.state == COMMITTED:
+                return
+            if row.state == ABORTED:
+                raise _aborted(txn)
+            self._dialect.lock_transactions(conn, exclusive=True)
+            commit_id = txn_rows.max_txn_id(conn)
+            lost_to = _conflict(conn, txn)
+            if lost_to is not None:
+                txn_rows.mark_aborted(conn, txn, "write conflicts")
+            else:
+                _commit(conn, txn, row.type, commit_id)
+        if lost_to is not None:
+            raise TransactionAborted(
+                f"transaction {txn} is aborted: transaction {lost_to} updated or deleted in the same place and "
+                "committed first; run the statement again"
+            )
+
+    def abort(self, txn: TxnId, reason: str) -> bool:
+        """Abort ``txn``; False when it had ended already or never was. Its components stay until it is cleaned."""
+        with self._database.write() as conn:
+            txn_rows.locked_row(conn, self._dialect, txn)
+            return txn_rows.mark_aborted(conn, txn, reason)
+
+    def heartbeat(self, txn: TxnId) -> None:
+        """Say that ``txn`` is alive.
+
+        Raises:
+            TransactionAborted: it is aborted.
+            NotFound: it is committed or unknown.
+        """
+        with self._database.write() as conn:
+            guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
+            if conn.execute(guarded.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == 1:
+                return
+            row = self._must_exist(conn, txn)
+        if row.state == ABORTED:
+            raise _aborted(txn)
+        raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
+
+    def state(self, txn: TxnId) -> str | None:
+        """``o``, ``a``, ``c``, or None for a transaction without a row: never opened, or ended and forgotten."""
+        with self._database.read() as conn:
+            return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar()
+
+    def states(self, txns: Sequence[TxnId]) -> dict[TxnId, str]:
+        """The states of those of ``txns`` that have a row, in one statement."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(txns)))
+            return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+
+    def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> ValidTxnList:
+        """What a reader sees now. Open compactions count as open, like every other transaction that writes.
+
+        With ``own`` the list ends at it and leaves it out of the exceptions, so that it sees its own writes (Hive's
+        ``TxnCommonUtils.createValidReadTxnList``); without, every open transaction is an exception. Ids that are
+        missing below a young row may be about to appear and count as open (``GetOpenTxnsListHandler``).
+        """
+        with self._database.read() as conn:
+            edge = now_ms(conn) - open_txn_timeout_ms
+            high = txn_rows.max_txn_id(conn)
+            low = conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0
+            writes = func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.READ_ONLY
+            unfinished = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_STATE != COMMITTED, writes)
+            rows = conn.execute(unfinished).all()
+            young = set(conn.execute(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID > low)).scalars())
+        opened = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE != ABORTED}
+        opened |= {TxnId(txn) for txn in range(low + 1, high) if txn not in young}
+        aborted = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == ABORTED}
+        if own is not None:
+            high = min(own, high)
+            opened, aborted = {t for t in opened if t < own}, {t for t in aborted if t < own}
+        return ValidTxnList(high_watermark=high, open=frozenset(opened), aborted=frozenset(aborted))
+
+    def lowest_open(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> TxnId:
+        """The cleaner's gate: no transaction below this one is open, of any type (PROTOCOL 7.1).
+
+        The lower one of the lowest row in ``o`` and 1 + the newest id that is older than the timeout, since ids
+        above that may still be on their way into the table.
+        """
+        with self._database.read() as conn:
+            edge = now_ms(conn) - open_txn_timeout_ms
+            settled = conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0
+            lowest = txn_rows.lowest_open_id(conn)
+        return TxnId(settled + 1) if lowest is None else min(lowest, TxnId(settled + 1))
+
+    def newest(self) -> TxnId:
+        """The largest TXN_ID that was handed out."""
+        with self._database.read() as conn:
+            return txn_rows.max_txn_id(conn)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Every open transaction, oldest first."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXNS).where(TXNS.c.TXN_STATE == OPEN).order_by(TXNS.c.TXN_ID))
+            return [
+                OpenTransaction(
+                    id=TxnId(row.TXN_ID),
+                    user=row.TXN_USER,
+                    host=row.TXN_HOST,
+                    type=TxnType(row.TXN_TYPE or 0),
+                    started=row.TXN_STARTED,
+                    last_heartbeat=row.TXN_LAST_HEARTBEAT,
+                    agent=row.TXN_AGENT_INFO,
+                )
+                for row in rows
+            ]
+
+    def time_out(self, timeout_ms: int = TIMEOUT_MS, *, repl_timeout_ms: int = REPL_TIMEOUT_MS) -> list[TxnId]:
+        """Abort what has not been heard of for longer than its timeout; locks without a transaction go likewise."""
+        with self._database.write() as conn:
+            now = now_ms(conn)
+            heard = HIVE_LOCKS.c.HL_LAST_HEARTBEAT
+            conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < now - timeout_ms))
+            replicated = TXNS.c.TXN_TYPE == TxnType.REPL_CREATED
+            deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
+            expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
+            ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
+            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, TxnId(txn), "heartbeat time-out")]
+
+    def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:
+        row = txn_rows.locked_row(conn, self._dialect, txn)
+        if row is None:
+            raise NotFound(
+                f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten"
+            )
+        return row
+
+
+def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
+    """The row of ``txn``, locked; used by whatever writes on behalf of a transaction.
+
+    Raises:
+        TransactionAborted: it is aborted.
+        NotFound: it is committed or unknown.
+    """
+    row = txn_rows.locked_row(conn, dialect, txn)
+    if row is not None and row.state == ABORTED:
+        raise _aborted(txn)
+    if row is None or row.state != OPEN:
+        raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
+    return row
+
+
+def _aborted(txn: TxnId) -> TransactionAborted:
+    return TransactionAborted(
+        f"transaction {txn} is aborted: it timed out, lost against another writer, or somebody aborted it; begin again"
+    )
+
+
+def _inserted_id(conn: Connection, row: dict[str, object]) -> int:
+    key = conn.execute(insert(TXNS).values(**row)).inserted_primary_key
+    if key is None:
+        raise AssertionError("the database hands out TXN_ID")
+    return int(key[0])
+
+
+def _conflict(conn: Connection, txn: TxnId) -> TxnId | None:
+    """A transaction that updated or deleted where ``txn`` did and committed after it was opened."""
+    mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
+    same = and_(
+        mine.TC_DATABASE == theirs.WS_DATABASE,
+        mine.TC_TABLE == theirs.WS_TABLE,
+        or_(
+            mine.TC_PARTITION == theirs.WS_PARTITION,
+            and_(mine.TC_PARTITION.is_(None), theirs.WS_PARTITION.is_(None)),
+        ),
+    )
+    query = (
+        select(theirs.WS_TXNID)
+        .select_from(TXN_COMPONENTS.join(WRITE_SET, same))
+        .where(
+            mine.TC_TXNID == txn,
+            mine.TC_OPERATION_TYPE.in_(("u", "d")),
+            theirs.WS_OPERATION_TYPE.in_(("u", "d")),
+            theirs.WS_TXNID != txn,
+            theirs.WS_COMMIT_ID >= txn,
+        )
+        .order_by(theirs.WS_TXNID)
+        .limit(1)
+    )
+    return conn.execute(query).scalar()
+
+
+def _commit(conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
+    txn_rows.write_set(conn, txn, commit_id)
+    if type is not TxnType.READ_ONLY and not type.compacts:
+        _complete_components(conn, txn)
+    if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
+        stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
+        conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
+    txn_rows.mark_committed(conn, txn)
+
+
+def _complete_components(conn: Connection, txn: TxnId) -> None:
+    """TXN_COMPONENTS -> COMPLETED_TXN_COMPONENTS; ``Y`` in all rows when any of them updated or deleted."""
+    components = TXN_COMPONENTS.c
+    changes = select(func.count()).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
+    flag = "Y" if conn.execute(changes).scalar_one() else "N"
+    written = select(
+        components.TC_TXNID,
+        components.TC_DATABASE,
+        components.TC_TABLE,
+        components.TC_PARTITION,
+        components.TC_WRITEID,
+        literal(flag),
+    ).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE != "c")
+    columns = ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE"]
+    conn.execute(insert(COMPLETED_TXN_COMPONENTS).from_select(columns, written))

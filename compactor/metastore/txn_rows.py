@@ -1,0 +1,111 @@
+"""What opening and ending a transaction does to rows, shared by user transactions and compactions.
+
+Everything here runs inside a transaction of the caller. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Connection, delete, func, insert, literal, select, update
+
+from compactor.ids import TxnId
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.tables import (
+    HIVE_LOCKS,
+    MATERIALIZATION_REBUILD_LOCKS,
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    TXN_COMPONENTS,
+    TXNS,
+    WRITE_SET,
+)
+
+OPEN, ABORTED, COMMITTED = "o", "a", "c"
+_META_LENGTH = 128  #: TXN_META_INFO
+
+
+class TxnType(enum.IntEnum):
+    """TXN_TYPE (Hive's thrift ``TxnType``)."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
+    MATER_VIEW_REBUILD = 4
+    SOFT_DELETE = 5
+    REBALANCE_COMPACTION = 6
+
+    @property
+    def compacts(self) -> bool:
+        return self in (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnRow:
+    """State and type of one row of TXNS."""
+
+    state: str
+    type: TxnType
+
+
+def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
+    """The row of ``txn``, locked to the end of the transaction; None where there is none."""
+    query = select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == txn)
+    row = conn.execute(dialect.for_update(query)).first()
+    return None if row is None else TxnRow(state=row.TXN_STATE, type=TxnType(row.TXN_TYPE or 0))
+
+
+def max_txn_id(conn: Connection) -> TxnId:
+    """The newest transaction. Read after TXN_LOCK_TBL is held exclusively, nothing newer can commit before us."""
+    return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one())
+
+
+def lowest_open_id(conn: Connection) -> TxnId | None:
+    """The lowest TXN_ID in state ``o``, of all types."""
+    return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == OPEN)).scalar()
+
+
+def write_set(conn: Connection, txn: TxnId, commit_id: TxnId) -> None:
+    """Remember which objects ``txn`` updated or deleted in, for those who commit after it."""
+    components = TXN_COMPONENTS.c
+    touched = (
+        select(
+            components.TC_DATABASE,
+            components.TC_TABLE,
+            components.TC_PARTITION,
+            components.TC_TXNID,
+            literal(commit_id, BigInteger),
+            components.TC_OPERATION_TYPE,
+        )
+        .distinct()
+        .where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
+    )
+    columns = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"]
+    conn.execute(insert(WRITE_SET).from_select(columns, touched))
+
+
+def mark_committed(conn: Connection, txn: TxnId) -> None:
+    """TXNS ``c``; its components, locks and history rows go."""
+    conn.execute(delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == txn))
+    _remove_holds(conn, txn)
+    conn.execute(update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STATE=COMMITTED))
+
+
+def mark_aborted(conn: Connection, txn: TxnId, reason: str) -> bool:
+    """TXNS ``o`` -> ``a``; locks and history rows go, the components stay until nothing of it is in storage."""
+    guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
+    changed = conn.execute(guarded.values(TXN_STATE=ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
+    if changed:
+        _remove_holds(conn, txn)
+    return changed
+
+
+def _remove_holds(conn: Connection, txn: TxnId) -> None:
+    conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == txn))
+    conn.execute(delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID == txn))
+    conn.execute(delete(MIN_HISTORY_WRITE_ID).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == txn))
+    rebuilds = MATERIALIZATION_REBUILD_LOCKS
+    conn.execute(delete(rebuilds).where(rebuilds.c.MRL_TXN_ID == txn))

@@ -1,0 +1,153 @@
+"""Write IDs: which transaction wrote what number of which table, and which numbers a snapshot sees."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.database.engine import Database
+from compactor.errors import Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.tables import NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID
+from compactor.metastore.transactions import must_be_open
+from compactor.metastore.txn_rows import TxnType
+
+
+class WriteIds:
+    """NEXT_WRITE_ID, TXN_TO_WRITE_ID and what a transaction says it writes."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+
+    def allocate(self, txn: TxnId, database: str, table: str) -> WriteId:
+        """The write ID of ``txn`` in one table: a new one, or the one that it already has.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: it only reads.
+        """
+        database, table = database.lower(), table.lower()
+        with self._database.write() as conn:
+            if must_be_open(conn, self._dialect, txn).type is TxnType.READ_ONLY:
+                raise Refused(f"transaction {txn} is read-only; it gets no write ID of {database}.{table}")
+            known = conn.execute(
+                select(_T2W.T2W_WRITEID).where(_of_table(database, table), _T2W.T2W_TXNID == txn)
+            ).scalar()
+            if known is not None:
+                return WriteId(known)
+            drawn = self._draw(conn, database, table)
+            mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
+            conn.execute(insert(TXN_TO_WRITE_ID).values(**mapping))
+            return drawn
+
+    def next(self, database: str, table: str) -> WriteId:
+        """The write ID that the next writer of the table gets; 1 for a table that nobody has written to."""
+        with self._database.read() as conn:
+            return next_write_id(conn, database.lower(), table.lower())
+
+    def valid(self, database: str, table: str, txns: ValidTxnList) -> ValidWriteIdList:
+        """Which write IDs of the table the snapshot ``txns`` sees.
+
+        A write ID at or below the high watermark without a mapping counts as committed: its mapping was purged.
+        """
+        database, table = database.lower(), table.lower()
+        with self._database.read() as conn:
+            watermark = self._watermark(conn, database, table, txns)
+            mapped = select(_T2W.T2W_TXNID, _T2W.T2W_WRITEID).where(
+                _of_table(database, table), _T2W.T2W_WRITEID <= watermark
+            )
+            rows = conn.execute(mapped).all()
+        invisible = [row for row in rows if not txns.is_valid(row.T2W_TXNID)]
+        aborted = frozenset(WriteId(row.T2W_WRITEID) for row in invisible if txns.is_aborted(row.T2W_TXNID))
+        return ValidWriteIdList(
+            table=f"{database}.{table}",
+            high_watermark=watermark,
+            open=frozenset(WriteId(row.T2W_WRITEID) for row in invisible) - aborted,
+            aborted=aborted,
+        )
+
+    def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
+        """Say what ``txn`` writes: ``i`` inserts, ``u`` overwrites, ``d`` updates or deletes. Before any file is made.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: another operation.
+        """
+        if operation not in ("i", "u", "d"):
+            raise Refused(f"component of transaction {txn} on {entity}: operation {operation!r} is none of i, u, d")
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            insert_component(conn, txn, entity, operation, write_id)
+
+    def of(self, txn: TxnId) -> list[tuple[str, str, WriteId]]:
+        """What ``txn`` may have written: database, table and write ID, as long as the mapping is kept."""
+        with self._database.read() as conn:
+            rows = conn.execute(
+                select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID == txn).order_by(_T2W.T2W_DATABASE, _T2W.T2W_TABLE)
+            )
+            return [(row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)) for row in rows]
+
+    def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:
+        """The transaction of every write ID of the table whose mapping is kept."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
+            return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
+
+    def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
+        here = (_NWI.NWI_DATABASE == database) & (_NWI.NWI_TABLE == table)
+        found = conn.execute(self._dialect.for_update(select(_NWI.NWI_NEXT).where(here))).scalar()
+        if found is None:
+            conn.execute(insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2))
+            return WriteId(1)
+        conn.execute(update(NEXT_WRITE_ID).where(here).values(NWI_NEXT=found + 1))
+        return WriteId(found)
+
+    def _watermark(self, conn: Connection, database: str, table: str, txns: ValidTxnList) -> WriteId:
+        """The highest write ID whose transaction the snapshot may know, as in Hive.
+
+        A purged mapping above it belongs to a committed transaction that is older than that of a lower write ID;
+        Hive hides its rows until the other ends. Then the list reaches to the last id that was handed out.
+        """
+        of_table = _of_table(database, table)
+        last = next_write_id(conn, database, table) - 1
+        seen = select(func.max(_T2W.T2W_WRITEID)).where(of_table, _T2W.T2W_TXNID <= txns.high_watermark)
+        highest = conn.execute(seen).scalar()
+        if highest is None:
+            return WriteId(last)
+        above = select(func.count()).select_from(TXN_TO_WRITE_ID).where(of_table, _T2W.T2W_WRITEID > highest)
+        return WriteId(highest if conn.execute(above).scalar_one() == last - highest else max(highest, last))
+
+
+_T2W = TXN_TO_WRITE_ID.c
+_NWI = NEXT_WRITE_ID.c
+
+
+def _of_table(database: str, table: str) -> ColumnElement[bool]:
+    return (_T2W.T2W_DATABASE == database) & (_T2W.T2W_TABLE == table)
+
+
+def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
+    """The write ID that the next writer of the table gets, as this transaction sees it."""
+    query = select(_NWI.NWI_NEXT).where(_NWI.NWI_DATABASE == database, _NWI.NWI_TABLE == table)
+    found = conn.execute(query).scalar()
+    return WriteId(1 if found is None else found)
+
+
+def insert_component(conn: Connection, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
+    """One row of TXN_COMPONENTS."""
+    conn.execute(
+        insert(TXN_COMPONENTS).values(
+            TC_TXNID=txn,
+            TC_DATABASE=entity.database,
+            TC_TABLE=entity.table,
+            TC_PARTITION=entity.partition,
+            TC_OPERATION_TYPE=operation,
+            TC_WRITEID=write_id,
+        )
+    )
