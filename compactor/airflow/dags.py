@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from compactor.airflow.configuration import seconds, text
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, DatabaseUnavailable
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 #: Of tasks that look into a database which may be restarting: one run after the other without a pause helps nobody.
@@ -30,6 +32,20 @@ def compaction_dags(metastore: str = "default") -> list[DAG]:
         _housekeeper(metastore),
         _compact_table(metastore),
     ]
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Fails the task with our message and without another try: what a person must act on, trying again won't mend.
+
+    A database that is away may come back, so that is left to the task's retries.
+    """
+    try:
+        yield
+    except DatabaseUnavailable:
+        raise
+    except CompactorError as error:
+        raise AirflowFailException(str(error)) from error
 
 
 def requested(metastore: str) -> Asset:
@@ -66,8 +82,8 @@ def _every(key: str, asset: Asset | None = None) -> Any:
 
 
 def _initiator(metastore: str) -> DAG:
-    asset = requested(metastore)
-    alias = _alias(asset)
+    asset, aborts = requested(metastore), compacted(metastore)
+    alias, aborts_alias = _alias(asset), _alias(aborts)
     dag = _dag(
         "compaction_initiator",
         metastore,
@@ -77,15 +93,17 @@ def _initiator(metastore: str) -> DAG:
     )
     with dag:
 
-        @task(outlets=[alias], multiple_outputs=False, **_PATIENT)
+        @task(outlets=[alias, aborts_alias], multiple_outputs=False, **_PATIENT)
         def initiate(marker: str, *, outlet_events: Any = None) -> dict[str, int]:
             from airflow.sdk import Variable
 
             from compactor.airflow import passes
 
-            pools = passes.scan(metastore)
+            pools, wants_cleaning = passes.scan(metastore)
             for pool, entries in pools.items():
                 outlet_events[alias].add(asset, extra={"pool": pool, "entries": entries})
+            if wants_cleaning:
+                outlet_events[aborts_alias].add(aborts, extra={"because": "aborted transactions past their threshold"})
             Variable.set(marker_variable(metastore), marker)
             return pools
 
@@ -146,7 +164,8 @@ def _cleaner(metastore: str) -> DAG:
         def clean() -> dict[str, Any]:
             from compactor.airflow import passes
 
-            return passes.clean_once(metastore)
+            with told_once():
+                return passes.clean_once(metastore)
 
         clean()
     return dag
@@ -212,10 +231,8 @@ def _compact_table(metastore: str) -> DAG:
         def request(*, outlet_events: Any = None) -> list[int]:
             from compactor.airflow import passes
 
-            try:
+            with told_once():
                 ids = passes.request(metastore, passes.check_parameters(get_current_context()["params"]))
-            except CompactorError as refused:
-                raise AirflowFailException(str(refused)) from refused
             if ids:
                 outlet_events[alias].add(asset, extra={"entries": len(ids)})
             return ids

@@ -1,17 +1,27 @@
-"""The hook: how a task opens a deployment."""
+"""The hook: how a task opens a metastore."""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from airflow.sdk import BaseHook
 
 from compactor.airflow.configuration import text
-from compactor.deployment import Deployment, open_deployment
+from compactor.deployment import open_deployment
+from compactor.service.site import Site
+
+#: What a connection says, and the environment variable by which the driver of an application learns it.
+ENVIRONMENT = {
+    "url": "COMPACTOR_METASTORE_URL",
+    "state_url": "COMPACTOR_STATE_URL",
+    "warehouse": "COMPACTOR_WAREHOUSE",
+    "hive_conf": "COMPACTOR_HIVE_CONF",
+}
 
 
 class CompactorHook(BaseHook):
-    """Opens the metastore ``name`` as ``compactor.toml`` and the environment say."""
+    """Opens the metastore ``name`` as the connection, ``compactor.toml`` and the environment say."""
 
     conn_type = "compactor"
     hook_name = "Hive Compactor"
@@ -20,18 +30,37 @@ class CompactorHook(BaseHook):
         super().__init__()
         self.name = name
 
-    def get_conn(self) -> Deployment:
-        """The open deployment, a context manager.
+    def get_conn(self) -> AbstractContextManager[Site]:
+        """The open metastore, as a context.
 
         Raises:
             CompactorError: it is not configured, or its database cannot be reached.
         """
-        return open_deployment(self.name, config_path=text("config") or None)
+        return open_deployment(self.name, flags=self.connection(), config_path=text("config") or None)
+
+    def connection(self) -> dict[str, str]:
+        """What the Airflow connection says, by the keys of ``ENVIRONMENT``; empty where none is configured.
+
+        Raises:
+            AirflowNotFoundException: ``[compactor] conn_id`` names one that is not there.
+        """
+        conn_id = text("conn_id").replace("{metastore}", self.name)
+        if not conn_id:
+            return {}
+        found = self.get_connection(conn_id)
+        extra = found.extra_dejson
+        values = {"url": found.password, "warehouse": found.host}
+        values |= {key: extra.get(key) for key in ("state_url", "hive_conf")}
+        return {key: value for key, value in values.items() if value}
+
+    def driver_environment(self) -> dict[str, str]:
+        """``connection`` as environment variables of a driver that is a child of this process."""
+        return {ENVIRONMENT[key]: value for key, value in self.connection().items()}
 
     def test_connection(self) -> tuple[bool, str]:
         """For the connection form's button."""
-        with self.get_conn() as deployment:
-            return True, f"metastore {deployment.name} answers"
+        with self.get_conn() as site:
+            return True, f"metastore {site.name} answers"
 
     @staticmethod
     def get_ui_field_behaviour() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,14 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             env_vars=kwargs.pop("env_vars", None) or driver_environment(),
             **kwargs,
         )
+
+    def execute(self, context: Any) -> Any:
+        """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
+        on a command line or in Spark's configuration a password would be there for all to read."""
+        from compactor.airflow.hooks import CompactorHook
+
+        os.environ.update(CompactorHook(self.metastore).driver_environment())
+        return super().execute(context)
 
     def _get_hook(self) -> SparkSubmitHook:
         """The provider's hook; its fallback for a missing connection is YARN, ours is this machine."""

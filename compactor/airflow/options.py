@@ -30,6 +30,13 @@ OPTIONS: dict[str, Option] = {
         example="/etc/compactor/compactor.toml",
         description="Path of compactor.toml. Empty: the environment variables COMPACTOR_* say it all.",
     ),
+    "conn_id": Option(
+        type="string",
+        default="",
+        example="compactor_{metastore}",
+        description="Airflow connection of type compactor that says where a metastore is; {metastore} stands for its "
+        "name. Empty: compactor.toml and the environment say it.",
+    ),
     "pool": Option(
         type="string",
         default="default_pool",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,7 +15,9 @@ from compactor.service.batch import plan_batches
 from compactor.service.cleaner import clean
 from compactor.service.housekeeper import keep_house
 from compactor.service.initiator import initiate
+from compactor.service.mode import Mode, may
 from compactor.service.request import request_compaction
+from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
 #: Labels of entries that nobody will work on any more.
@@ -24,33 +27,40 @@ _WELL = frozenset({State.READY_FOR_CLEANING.label, State.SUCCEEDED.label, State.
 
 def look(metastore: str) -> tuple[str, float]:
     """The change marker now, and ``hive.compactor.check.interval`` in seconds."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        interval = deployment.settings.milliseconds("hive.compactor.check.interval") / 1000
-        return change_marker(deployment.metastore), interval
+    with CompactorHook(metastore).get_conn() as site:
+        interval = site.settings.milliseconds("hive.compactor.check.interval") / 1000
+        return change_marker(site.metastore), interval
 
 
-def scan(metastore: str) -> dict[str, int]:
-    """One pass of the initiator; the entries that wait for a worker now, counted by pool ("" for none)."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        found = initiate(deployment)
+def scan(metastore: str) -> tuple[dict[str, int], bool]:
+    """One pass of the initiator.
+
+    Returns:
+        The entries that wait for a worker now, counted by pool ("" for none); and whether aborted transactions are past
+        their threshold, which is the cleaner's work.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        found = initiate(site)
         log.info("initiator: %s", found.to_json())
-        return waiting(deployment)
+        return waiting(site), found.wants_cleaning
 
 
-def waiting(deployment: Any) -> dict[str, int]:
-    """Queue entries that no batch has reserved, counted by pool."""
-    reserved = deployment.state.batches.reserved(deployment.name) if deployment.state else frozenset()
-    pools: dict[str, int] = {}
-    for entry in deployment.metastore.compactions.queue():
-        if entry.state is State.INITIATED and entry.id not in reserved:
-            pools[entry.pool or ""] = pools.get(entry.pool or "", 0) + 1
-    return pools
+def waiting(site: Site) -> dict[str, int]:
+    """Queue entries for our workers that no batch has reserved, counted by pool; whoever queued them."""
+    if not may(site.settings, Mode.COMPACT):
+        return {}
+    reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
+    entries = site.metastore.compactions.queue(states=(State.INITIATED,))
+    return dict(Counter(entry.pool or "" for entry in entries if entry.id not in reserved))
 
 
 def plan(metastore: str) -> list[dict[str, Any]]:
     """Batches for what waits, as arguments of ``CompactionSubmitOperator``."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        batches = plan_batches(deployment)
+    with CompactorHook(metastore).get_conn() as site:
+        if not may(site.settings, Mode.COMPACT):
+            log.info("metastore %s: compactor.mode leaves the work to Hive's workers", metastore)
+            return []
+        batches = plan_batches(site)
     for batch in batches:
         log.info("batch %s: %s entries, %s bytes, pool %s", batch.batch_id, batch.entries, batch.bytes, batch.pool)
     return [
@@ -61,22 +71,30 @@ def plan(metastore: str) -> list[dict[str, Any]]:
 
 def ready_for_cleaning(metastore: str) -> int:
     """How many entries wait for the cleaner."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        return sum(e.state is State.READY_FOR_CLEANING for e in deployment.metastore.compactions.queue())
+    with CompactorHook(metastore).get_conn() as site:
+        if not may(site.settings, Mode.CLEAN):
+            return 0
+        return len(site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,)))
 
 
-def clean_once(metastore: str) -> dict[str, Any]:
-    """One pass of the cleaner. What waits says for whom."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        found: dict[str, Any] = clean(deployment).to_json()
-    log.info("cleaner: %s", found)
-    return found
+def clean_once(metastore: str) -> dict[str, object]:
+    """One pass of the cleaner. What waits says for whom.
+
+    Raises:
+        CompactorError: an entry cannot be cleaned; the others are.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        found = clean(site)
+    log.info("cleaner: %s", found.to_json())
+    if found.failed:
+        raise CompactorError("; ".join(f"{one.entity}: {one.because}" for one in found.failed))
+    return found.to_json()
 
 
-def keep_house_once(metastore: str) -> dict[str, Any]:
+def keep_house_once(metastore: str) -> dict[str, object]:
     """One pass of the housekeeper."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        found: dict[str, Any] = keep_house(deployment).to_json()
+    with CompactorHook(metastore).get_conn() as site:
+        found = keep_house(site).to_json()
     log.info("housekeeper: %s", found)
     return found
 
@@ -107,18 +125,22 @@ def check_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def request(metastore: str, arguments: Mapping[str, Any]) -> list[int]:
-    """Queues what ``check_parameters`` returned; the ids of the entries."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        enqueued = request_compaction(deployment, **arguments)
+    """Queues what ``check_parameters`` returned; the ids of the entries. What is queued already is told and left.
+
+    Raises:
+        CompactorError: nothing was queued, and why.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        enqueued = request_compaction(site, **arguments)
     for one in enqueued:
-        log.info("requested: %s", one)
-    return [one.id for one in enqueued]
+        log.info("request: %s", one.to_json())
+    return [one.entry_id for one in enqueued if one.entry_id is not None]
 
 
 def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:
     """Each entry's state in the words of SHOW COMPACTIONS, from the queue or the history."""
-    with CompactorHook(metastore).get_conn() as deployment:
-        return {entry: deployment.metastore.compactions.entry(entry).state.label for entry in ids}
+    with CompactorHook(metastore).get_conn() as site:
+        return {entry: site.metastore.compactions.entry(entry).state.label for entry in ids}
 
 
 def under_way(found: Mapping[int, str]) -> bool:
@@ -134,9 +156,9 @@ def went_well(state: str) -> bool:
 def complaint(metastore: str, wrong: Mapping[int, str]) -> str:
     """One sentence per entry of ``wrong``, with the error that its row keeps."""
     lines = []
-    with CompactorHook(metastore).get_conn() as deployment:
+    with CompactorHook(metastore).get_conn() as site:
         for entry_id, state in wrong.items():
-            entry = deployment.metastore.compactions.entry(entry_id)
+            entry = site.metastore.compactions.entry(entry_id)
             after = " when the time to wait was over" if state in _UNDER_WAY else ""
             lines.append(
                 f"compaction {entry_id} of {entry.entity}: {state}{after}" + (f": {entry.error}" if entry.error else "")

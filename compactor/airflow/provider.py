@@ -42,7 +42,7 @@ def _connection_type() -> dict[str, Any]:
         },
         "conn-fields": {
             "hive_conf": {"label": "Folder of hive-site.xml", "schema": text},
-            "mode": {"label": "Mode: observe, request, compact or clean", "schema": text},
+            "state_url": {"label": "URL of Compactor's own state", "schema": text | {"format": "password"}},
         },
     }
 

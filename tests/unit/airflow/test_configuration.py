@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.airflow.configuration import metastore_names, seconds, text
+from compactor.airflow.options import OPTIONS
+from compactor.errors import BadSetting
+
+
+def test_without_configuration_there_is_one_metastore() -> None:
+    assert metastore_names() == ("default",)
+
+
+def test_metastores_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", " default, archive ,")
+    assert metastore_names() == ("default", "archive")
+
+
+@pytest.mark.parametrize("names", ["a b", "x/y", "{{ 1 }}"])
+def test_a_name_that_cannot_be_part_of_a_dag_id_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", f"default,{names}")
+    with pytest.raises(BadSetting, match="wanted: letters") as error:
+        metastore_names()
+    assert repr(names) in str(error.value)
+
+
+@pytest.mark.parametrize("names", ["a,a", ","])
+def test_no_name_and_a_name_twice_are_refused(monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", names)
+    with pytest.raises(BadSetting, match="each only once"):
+        metastore_names()
+
+
+def test_the_environment_wins_over_our_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert text("pool") == OPTIONS["pool"].default
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__POOL", "compaction")
+    assert text("pool") == "compaction"
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "soon"])
+def test_seconds_are_above_zero(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__POLL_SECONDS", value)
+    with pytest.raises(BadSetting, match="poll_seconds"):
+        seconds("poll_seconds")
+
+
+@pytest.mark.parametrize("key", [key for key in OPTIONS if key.endswith(("seconds", "interval"))])
+def test_every_duration_has_a_usable_default(key: str) -> None:
+    assert seconds(key) > 0

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
+from airflow.serialization.serialized_objects import DagSerialization
+
+from compactor.airflow.dags import compacted, compaction_dags, requested
+
+FILE = Path(__file__).parents[3] / "dags" / "compaction.py"
+NAMES = ["compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table"]
+#: What touches the world, as Python's audit hooks name it.
+TOUCHING = ("open", "sqlite3.connect", "socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.listdir")
+
+
+class _Watch:
+    """Audit hooks cannot be taken off again, so there is one, and it listens only when told to."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any]] | None = None
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.seen is not None and event in TOUCHING:
+            self.seen.append((event, arguments[0] if arguments else None))
+
+    @contextmanager
+    def listening(self) -> Iterator[list[tuple[str, Any]]]:
+        self.seen = found = []
+        try:
+            yield found
+        finally:
+            self.seen = None
+
+
+@pytest.fixture(scope="module")
+def watch() -> _Watch:
+    return _Watch()
+
+
+@pytest.fixture(scope="module")
+def dags() -> dict[str, DAG]:
+    return {dag.dag_id: dag for dag in compaction_dags("default")}
+
+
+def test_a_metastore_has_five_dags(dags: dict[str, DAG]) -> None:
+    assert list(dags) == NAMES
+
+
+def test_another_metastore_has_its_name_behind_each() -> None:
+    assert [dag.dag_id for dag in compaction_dags("archive")] == [f"{name}__archive" for name in NAMES]
+
+
+def test_the_dag_file_makes_five_dags_for_each_configured_metastore(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", "default,archive")
+    found = {value.dag_id for value in runpy.run_path(str(FILE)).values() if isinstance(value, DAG)}
+    assert found == {*NAMES, *(f"{name}__archive" for name in NAMES)}
+
+
+def test_parsing_touches_neither_file_nor_database_nor_network(watch: _Watch) -> None:
+    runpy.run_path(str(FILE))  # whatever Airflow itself reads once is read now
+    with watch.listening() as seen:
+        found = runpy.run_path(str(FILE))
+    assert "compaction_worker" in found
+    assert [touch for touch in seen if touch != ("open", str(FILE))] == []
+
+
+def test_the_watch_would_notice(watch: _Watch, tmp_path: Path) -> None:
+    with watch.listening() as seen:
+        (tmp_path / "x").write_text("x", "utf-8")
+    assert ("open", str(tmp_path / "x")) in seen
+
+
+def test_parsing_imports_nothing_heavy_of_ours() -> None:
+    """The factory's modules are imported in every parse; services, stores and readers only when a task runs."""
+    import subprocess
+
+    code = (
+        "import sys, compactor.airflow.dags\n"
+        "heavy = ('compactor.deployment', 'compactor.service', 'compactor.metastore', 'pyarrow', 'pyspark', 'pyorc')\n"
+        "print([m for m in sys.modules if m.startswith(heavy)])"
+    )
+    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=FILE.parents[1])
+    assert out.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_survives_serialisation(dags: dict[str, DAG], name: str) -> None:
+    found = DagSerialization.from_dict(DagSerialization.to_dict(dags[name]))
+    assert sorted(found.task_dict) == sorted(dags[name].task_dict)
+
+
+def test_the_initiator_runs_without_a_pause_and_one_at_a_time(dags: dict[str, DAG]) -> None:
+    dag = dags["compaction_initiator"]
+    assert dag.schedule == "@continuous"
+    assert dag.max_active_runs == 1
+
+
+def test_events_link_initiator_worker_and_cleaner(dags: dict[str, DAG]) -> None:
+    for name, asset in (("compaction_worker", requested("default")), ("compaction_cleaner", compacted("default"))):
+        schedule = dags[name].schedule
+        assert isinstance(schedule, AssetOrTimeSchedule)
+        assert [one.uri for one in schedule.asset_condition.objects] == [asset.uri]
+    assert requested("archive").uri == "hive://archive/-/requested"
+    assert compacted("archive").uri == "hive://archive/-/compacted"
+
+
+@pytest.mark.parametrize(
+    ("dag", "task", "asset"),
+    [
+        ("compaction_initiator", "initiate", requested("default")),
+        ("compact_table", "request", requested("default")),
+        ("compaction_worker", "announce", compacted("default")),
+    ],
+)
+def test_an_event_comes_through_an_alias_so_none_without_work(
+    dags: dict[str, DAG], dag: str, task: str, asset: Any
+) -> None:
+    outlets = dags[dag].get_task(task).outlets
+    assert {type(outlet).__name__ for outlet in outlets} == {"AssetAlias"}
+    assert asset.name in outlets[0].name
+
+
+def test_batches_wait_in_the_configured_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__POOL", "compaction")
+    worker = compaction_dags("default")[1]
+    assert worker.get_task("compact").partial_kwargs["pool"] == "compaction"
+    assert worker.get_task("compact").partial_kwargs["retries"] == 0
+
+
+def test_what_announces_is_a_teardown_so_a_failed_batch_fails_the_run(dags: dict[str, DAG]) -> None:
+    announce = dags["compaction_worker"].get_task("announce")
+    assert announce.is_teardown
+    assert not announce.on_failure_fail_dagrun
+    assert announce.upstream_task_ids == {"compact"}
+
+
+def test_the_form_of_compact_table(dags: dict[str, DAG]) -> None:
+    parameters = dags["compact_table"].params
+    assert list(parameters) == ["table", "partition", "type", "pool", "properties", "wait"]
+    schemas = {key: parameters.get_param(key).schema for key in parameters}
+    assert schemas["type"]["enum"] == ["minor", "major", "rebalance"]
+    assert "object" in schemas["properties"]["type"]
+    assert schemas["wait"]["type"] == "boolean"
+    assert all("pattern" not in schema for schema in schemas.values())
+    assert all("section" not in schema for schema in schemas.values())

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from airflow.sdk._shared.module_loading import import_string
+from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
+
+from compactor.airflow import passes, triggers
+from compactor.airflow.triggers import ChangeTrigger, EntriesTrigger
+from compactor.errors import DatabaseUnavailable
+
+EACH = [
+    ChangeTrigger(metastore="m", seen="s", poll_seconds=0.001, ends_task=False),
+    EntriesTrigger(metastore="m", ids=[1, 2], poll_seconds=0.001, timeout_seconds=9.0),
+]
+
+
+def first(trigger: BaseTrigger) -> Any:
+    async def run() -> Any:
+        return await anext(trigger.run())
+
+    return asyncio.run(asyncio.wait_for(run(), 5))
+
+
+@pytest.mark.parametrize("trigger", EACH, ids=lambda t: type(t).__name__)
+def test_what_is_serialised_makes_an_equal_trigger(trigger: BaseTrigger) -> None:
+    path, arguments = trigger.serialize()
+    assert import_string(path)(**arguments).serialize() == (path, arguments)
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *answers: Any, interval: float = 300) -> None:
+    remaining: Iterator[Any] = iter(answers)
+
+    def look(metastore: str) -> tuple[str, float]:
+        answer = next(remaining)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer, interval
+
+    monkeypatch.setattr(passes, "look", look)
+
+
+def test_it_fires_when_the_marker_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks(monkeypatch, "a", "a", "b")
+    event = first(ChangeTrigger(metastore="m", seen="a", poll_seconds=0.001, ends_task=False))
+    assert event.payload == "b"
+
+
+def test_it_ends_the_task_itself_with_the_marker_as_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks(monkeypatch, "b")
+    event = first(ChangeTrigger(metastore="m", seen="", poll_seconds=0.001))
+    assert isinstance(event, TaskSuccessEvent)
+    assert event.xcoms == {"return_value": "b"}
+
+
+def test_without_a_change_it_fires_once_the_check_interval_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 10: a full sweep comes though nothing seems to have changed."""
+    looks(monkeypatch, "a", "a", "a", interval=0.003)
+    event = first(ChangeTrigger(metastore="m", seen="a", poll_seconds=0.001, ends_task=False))
+    assert event.payload == "a"
+
+
+def test_a_database_that_is_away_for_a_while_does_not_fail_the_task(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
+    looks(monkeypatch, DatabaseUnavailable("sqlite:///x is locked"), "b")
+    with caplog.at_level("WARNING", logger=triggers.__name__):
+        event = first(ChangeTrigger(metastore="m", seen="a", poll_seconds=0.001, ends_task=False))
+    assert event.payload == "b"
+    assert "sqlite:///x is locked" in caplog.text
+
+
+def test_entries_are_waited_for_until_none_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([{1: "initiated", 2: "failed"}, {1: "working", 2: "failed"}, {1: "ready for cleaning", 2: "failed"}])
+    monkeypatch.setattr(passes, "states", lambda metastore, ids: next(answers))
+    event = first(EntriesTrigger(metastore="m", ids=[1, 2], poll_seconds=0.001, timeout_seconds=9))
+    assert event.payload == {"1": "ready for cleaning", "2": "failed"}
+
+
+def test_entries_are_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "states", lambda metastore, ids: {1: "working"})
+    event = first(EntriesTrigger(metastore="m", ids=[1], poll_seconds=0.001, timeout_seconds=0.005))
+    assert event.payload == {"1": "working"}
