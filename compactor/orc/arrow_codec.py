@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.orc as po
 
 from compactor.errors import NotSupported
-from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, root_names
+from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, encoder_block, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
@@ -118,7 +118,7 @@ class ArrowWriter:
             str(path),
             file_version=".".join(str(part) for part in like.file_version),
             compression=COMPRESSIONS[like.compression],
-            compression_block_size=like.compression_block_size or 256 * 1024,
+            compression_block_size=encoder_block(like),
             row_index_stride=like.row_index_stride,
             stripe_size=stripe_size,
             dictionary_key_size_threshold=0.8,

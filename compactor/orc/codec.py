@@ -20,6 +20,7 @@ from compactor.orc.types import ACID_FIELDS, Types, is_acid
 
 KEYS = (0, 1, 2, 3, 4)  #: the places of the key columns in an ACID file's root struct
 STRIPE_BYTES = 64 * 1024 * 1024
+MEMORY_BLOCK = 64 * 1024
 
 
 class Unfit(Exception):
@@ -64,6 +65,13 @@ class Codec(Protocol):
 def root_names(types: Types) -> tuple[str, ...]:
     """The names of a batch's columns: an ACID file's in Hive's own writing, whatever case the file has."""
     return ACID_FIELDS if is_acid(types) else types[0].field_names
+
+
+def encoder_block(like: Tail) -> int:
+    """The compression block in bytes to encode with: the ORC C++ library takes multiples of its memory block only.
+    It need not be that of ``like``; a file of several says the largest (PROTOCOL 2.2)."""
+    blocks = -(-like.compression_block_size // MEMORY_BLOCK)
+    return MEMORY_BLOCK * min(max(1, blocks), 64)
 
 
 def decoding_failed(tail: Tail, error: Exception) -> CompactorError:

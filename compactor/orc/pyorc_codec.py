@@ -1,0 +1,245 @@
+"""Rows through pyorc with raw values: slow, for what Arrow's adapter would lose.
+
+Its Arrow batches hold a timestamp as ``struct<seconds,nanos>`` counted from 1970, of the wall clock or of UTC as the
+column's kind says: every value that an ORC file can have. All other columns are as in ``arrow_codec``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from decimal import Context, Decimal
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyorc
+from pyorc.converters import ORCConverter
+
+from compactor.errors import NotLossless, NotSupported
+from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, root_names
+from compactor.orc.compression import Compression
+from compactor.orc.source import Source
+from compactor.orc.tail import Tail
+from compactor.orc.types import Kind, Types, arrow_type, encoder_types, schema_text
+from compactor.orc.view import StripeView, batch_rows
+
+name = "pyorc"
+COMPRESSIONS = {
+    Compression.NONE: pyorc.CompressionKind.NONE,
+    Compression.ZLIB: pyorc.CompressionKind.ZLIB,
+    Compression.SNAPPY: pyorc.CompressionKind.SNAPPY,
+    Compression.LZ4: pyorc.CompressionKind.LZ4,
+    Compression.ZSTD: pyorc.CompressionKind.ZSTD,
+}
+TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
+_EXACT = Context(prec=76)
+_TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+
+
+class _RawTimestamp(ORCConverter):  # type: ignore[misc]
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, timezone: object) -> tuple[int, int]:
+        return seconds, nanoseconds
+
+    @staticmethod
+    def to_orc(value: tuple[int, int], timezone: object) -> tuple[int, int]:
+        return value
+
+
+class _RawDate(ORCConverter):  # type: ignore[misc]
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(days: int) -> int:
+        return days
+
+
+class _RawDecimal(ORCConverter):  # type: ignore[misc]
+    @staticmethod
+    def from_orc(text: str) -> Decimal:
+        return Decimal(text)
+
+    @staticmethod
+    def to_orc(precision: int, scale: int, value: Decimal) -> int:
+        return int(value.scaleb(scale, _EXACT))
+
+
+_CONVERTERS = {
+    pyorc.TypeKind.TIMESTAMP: _RawTimestamp,
+    pyorc.TypeKind.TIMESTAMP_INSTANT: _RawTimestamp,
+    pyorc.TypeKind.DATE: _RawDate,
+    pyorc.TypeKind.DECIMAL: _RawDecimal,
+}
+
+
+def raw_type(types: Types, root: int = 0) -> pa.DataType:
+    """The Arrow type of column ``root`` in this codec's batches.
+
+    Raises:
+        NotLossless: a kind whose values pyorc does not give completely (a union's without its tag).
+    """
+    item = types[root]
+    if item.kind in _TIMESTAMPS:
+        return TIMESTAMP
+    if item.kind is Kind.LIST:
+        return pa.list_(raw_type(types, item.children[0]))
+    if item.kind is Kind.MAP:
+        return pa.map_(raw_type(types, item.children[0]), raw_type(types, item.children[1]))
+    if item.kind is Kind.STRUCT:
+        return pa.struct(
+            [
+                pa.field(field, raw_type(types, child))
+                for field, child in zip(item.field_names, item.children, strict=True)
+            ]
+        )
+    return arrow_type(types, root)
+
+
+def schema(types: Types) -> pa.Schema:
+    """The Arrow schema of a file's batches."""
+    fields = [raw_type(types, child) for child in types[0].children]
+    return pa.schema([pa.field(field, kind) for field, kind in zip(root_names(types), fields, strict=True)])
+
+
+def read_batches(
+    source: Source,
+    tail: Tail,
+    *,
+    columns: Sequence[int] | None = None,
+    stripes: Sequence[int] | None = None,
+    rows: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
+
+    Raises:
+        NotLossless: a value that cannot be held: a text that is no UTF-8, a NULL key of a map.
+        BadFile: the stripes cannot be decoded.
+    """
+    chosen = range(len(tail.stripes)) if stripes is None else stripes
+    places = range(len(tail.types[0].children)) if columns is None else columns
+    children = [tail.types[0].children[place] for place in places]
+    kinds = [raw_type(tail.types, child) for child in children]
+    wanted = pa.schema(
+        [pa.field(root_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
+    )
+    size = max(16, (rows or batch_rows(tail, chosen, columns)) // (1 if rows else 8))
+    view = StripeView(source, tail, chosen, columns)
+    try:
+        reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)
+        order = sorted(range(len(children)), key=lambda place: children[place])
+        while batch := list(islice(reader, size)):
+            arrays: list[pa.Array] = [pa.nulls(0)] * len(children)
+            for found, place in enumerate(order):
+                values = [_plain(row[found], tail.types, children[place]) for row in batch]
+                arrays[place] = _array(values, kinds[place], tail)
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
+        raise decoding_failed(tail, error) from error
+
+
+def _array(values: list[Any], kind: pa.DataType, tail: Tail) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError) as error:
+        raise NotLossless(
+            f"file {tail.name}: a value of {kind} cannot be held ({error}); its rows cannot be re-encoded"
+        ) from error
+
+
+def _plain(value: Any, types: Types, column: int) -> Any:
+    """What Arrow takes for a value of pyorc: maps as lists of pairs."""
+    item = types[column]
+    if value is None or not item.children:
+        return value
+    if item.kind is Kind.STRUCT:
+        return tuple(_plain(part, types, child) for part, child in zip(value, item.children, strict=True))
+    if item.kind is Kind.LIST:
+        return [_plain(part, types, item.children[0]) for part in value]
+    key, content = item.children
+    return [(_plain(k, types, key), _plain(v, types, content)) for k, v in value.items()]
+
+
+class PyorcWriter:
+    """Encodes batches; see ``codec.BatchWriter``."""
+
+    def __init__(self, path: str | os.PathLike[str], *, like: Tail, types: Types) -> None:
+        if like.compression not in COMPRESSIONS or like.file_version != (0, 12):
+            raise NotSupported(
+                f"file {like.name}: compression {like.compression.name}, file version {like.file_version} cannot be "
+                "written here; run a major compaction of Hive once"
+            )
+        self._path = Path(path)
+        self._types = encoder_types(types)
+        raw_type(types)
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+        self._writer = pyorc.Writer(
+            self._file,
+            schema_text(self._types),
+            stripe_size=STRIPE_BYTES,
+            row_index_stride=like.row_index_stride,
+            compression=COMPRESSIONS[like.compression],
+            compression_block_size=encoder_block(like),
+            dict_key_size_threshold=0.8,
+            converters=_CONVERTERS,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        columns = [
+            _values(array, self._types, child)
+            for array, child in zip(batch.columns, self._types[0].children, strict=True)
+        ]
+        for row in zip(*columns, strict=True):
+            self._writer.write(row)
+
+    def __enter__(self) -> PyorcWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+        self._file.close()
+        if kind is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def writer(path: str | os.PathLike[str], *, like: Tail, types: Types) -> PyorcWriter:
+    """A writer of rows of ``types`` in the class of ``like``."""
+    return PyorcWriter(path, like=like, types=types)
+
+
+def _values(array: pa.Array, types: Types, column: int) -> list[Any]:
+    """What pyorc takes for the values of an Arrow array."""
+    item = types[column]
+    if item.kind is Kind.DATE:
+        return array.cast(pa.int32()).to_pylist()
+    if item.kind in _TIMESTAMPS:
+        pairs = zip(array.field(0).to_pylist(), array.field(1).to_pylist(), array.is_valid().to_pylist(), strict=True)
+        return [(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
+    if item.kind is Kind.STRUCT:
+        parts = [_values(array.field(place), types, child) for place, child in enumerate(item.children)]
+        rows = zip(*parts, strict=True) if parts else iter([()] * len(array))
+        return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
+    if item.kind is Kind.LIST:
+        return _spread(array, _values(array.values, types, item.children[0]), list)
+    if item.kind is Kind.MAP:
+        keys = _values(array.keys, types, item.children[0])
+        contents = _values(array.items, types, item.children[1])
+        return _spread(array, list(zip(keys, contents, strict=True)), dict)
+    return array.to_pylist()
+
+
+def _spread(array: pa.Array, values: list[Any], kind: type[list[Any]] | type[dict[Any, Any]]) -> list[Any]:
+    """``values`` cut into the lists of ``array``."""
+    bounds = array.offsets.to_pylist()
+    valid = array.is_valid().to_pylist()
+    return [
+        kind(values[start:end]) if there else None
+        for start, end, there in zip(bounds[:-1], bounds[1:], valid, strict=True)
+    ]

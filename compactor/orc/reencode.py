@@ -1,0 +1,318 @@
+"""Rows of some stripes as new stripes: where rows must go, or the class or the types must change (DESIGN 4).
+
+Every function writes one local file that is a whole ORC file of the class of ``like``; its stripes can then be copied
+into the target by ``assembler``. Nothing is kept of a file whose writing failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.acid.row_id import RowId
+from compactor.errors import NotLossless
+from compactor.ids import WriteId
+from compactor.orc import arrow_codec, pyorc_codec
+from compactor.orc.arrow_codec import arrow_lossless
+from compactor.orc.codec import KEYS, Codec, Unfit
+from compactor.orc.source import Source
+from compactor.orc.tail import Tail, key_statistics
+from compactor.orc.tail_writer import seal
+from compactor.orc.types import (
+    ACID_FIELDS,
+    CALENDAR_KINDS,
+    Kind,
+    Types,
+    acid_types,
+    same,
+    schema_text,
+    widens,
+)
+
+log = logging.getLogger(__name__)
+ARROW: Codec = arrow_codec
+PYORC: Codec = pyorc_codec
+FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticKeys:
+    """The keys that readers give the rows of an original file: the stripe's first row has ``first_row_id``."""
+
+    write_id: WriteId
+    bucket: int
+    first_row_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Piece:
+    """One stripe to re-encode. ``keep`` has an entry for each of its rows, None keeps all; ``original`` makes ACID
+    rows of an original file's."""
+
+    source: Source
+    tail: Tail
+    stripe_index: int
+    keep: np.ndarray | pa.BooleanArray | None = None
+    original: SyntheticKeys | None = None
+
+
+def with_codec(types: Sequence[Types], work: Callable[[Codec], T]) -> T:
+    """The result of ``work`` with the fast codec, or with the lossless one where the fast one would lose something.
+
+    ``work`` starts anew with the second codec, so it must leave nothing behind when it fails.
+    """
+    if all(arrow_lossless(item) for item in types):
+        try:
+            return work(ARROW)
+        except Unfit as reason:
+            log.info("rows are re-encoded one by one, Arrow would lose something: %s", reason)
+    return work(PYORC)
+
+
+def reencode(
+    pieces: Sequence[Piece],
+    path: str | os.PathLike[str],
+    *,
+    like: Tail,
+    types: Types,
+    user_metadata: Mapping[str, bytes] | None = None,
+) -> Tail:
+    """The kept rows of ``pieces``, in their order, as a file of ``types`` at ``path``; its tail.
+
+    Raises:
+        NotLossless: the rows do not fit ``types`` or the calendar of ``like``, or cannot be decoded completely.
+    """
+    for piece in pieces:
+        check_calendar(piece.tail, like)
+
+    def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            yield from piece_batches(piece, codec, types)
+
+    return with_codec(
+        [types, *(piece.tail.types for piece in pieces)],
+        lambda codec: encode_acid(rows(codec), path, like=like, types=types, user_metadata=user_metadata, codec=codec),
+    )
+
+
+def reencode_original(
+    source: Source,
+    tail: Tail,
+    *,
+    write_id: WriteId,
+    bucket_property: int,
+    first_row_id: int,
+    path: str | os.PathLike[str],
+    like: Tail,
+    types: Types,
+    keep: np.ndarray | None = None,
+    user_metadata: Mapping[str, bytes] | None = None,
+) -> Tail:
+    """All rows of an original file as ACID rows with the keys that readers give them; see ``reencode``.
+
+    ``keep`` has an entry for each row of the file. ``types`` are those of the ACID file.
+    """
+    pieces, row = [], 0
+    for number, stripe in enumerate(tail.stripes):
+        keys = SyntheticKeys(write_id=write_id, bucket=bucket_property, first_row_id=first_row_id + row)
+        part = None if keep is None else keep[row : row + stripe.rows]
+        pieces.append(Piece(source=source, tail=tail, stripe_index=number, keep=part, original=keys))
+        row += stripe.rows
+    return reencode(pieces, path, like=like, types=types, user_metadata=user_metadata)
+
+
+def encode_acid(
+    batches: Iterable[pa.RecordBatch],
+    path: str | os.PathLike[str],
+    *,
+    like: Tail,
+    types: Types,
+    user_metadata: Mapping[str, bytes] | None = None,
+    codec: Codec = ARROW,
+) -> Tail:
+    """Batches of ``codec.schema(types)`` as a file of the class of ``like``, footer types as wanted; its tail.
+
+    Raises:
+        Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (``with_codec`` does).
+    """
+    try:
+        with codec.writer(path, like=like, types=types) as writer:
+            for batch in batches:
+                writer.write(batch)
+        return seal(path, like, types, user_metadata or {})
+    except BaseException:
+        Path(path).unlink(missing_ok=True)
+        raise
+
+
+def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Iterator[pa.RecordBatch]:
+    """The kept rows of one stripe as ACID rows of ``types`` (the file's own).
+
+    Raises:
+        NotLossless: the file's types do not widen to ``types``; ``keep`` is not as long as the stripe.
+    """
+    tail, start = piece.tail, 0
+    stripe_rows = tail.stripes[piece.stripe_index].rows
+    if piece.keep is not None and len(piece.keep) != stripe_rows:
+        raise NotLossless(
+            f"file {tail.name}, stripe {piece.stripe_index}: {len(piece.keep)} rows are judged, it has {stripe_rows}"
+        )
+    found = acid_types(tail.types) if piece.original else tail.types
+    for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
+        rows = batch.num_rows
+        if piece.original:
+            batch = _with_keys(batch, piece.original, start, codec.schema(found))
+        if piece.keep is not None:
+            batch = batch.filter(pa.array(piece.keep[start : start + rows], pa.bool_()))
+        start += rows
+        if batch.num_rows:
+            yield adapt(batch, found, types, codec) if types is not None else batch
+    if start != stripe_rows:
+        raise NotLossless(
+            f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
+        )
+
+
+def _with_keys(batch: pa.RecordBatch, keys: SyntheticKeys, start: int, schema: pa.Schema) -> pa.RecordBatch:
+    rows = batch.num_rows
+    first = keys.first_row_id + start
+    write_ids = pa.array(np.full(rows, keys.write_id, np.int64))
+    row = (
+        pa.StructArray.from_arrays(batch.columns, fields=list(schema.field("row").type))
+        if batch.num_columns
+        else pa.array([{}] * rows, pa.struct([]))
+    )
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.zeros(rows, np.int32)),
+            write_ids,
+            pa.array(np.full(rows, keys.bucket, np.int32)),
+            pa.array(np.arange(first, first + rows, dtype=np.int64)),
+            write_ids,
+            row,
+        ],
+        schema=schema,
+    )
+
+
+def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec) -> pa.RecordBatch:
+    """``batch`` of a file of types ``found`` as rows of ``wanted``: by position, missing trailing fields NULL.
+
+    Raises:
+        NotLossless: some value of ``found`` might not be one of ``wanted``.
+    """
+    schema = codec.schema(wanted)
+    if same(found, wanted):
+        return pa.RecordBatch.from_arrays(
+            [_named(column, field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
+        )
+    if not widens(found, wanted):
+        raise NotLossless(
+            f"rows of {schema_text(found)} do not fit {schema_text(wanted)} without loss; "
+            "rewrite the table with INSERT OVERWRITE, or change its columns back"
+        )
+    return pa.RecordBatch.from_arrays(
+        [
+            _widened(column, found, old, wanted, new, field.type)
+            for column, old, new, field in zip(
+                batch.columns, found[0].children, wanted[0].children, schema, strict=True
+            )
+        ],
+        schema=schema,
+    )
+
+
+def _named(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The same values under the field names of ``wanted``."""
+    if array.type.equals(wanted):
+        return array
+
+    class Renamed:
+        def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+            return wanted.__arrow_c_schema__(), array.__arrow_c_array__()[1]
+
+    return pa.array(Renamed())
+
+
+def _widened(array: pa.Array, found: Types, old: int, wanted: Types, new: int, kind: pa.DataType) -> pa.Array:
+    a, b = found[old], wanted[new]
+    if b.kind is Kind.STRUCT:
+        parts = [
+            _widened(array.field(place), found, child, wanted, b.children[place], kind.field(place).type)
+            for place, child in enumerate(a.children)
+        ]
+        parts += [pa.nulls(len(array), kind.field(place).type) for place in range(len(parts), kind.num_fields)]
+        if not parts:
+            return _named(array, kind)
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
+    if b.kind is Kind.LIST:
+        values = _widened(array.values, found, a.children[0], wanted, b.children[0], kind.value_type)
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
+    if b.kind is Kind.MAP:
+        keys = _widened(array.keys, found, a.children[0], wanted, b.children[0], kind.key_type)
+        items = _widened(array.items, found, a.children[1], wanted, b.children[1], kind.item_type)
+        pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [pairs])
+    return array if array.type.equals(kind) else array.cast(kind)
+
+
+def check_calendar(tail: Tail, like: Tail) -> None:
+    """Refuse to put days of one calendar into a file of the other, unless they are of days on which all agree.
+
+    A file that names no calendar is read as one of the hybrid calendar by Hive (``orc.proleptic.gregorian.default``
+    is false), and Trino shows raw days whatever a file says: so 0 and 1 are one calendar, 2 is the other.
+    """
+    dated = [number for number, item in enumerate(tail.types) if item.kind in CALENDAR_KINDS]
+    if not dated or (tail.calendar == 2) == (like.calendar == 2) or all(_modern(tail, number) for number in dated):
+        return
+    raise NotLossless(
+        f"file {tail.name}: its calendar is {tail.calendar}, that of {like.name} is {like.calendar}, and it may hold "
+        "days before 1582-10-15; rewrite the partition with INSERT OVERWRITE"
+    )
+
+
+def _modern(tail: Tail, column: int) -> bool:
+    if not tail.complete_statistics or tail.stripe_statistics is None:
+        return False
+    for columns in tail.stripe_statistics:
+        part = columns[column]
+        dates, times = part.date_statistics, part.timestamp_statistics
+        if dates.HasField("minimum"):
+            first = dates.minimum
+        elif times.HasField("minimum_utc"):
+            first = times.minimum_utc // 86_400_000
+        elif part.number_of_values == 0:
+            continue
+        else:
+            return False
+        if first <= FIRST_GREGORIAN_DAY:
+            return False
+    return True
+
+
+def read_keys(source: Source, tail: Tail, stripe_index: int) -> Iterator[pa.RecordBatch]:
+    """The five key columns of one stripe of an ACID file, in Hive's writing of their names; no row is decoded."""
+    yield from ARROW.read_batches(source, tail, columns=KEYS, stripes=[stripe_index])
+
+
+def last_key(source: Source, tail: Tail, stripe_index: int) -> RowId:
+    """The key of a stripe's last row: from statistics where write ID and bucket are constant and the rows are sorted
+    as the ACID format says (PROTOCOL 2.3), from the keys themselves elsewhere."""
+    known = key_statistics(tail, stripe_index)
+    if known and all(part.minimum == part.maximum for part in (known.original_transaction, known.bucket)):
+        return RowId(WriteId(known.original_transaction.maximum), known.bucket.maximum, known.row_id.maximum)
+    last: pa.RecordBatch | None = None
+    for batch in read_keys(source, tail, stripe_index):
+        last = batch.slice(batch.num_rows - 1)
+    if last is None:
+        raise NotLossless(f"file {tail.name}, stripe {stripe_index}: it has no rows, so no last key")
+    row = last.to_pylist()[0]
+    return RowId(WriteId(row[ACID_FIELDS[1]]), row[ACID_FIELDS[2]], row[ACID_FIELDS[3]])
