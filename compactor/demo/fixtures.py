@@ -56,13 +56,13 @@ class Step:
     description: Description
     dump: Dump
 
-    def partitions(self) -> list[tuple[str, ...]]:
-        """The values of each partition in storage, unescaped, in the order of their names."""
+    def partitions(self) -> dict[str, tuple[str, ...]]:
+        """PART_NAME of each partition in storage, and its values unescaped."""
         depth = len(self.description.partition_keys)
         if self.directory is None or depth == 0:
-            return []
+            return {}
         found = sorted(p.relative_to(self.directory).parts for p in self.directory.glob("/".join(["*=*"] * depth)))
-        return [tuple(unquote(part.partition("=")[2]) for part in parts) for parts in found]
+        return {"/".join(parts): tuple(unquote(part.partition("=")[2]) for part in parts) for parts in found}
 
     def visibility_txn_ids(self) -> set[int]:
         """Every ``_v<txn>`` in storage."""
@@ -132,20 +132,25 @@ def register_fixture(
 
 
 def _create(metastore: Metastore, step: Step, database: str, name: str, location: str) -> catalog.Table:
-    columns, keys = step.description.columns, step.description.partition_keys
+    if database not in metastore.catalog.databases():
+        metastore.catalog.create_database(database, location.rpartition("/")[0])
+    description = step.description
     created = metastore.catalog.create_table(
         database,
         name,
-        location=location,
-        owner=step.description.owner,
-        columns=[catalog.Column(name=column, type=kind) for column, kind in columns],
-        partition_keys=[catalog.Column(name=column, type=kind) for column, kind in keys],
-        parameters=dict(step.description.parameters),
-        buckets=step.description.buckets,
-        bucket_columns=step.description.bucket_columns,
+        location,
+        [catalog.Column(name=column, type=kind) for column, kind in description.columns],
+        partition_keys=[catalog.Column(name=column, type=kind) for column, kind in description.partition_keys],
+        parameters=description.parameters,
+        owner=description.owner or None,
+        type=description.type,
+        buckets=description.buckets,
+        bucket_columns=description.bucket_columns,
+        sort_columns=description.sort_columns,
+        input_format=description.input_format,
     )
-    for values in step.partitions():
-        metastore.catalog.add_partition(created, values)
+    for part_name, values in step.partitions().items():
+        metastore.catalog.add_partition(created, values, name=part_name)
     return created
 
 
@@ -179,10 +184,7 @@ def _largest(step: Step, states: Mapping[int, str]) -> int:
 
 
 def _check_states(connection: Connection, step: Step, states: Mapping[int, str]) -> None:
-    txns = tables.TXNS.c
-    present: dict[int, str] = {
-        txn: state for txn, state in connection.execute(select(txns.TXN_ID, txns.TXN_STATE)) if txn in states
-    }
+    present = _present(connection)
     used = _used(connection)
     for txn, wanted in states.items():
         found = present.get(txn)
@@ -192,6 +194,12 @@ def _check_states(connection: Connection, step: Step, states: Mapping[int, str])
                 f"transaction {txn} is {wanted!r} in {step.path} and {found!r} in what is registered already; "
                 "choose fixtures or steps that agree, or register them into two metastores"
             )
+
+
+def _present(connection: Connection) -> dict[int, str]:
+    """Every transaction's state."""
+    rows = connection.execute(select(tables.TXNS.c.TXN_ID, tables.TXNS.c.TXN_STATE))
+    return {row.TXN_ID: row.TXN_STATE for row in rows}
 
 
 def _used(connection: Connection) -> set[int]:
@@ -226,10 +234,11 @@ class _Loader:
 
     def _transactions(self, states: Mapping[int, str]) -> None:
         txns = tables.TXNS
-        present = dict(self._connection.execute(select(txns.c.TXN_ID, txns.c.TXN_STATE)).tuples().all())
-        for txn, state in states.items():
-            if present.get(txn, state) != state:
-                self._connection.execute(update(txns).where(txn == txns.c.TXN_ID).values(TXN_STATE=state))
+        present = _present(self._connection)
+        # the check before has left only one kind of change: filled in as committed, and now known to be aborted
+        changed = [txn for txn, state in states.items() if present.get(txn, state) != state]
+        if changed:
+            self._connection.execute(update(txns).where(txns.c.TXN_ID.in_(changed)).values(TXN_STATE=_ABORTED))
         dumped = {int(row["TXN_ID"] or 0): row for row in self._step.dump.rows("TXNS")}
         rows = [
             self._transaction(txn, states.get(txn, _COMMITTED), dumped.get(txn, {}))
