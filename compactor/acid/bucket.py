@@ -45,3 +45,8 @@ def decode(bucket_property: int) -> Bucket:
     if version == 1:
         return Bucket(version=1, number=(bucket_property & 0x0FFF0000) >> 16, statement_id=bucket_property & 0x0FFF)
     raise ValueError(f"bucket property {bucket_property}: version {version} is unknown, 0 and 1 are known")
+
+
+def is_v1(bucket_property: int) -> bool:
+    """Whether the property is of version 1, as all writers since Hive 3 make them."""
+    return (bucket_property & 0xE0000000) >> 29 == 1

@@ -142,6 +142,8 @@ def _delta(delta: AcidDir) -> list[tuple[int, Input]]:
 
 
 def _inputs(directory: AcidDir, write_id: WriteId, statement_id: int | None) -> Iterable[tuple[int, Input]]:
+    for stranger in directory.strangers:
+        raise _no_number(stranger)
     for file in directory.files:
         yield (
             _number(file),
@@ -159,11 +161,15 @@ def _inputs(directory: AcidDir, write_id: WriteId, statement_id: int | None) -> 
 
 def _number(file: DataFile) -> int:
     if file.number < 0:
-        raise BadFile(
-            f"{file.path}: expected a data file named bucket_<N> or <N>_<M>; its rows belong to no file number, and a "
-            "compaction would hide them; move it out of the table, or rename it as Hive would"
-        )
+        raise _no_number(file.path)
     return file.number
+
+
+def _no_number(path: str) -> BadFile:
+    return BadFile(
+        f"{path}: expected a data file named bucket_<N> or <N>_<M>; its rows belong to no file number, and a compaction "
+        "would hide them from readers that show them; move it out of the table, or name it as Hive would"
+    )
 
 
 def _names(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[str, ...]:

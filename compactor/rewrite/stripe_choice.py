@@ -1,0 +1,177 @@
+"""Per stripe: copy its bytes, re-encode its rows, or drop it (PROTOCOL 2).
+
+From statistics that are known and plain a stripe is copied without being opened; anything else is *looked at*: its key
+columns are decoded, nothing more.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compactor.acid import bucket as bucket_codec
+from compactor.acid.row_id import RowId
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.ids import WriteId
+from compactor.orc.compat import StripeClass, copyable, stripe_class
+from compactor.orc.tail import KeyStatistics, key_statistics
+from compactor.rows.acid_file import AcidFile, keys, must_insert
+from compactor.rows.deletes import DeleteEvents
+from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
+
+
+class Action(enum.Enum):
+    COPY = "copy"
+    ENCODE = "encode"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Choice:
+    """One stripe's fate. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are keys of those."""
+
+    file: AcidFile
+    stripe: int
+    action: Action
+    rows: int
+    kept: int
+    deleted: int = 0
+    invisible: int = 0
+    keep: Mask | None = None
+    first: RowId | None = None
+    last: RowId | None = None
+    is_sorted: bool = True
+
+    @property
+    def length(self) -> int:
+        return self.file.tail.stripes[self.stripe].length
+
+
+def choose(
+    files: Iterable[AcidFile], deletes: DeleteEvents, write_ids: ValidWriteIdList, *, look_always: bool
+) -> list[Choice]:
+    """The fate of every stripe, as far as its rows go; ``fit`` then decides which classes may share a file."""
+    return [
+        _choose(file, stripe, deletes, write_ids, look_always)
+        for file in files
+        for stripe in range(len(file.tail.stripes))
+        if file.tail.stripes[stripe].rows
+    ]
+
+
+def _choose(
+    file: AcidFile, stripe: int, deletes: DeleteEvents, write_ids: ValidWriteIdList, look_always: bool
+) -> Choice:
+    if not file.is_raw and not look_always:
+        statistics = key_statistics(file.tail, stripe)
+        if statistics is not None and (known := _from_statistics(file, stripe, statistics, deletes, write_ids)):
+            return known
+    return _look(file, stripe, deletes, write_ids)
+
+
+def _from_statistics(
+    file: AcidFile, stripe: int, s: KeyStatistics, deletes: DeleteEvents, write_ids: ValidWriteIdList
+) -> Choice | None:
+    """A copy, where statistics prove that every row is an undeleted, visible insert in dense order; else None.
+
+    Dense: one write ID, one bucket property, ``max - min + 1`` row numbers whose sum fits, so that none occurs twice;
+    order within is then that of the ACID format (PROTOCOL 2.3).
+    """
+    rows = file.tail.stripes[stripe].rows
+    write_id, current = s.original_transaction.minimum, s.current_transaction.minimum
+    one = all(r.minimum == r.maximum for r in (s.operation, s.original_transaction, s.bucket, s.current_transaction))
+    if not one or s.operation.minimum != INSERT or not bucket_codec.is_v1(s.bucket.minimum):
+        return None
+    low, high = s.row_id.minimum, s.row_id.maximum
+    if high - low + 1 != rows or s.row_id.total != (low + high) * rows // 2:
+        return None
+    first = RowId(WriteId(write_id), s.bucket.minimum, low)
+    last = RowId(WriteId(write_id), s.bucket.minimum, high)
+    if not write_ids.is_valid(WriteId(current)) or deletes.any_between(first, last):
+        return None
+    return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
+
+
+def _look(file: AcidFile, stripe: int, deletes: DeleteEvents, write_ids: ValidWriteIdList) -> Choice:
+    rows = file.tail.stripes[stripe].rows
+    masks: list[Mask] = []
+    first: RowId | None = None
+    last: RowId | None = None
+    in_order = True
+    invisible = deleted = 0
+    for found in keys(file, stripe):
+        must_insert(file, found)
+        valid = valid_mask(write_ids, found.current)
+        hit = deletes.hits(found.block) & valid
+        keep = valid & ~hit
+        invisible += int(np.count_nonzero(~valid))
+        deleted += int(np.count_nonzero(hit))
+        masks.append(keep)
+        block = found.block[keep]
+        if len(block):
+            begins = row_id_at(block, 0)
+            in_order = in_order and is_sorted(block) and (last is None or last < begins)
+            first = first if first is not None else begins
+            last = row_id_at(block, len(block) - 1)
+    kept = rows - invisible - deleted
+    whole = kept == rows
+    action = Action.DROP if kept == 0 else Action.COPY if whole and not file.is_raw and in_order else Action.ENCODE
+    return Choice(
+        file=file,
+        stripe=stripe,
+        action=action,
+        rows=rows,
+        kept=kept,
+        deleted=deleted,
+        invisible=invisible,
+        keep=None if whole else np.concatenate(masks),
+        first=first,
+        last=last,
+        is_sorted=in_order,
+    )
+
+
+def in_order(choices: Sequence[Choice]) -> bool:
+    """Whether the kept rows rise strictly from the first stripe to the last, so that they can be strung together."""
+    last: RowId | None = None
+    for choice in choices:
+        if choice.first is None:
+            continue
+        if not choice.is_sorted or (last is not None and choice.first <= last):
+            return False
+        last = choice.last
+    return True
+
+
+def target_class(choices: Iterable[Choice]) -> StripeClass | None:
+    """The class with the most bytes among stripes that may be copied at all; None when there is none."""
+    bytes_of: dict[StripeClass, int] = defaultdict(int)
+    for choice in choices:
+        if choice.action is Action.COPY and copyable(choice.file.tail):
+            bytes_of[stripe_class(choice.file.tail)] += choice.length
+    return max(bytes_of, key=lambda c: bytes_of[c], default=None)
+
+
+def fit(choices: Sequence[Choice], target: StripeClass | None, small_stripe_bytes: int) -> list[Choice]:
+    """The final fate: stripes of another class than ``target`` are re-encoded to it, and so are neighbours that are
+    all small: a file of many tiny stripes would read slowly for ever."""
+    placed = [_placed(choice, target) for choice in choices if choice.action is not Action.DROP]
+    result: list[Choice] = []
+    for index, choice in enumerate(placed):
+        neighbours = placed[max(0, index - 1) : index] + placed[index + 1 : index + 2]
+        small = choice.length < small_stripe_bytes
+        if choice.action is Action.COPY and small and any(n.length < small_stripe_bytes for n in neighbours):
+            choice = replace(choice, action=Action.ENCODE)
+        result.append(choice)
+    return result
+
+
+def _placed(choice: Choice, target: StripeClass | None) -> Choice:
+    tail = choice.file.tail
+    if choice.action is Action.COPY and (not copyable(tail) or stripe_class(tail) != target):
+        return replace(choice, action=Action.ENCODE)
+    return choice

@@ -1,0 +1,78 @@
+"""Proves an output file before anything is named (PROTOCOL 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyorc
+from pyorc.predicates import PredicateColumn
+
+from compactor.acid.row_id import RowId
+from compactor.errors import VerificationFailed
+from compactor.orc.acid_metadata import KEY_INDEX, key_index
+from compactor.orc.reencode import read_keys
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import Tail, read_tail
+from compactor.rows.deletes import DeleteEvents
+from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers
+
+
+def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: DeleteEvents) -> None:
+    """That the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and answers for each.
+
+    A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
+    to the row, as a reader's would.
+
+    Args:
+        full: also decode every key: strictly rising, and none of them deleted.
+
+    Raises:
+        VerificationFailed: otherwise.
+    """
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+        if tail.rows != rows or len(tail.stripes) != len(last_keys):
+            raise VerificationFailed(
+                f"{path}: {tail.rows} rows in {len(tail.stripes)} stripes, expected {rows} in {len(last_keys)}; nothing "
+                "was changed, please report this"
+            )
+        if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
+            raise VerificationFailed(f"{path}: its key index is not that of its stripes; nothing was changed")
+        for stripe, key in enumerate(last_keys):
+            _must_answer(path, tail, stripe, key)
+        if full:
+            _every_key(source, tail, deletes)
+
+
+def _must_answer(path: str, tail: Tail, stripe: int, key: RowId) -> None:
+    """Asks the file for one key; with a predicate the reader skips what its indexes rule out."""
+    names = tail.types[0].field_names
+    predicate = PredicateColumn(pyorc.TypeKind.LONG, names[ROW_ID]) == key.row_id
+    wanted = [names[i] for i in (WRITE_ID, BUCKET, ROW_ID)]
+    with open(path, "rb") as file:
+        reader = pyorc.Reader(file, column_names=wanted, predicate=predicate)
+        found = sum(1 for row in reader.read_stripe(stripe) if tuple(row) == tuple(key))
+    if found != 1:
+        raise VerificationFailed(
+            f"{path}, stripe {stripe}: the row {tuple(key)} was written and a search for it finds {found}; nothing was "
+            "changed, please report this"
+        )
+
+
+def _every_key(source: LocalSource, tail: Tail, deletes: DeleteEvents) -> None:
+    before: KeyBlock | None = None
+    for stripe in range(len(tail.stripes)):
+        for batch in read_keys(source, tail, stripe):
+            block = key_block(
+                numbers(batch.column(WRITE_ID)),
+                numbers(batch.column(BUCKET)).astype(np.int32),
+                numbers(batch.column(ROW_ID)),
+            )
+            whole = block if before is None else np.concatenate([before, block])
+            if not is_sorted(whole) or deletes.hits(block).any():
+                raise VerificationFailed(
+                    f"{tail.name}, stripe {stripe}: its keys do not rise strictly, or a deleted row is among them; nothing "
+                    "was changed, please report this"
+                )
+            before = block[-1:]

@@ -1,0 +1,209 @@
+"""One data file as readers see it: ACID events, or raw rows that get synthetic ROW__IDs.
+
+Read tolerant: ACID field names in any case, raw files wherever they lie, streaming files up to their logical length.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.acid import bucket as bucket_codec
+from compactor.acid.names import FLUSH_LENGTH_SUFFIX
+from compactor.errors import BadFile, NotLossless
+from compactor.ids import WriteId
+from compactor.orc import arrow_codec, assembler
+from compactor.orc.acid_metadata import user_metadata
+from compactor.orc.source import LocalSink, LocalSource
+from compactor.orc.tail import Tail, read_tail
+from compactor.orc.types import acid_types, parse_hive_type
+from compactor.rows.keys import (
+    BUCKET,
+    CURRENT,
+    INSERT,
+    OPERATION,
+    ROW_ID,
+    UPDATE,
+    WRITE_ID,
+    KeyBlock,
+    Numbers,
+    key_block,
+    numbers,
+)
+from compactor.storage.protocol import Storage
+
+
+_KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
+
+
+class RowSource(Protocol):
+    """What must be known of a file to read its rows."""
+
+    @property
+    def path(self) -> str: ...
+    @property
+    def write_id(self) -> WriteId: ...
+    @property
+    def statement_id(self) -> int | None: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def has_flush_length(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcidFile:
+    """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` make its rows' ROW__IDs."""
+
+    path: str
+    source: LocalSource
+    tail: Tail
+    write_id: WriteId
+    bucket: int
+    first_row_id: int
+
+    @property
+    def is_raw(self) -> bool:
+        return not self.tail.is_acid
+
+    def first_row_of(self, stripe: int) -> int:
+        """Rows before this stripe."""
+        return sum(s.rows for s in self.tail.stripes[:stripe])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Keys of consecutive rows, their currentTransaction and operation."""
+
+    block: KeyBlock
+    current: Numbers
+    operation: Numbers
+
+
+@contextmanager
+def open_files(location: str, sources: Sequence[RowSource], number: int) -> Iterator[list[AcidFile]]:
+    """The files of one file number, in reading order, until the block ends.
+
+    Row numbers of raw files run on over the files of a group, in path order (Hive's ``OrcRawRecordMerger``); that
+    order is the order given.
+
+    Raises:
+        BadFile: a file is not ORC, truncated, or gone.
+        NotLossless: a file is encrypted.
+    """
+    counters: dict[str, int] = {}
+    with ExitStack() as stack:
+        files: list[AcidFile] = []
+        for source in sources:
+            path = os.path.join(location, source.path)
+            opened = stack.enter_context(LocalSource(path))
+            length = _flush_length(path) if source.has_flush_length else None
+            if length == 0:
+                continue  # a streaming writer has flushed nothing yet
+            tail = read_tail(opened, length)
+            if tail.encrypted:
+                raise NotLossless(f"{path}: has encrypted columns, which a rewrite would lose; exclude the table")
+            first = counters.get(source.group, 0)
+            if not tail.is_acid:
+                counters[source.group] = first + tail.rows
+            files.append(
+                AcidFile(
+                    path=path,
+                    source=opened,
+                    tail=tail,
+                    write_id=source.write_id,
+                    bucket=bucket_codec.encode(number, source.statement_id),
+                    first_row_id=first,
+                )
+            )
+        yield files
+
+
+def _flush_length(path: str) -> int:
+    """The last of the side file's big-endian longs: how many bytes of the streaming file are meant."""
+    side = path + FLUSH_LENGTH_SUFFIX
+    try:
+        with open(side, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise BadFile(f"{side}: cannot be read: {error.strerror}") from error
+    if len(content) < 8:
+        return 0
+    whole = len(content) - len(content) % 8
+    (length,) = struct.unpack(">q", content[whole - 8 : whole])
+    return int(length)
+
+
+def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
+    """The keys of one stripe's rows in file order, in batches; raw rows get theirs without any decoding."""
+    rows = file.tail.stripes[stripe].rows
+    if file.is_raw:
+        yield synthetic(file, file.first_row_id + file.first_row_of(stripe), rows)
+        return
+    for batch in arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe]):
+        yield of_batch(file, batch)
+
+
+def synthetic(file: AcidFile, first_row_id: int, rows: int) -> Keys:
+    """ROW__IDs of ``rows`` raw rows from ``first_row_id`` on; they were inserted by the directory's write ID."""
+    write_id = np.full(rows, file.write_id, dtype=np.int64)
+    return Keys(
+        block=key_block(
+            write_id,
+            np.full(rows, file.bucket, dtype=np.int32),
+            np.arange(first_row_id, first_row_id + rows, dtype=np.int64),
+        ),
+        current=write_id,
+        operation=np.zeros(rows, dtype=np.int64),
+    )
+
+
+def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
+    """Keys of a batch whose columns are operation, originalTransaction, bucket, rowId, currentTransaction.
+
+    Raises:
+        BadFile: a key is null.
+        NotLossless: the rows follow the order of ACID v1 (before Hive 3).
+    """
+    if any(batch.column(i).null_count for i in range(5)):
+        raise BadFile(f"{file.path}: an ACID column holds a null; expected numbers in every row; restore the file")
+    bucket = numbers(batch.column(2)).astype(np.int32)
+    if np.any((bucket.view(np.uint32) >> 29) != 1):
+        raise NotLossless(
+            f"{file.path}: bucket property {int(bucket.min())} is of ACID version 1 (Hive 2 and before), whose order of "
+            "rows this release does not keep; run a major compaction with Hive once"
+        )
+    return Keys(
+        block=key_block(numbers(batch.column(1)), bucket, numbers(batch.column(3))),
+        current=numbers(batch.column(4)).astype(np.int64),
+        operation=numbers(batch.column(0)).astype(np.int64),
+    )
+
+
+def must_insert(file: AcidFile, found: Keys) -> Keys:
+    """``found``, which must be insert events only.
+
+    Raises:
+        NotLossless: there are update or delete events among them (ACID v1).
+    """
+    if np.any((found.operation != INSERT) & (found.operation != UPDATE)):
+        raise NotLossless(
+            f"{file.path}: holds delete events among rows, as ACID version 1 (Hive 2 and before) wrote them; run a major "
+            "compaction with Hive once"
+        )
+    return found
+
+
+def write_empty(storage: Storage, path: str, row_type: str) -> int:
+    """An ACID file without rows at ``path``; ``row_type`` is Hive's type of the table's rows. Returns its length."""
+    types = acid_types(parse_hive_type(row_type))
+    with LocalSink(storage.local_path(path)) as sink:
+        written = assembler.write_empty(sink, types, user_metadata=user_metadata([]))
+    return written.length

@@ -1,0 +1,98 @@
+"""Delete deltas' files: all events of one file number in, one sorted file of events out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import NotLossless
+from compactor.orc.assembler import Written
+from compactor.orc.codec import Codec
+from compactor.orc.reencode import encode_acid, with_codec
+from compactor.orc.tail import Tail
+from compactor.orc.types import Types, row_types
+from compactor.rows.acid_file import RowSource, keys, open_files
+from compactor.rows.deletes import DeleteEvents
+from compactor.rows.keys import DELETE, valid_mask
+from compactor.rows.sealing import seal_deletes
+
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedEvents:
+    """Events that the snapshot sees; ``total`` counts the others too. ``types`` are those of a file with a whole row."""
+
+    events: DeleteEvents
+    total: int
+    invisible: int
+    tails: tuple[Tail, ...]
+    types: Types | None
+
+
+def load_events(
+    location: str, sources: Sequence[RowSource], number: int, write_ids: ValidWriteIdList
+) -> LoadedEvents:
+    """The delete events in these files.
+
+    Raises:
+        BadFile: a file cannot be read.
+        NotLossless: a delete delta holds something else than delete events.
+    """
+    blocks = []
+    total = invisible = 0
+    with open_files(location, sources, number) as files:
+        for file in files:
+            if file.is_raw:
+                raise NotLossless(f"{file.path}: expected delete events, found rows without ACID columns; move it away")
+            for stripe in range(len(file.tail.stripes)):
+                for found in keys(file, stripe):
+                    if np.any(found.operation != DELETE):
+                        raise NotLossless(f"{file.path}: expected delete events only (operation 2), found others")
+                    valid = valid_mask(write_ids, found.current)
+                    total += len(valid)
+                    invisible += int(np.count_nonzero(~valid))
+                    blocks.append((found.block[valid], found.current[valid]))
+        tails = tuple(file.tail for file in files)
+    whole = [t.types for t in tails if len(row_types(t.types)) > 1]
+    return LoadedEvents(
+        events=DeleteEvents.of(blocks),
+        total=total,
+        invisible=invisible,
+        tails=tails,
+        types=whole[-1] if whole else None,
+    )
+
+
+def write_events(events: DeleteEvents, path: str, *, like: Tail, types: Types) -> Written:
+    """A file of delete events in key order, each with a null row, as Hive writes them."""
+
+    def batches(codec: Codec) -> list[pa.RecordBatch]:
+        schema = codec.schema(types)
+        return [
+            _batch(events, start, min(start + BATCH_ROWS, len(events)), schema)
+            for start in range(0, len(events), BATCH_ROWS)
+        ]
+
+    tail = with_codec([types], lambda codec: encode_acid(batches(codec), path, like=like, types=types, codec=codec))
+    return seal_deletes(path, tail, like=like, types=types)[0]
+
+
+def _batch(events: DeleteEvents, start: int, stop: int, schema: pa.Schema) -> pa.RecordBatch:
+    block, current = events.keys[start:stop], events.current[start:stop]
+    rows = stop - start
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(rows, DELETE, dtype=np.int32)),
+            pa.array(block["write_id"].copy()),
+            pa.array(block["bucket"].copy()),
+            pa.array(block["row_id"].copy()),
+            pa.array(current.astype(np.int64)),
+            pa.nulls(rows, schema.field(5).type),
+        ],
+        schema=schema,
+    )
