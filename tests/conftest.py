@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,14 +36,24 @@ def metastore_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'metastore.db'}"
 
 
+@pytest.fixture(scope="session")
+def empty_metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A metastore's database file with nothing in it; made once, since making it takes longer than most tests."""
+    from compactor.database.engine import open_database
+    from compactor.metastore import schema
+
+    path = tmp_path_factory.mktemp("empty") / "metastore.db"
+    schema.create(open_database(f"sqlite:///{path}"))
+    return path
+
+
 @pytest.fixture
-def metastore(metastore_url: str) -> Metastore:
+def metastore(empty_metastore: Path, metastore_url: str, tmp_path: Path) -> Iterator[Metastore]:
     """A fresh embedded metastore in a real file."""
     # here, so that tests of what is pure start without SQLAlchemy
     from compactor.metastore.store import open_metastore
 
-    from compactor.database.engine import open_database
-    from compactor.metastore import schema
-
-    schema.create(open_database(metastore_url))
-    return open_metastore("default", metastore_url)
+    shutil.copyfile(empty_metastore, tmp_path / "metastore.db")
+    opened = open_metastore("default", metastore_url)
+    yield opened
+    opened.close()

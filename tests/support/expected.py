@@ -47,7 +47,12 @@ class Expected:
 def steps(*sets: str) -> list[Path]:
     """Every step that has expected rows, in the order of their names; of all sets unless some are named."""
     found = {path.parent for name in sets or ("*",) for path in FIXTURES.glob(f"{name}/*/*/expected_rowid.tsv")}
-    return sorted(found, key=lambda path: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", str(path))])
+    return sorted(found, key=in_order)
+
+
+def in_order(path: Path) -> list[object]:
+    """A key by which ``s10`` comes after ``s9``."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
 
 
 def step_id(path: Path) -> str:
