@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import re
 from dataclasses import dataclass
 
@@ -57,6 +58,7 @@ _SIZES = {
     "t": 2**40,
     "tb": 2**40,
 }
+_RATIO = re.compile(r"-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?[fF]?")
 _NUMBER_AND_SUFFIX = re.compile(r"(-?[0-9]+)\s*([a-zA-Z]*)", re.ASCII)
 
 Value = int | float | bool | str
@@ -119,12 +121,8 @@ def parse(setting: Setting, text: str) -> Value:
 def _number(setting: Setting, text: str, stripped: str) -> int | float:
     unit = setting.unit
     if unit is Unit.RATIO:
-        try:
-            ratio = float(stripped.removesuffix("f"))
-        except ValueError:
-            raise _bad(setting, text, "a number such as 0.1") from None
-        if ratio != ratio or ratio in (float("inf"), float("-inf")):
-            raise _bad(setting, text, "a finite number such as 0.1")
+        if _RATIO.fullmatch(stripped) is None or math.isinf(ratio := float(stripped.rstrip("fF"))):
+            raise _bad(setting, text, "a number such as 0.1")
         return ratio
     match = _NUMBER_AND_SUFFIX.fullmatch(stripped)
     if match is None:

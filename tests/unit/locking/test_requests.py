@@ -1,0 +1,40 @@
+"""Requests in the one order in which everybody asks."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest, sorted_requests
+
+R, W, X, E = LockType
+
+
+def test_any_order_becomes_one() -> None:
+    """Two askers of the same things meet in the same order, so neither holds what the other waits for."""
+    wanted = (
+        LockRequest(database="a", type=R),
+        LockRequest(database="a", table="t", type=R),
+        LockRequest(database="a", table="t", partition="p=1", type=E),
+        LockRequest(database="a", table="t", partition="p=2", type=W),
+        LockRequest(database="b", table="s", type=X),
+    )
+    for given in itertools.permutations(wanted):
+        assert sorted_requests(given) == wanted
+
+
+def test_of_one_object_the_strongest_stays() -> None:
+    requests = [LockRequest(database="a", table="t", type=kind) for kind in (R, E, W)]
+    assert sorted_requests(requests) == (requests[1],)
+
+
+def test_partition_needs_a_table() -> None:
+    with pytest.raises(ValueError, match="the table is missing"):
+        LockRequest(database="a", partition="p=1", type=R)
+
+
+def test_printed_as_explain_locks() -> None:
+    assert str(LockRequest(database="a", table="t", partition="p=1/q=2", type=X)) == "a.t.p=1/q=2 -> EXCL_WRITE"
+    assert str(LockRequest(database="a", type=R)) == "a -> SHARED_READ"

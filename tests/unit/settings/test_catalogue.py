@@ -1,0 +1,172 @@
+"""The catalogue, and texts of every unit."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.errors import BadSetting
+from compactor.settings.catalogue import CATALOGUE, Setting, Unit, find, lookup, parse
+
+
+@pytest.mark.parametrize("setting", CATALOGUE.values(), ids=lambda s: s.key)
+def test_each_setting(setting: Setting) -> None:
+    """Its default is of its unit, its effect a sentence, its first choice the tightest."""
+    parse(setting, setting.default)
+    assert re.fullmatch(r"[A-Z].*\.", setting.effect, re.DOTALL)
+    assert "|" not in setting.effect
+    assert not setting.tightest or setting.choices
+
+
+def test_no_name_is_given_twice() -> None:
+    assert max(Counter(name for setting in CATALOGUE.values() for name in setting.names).values()) == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("hive.txn.timeout", "metastore.txn.timeout"),
+        ("hive.max.open.txns", "metastore.max.open.txns"),
+        ("hive.txn.max.open.batch", "metastore.txn.max.open.batch"),
+        (
+            "hive.compactor.initiator.failed.compacts.threshold",
+            "metastore.compactor.initiator.failed.compacts.threshold",
+        ),
+        ("hive.compactor.clean.aborts.using.cleaner", "metastore.compactor.clean.aborts.using.cleaner"),
+        ("hive.compactor.cleaner.retry.retentionTime", "hive.compactor.cleaner.retry.retention.time"),
+        ("hive.lock.numretries", "metastore.lock.numretries"),
+        ("hive.metastore.acid.housekeeper.interval", "metastore.acid.housekeeper.interval"),
+        ("hive.compactor.history.retention.attempted", "metastore.compactor.history.retention.did.not.initiate"),
+    ],
+)
+def test_old_and_new_names_are_one_setting(old: str, new: str) -> None:
+    assert lookup(old) is lookup(new)
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("hive.compactor.delta.num.threshold", 10),
+        ("hive.compactor.delta.pct.threshold", 0.1),
+        ("hive.compactor.abortedtxn.threshold", 1000),
+        ("hive.compactor.aborted.txn.time.threshold", 12 * 3_600_000),
+        ("hive.txn.timeout", 300_000),
+        ("hive.txn.opentxn.timeout", 1000),
+        ("hive.compactor.check.interval", 300_000),
+        ("hive.compactor.worker.timeout", 86_400_000),
+        ("hive.compactor.history.retention.timeout", 7 * 86_400_000),
+        ("hive.compactor.wait.timeout", 300_000),
+        ("hive.lock.sleep.between.retries", 60_000),
+        ("compactor.lock.wait", 60_000),
+        ("compactor.forget.grace", 3_600_000),
+        ("compactor.quarantine", 0),
+        ("compactor.batch.bytes", 50 * 2**30),
+        ("compactor.batch.reserved", 600_000),
+        ("compactor.full.sweep", 12),
+        ("compactor.history.retention.aborted", 3),
+        ("compactor.readers", "any"),
+        ("compactor.mode", "observe"),
+    ],
+)
+def test_defaults(key: str, default: object) -> None:
+    setting = lookup(key)
+    assert parse(setting, setting.default) == default
+
+
+def test_unknown_key_names_the_nearest() -> None:
+    assert find("hive.compactor.delta.num.treshold") is None
+    with pytest.raises(
+        BadSetting, match=r"'hive.compactor.delta.num.treshold' is unknown; did you mean hive\.compactor"
+    ):
+        lookup("hive.compactor.delta.num.treshold")
+    with pytest.raises(BadSetting, match="show settings"):
+        lookup("zzz")
+
+
+def _setting(unit: Unit, minimum: int | None = None) -> Setting:
+    return Setting(key="k", default="", unit=unit, effect="", minimum=minimum)
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "value"),
+    [
+        (Unit.SECONDS, "300s", 300_000),
+        (Unit.SECONDS, "300", 300_000),
+        (Unit.SECONDS, " 300 s ", 300_000),
+        (Unit.SECONDS, "5000ms", 5_000),
+        (Unit.SECONDS, "5000msec", 5_000),
+        (Unit.SECONDS, "2min", 120_000),
+        (Unit.SECONDS, "2m", 120_000),
+        (Unit.SECONDS, "12H", 43_200_000),
+        (Unit.SECONDS, "7 days", 604_800_000),
+        (Unit.SECONDS, "-1", -1_000),
+        (Unit.HOURS, "12", 43_200_000),
+        (Unit.DAYS, "7", 604_800_000),
+        (Unit.MINUTES, "360", 21_600_000),
+        (Unit.MILLISECONDS, "5000", 5_000),
+        (Unit.MILLISECONDS, "1500us", 1),
+        (Unit.BYTES, "1048576", 2**20),
+        (Unit.BYTES, "64MB", 64 * 2**20),
+        (Unit.BYTES, "1g", 2**30),
+        (Unit.BYTES, "2TB", 2**41),
+        (Unit.RATIO, "0.1f", 0.1),
+        (Unit.RATIO, ".01", 0.01),
+        (Unit.RATIO, "1", 1.0),
+        (Unit.COUNT, "10", 10),
+        (Unit.BOOLEAN, "TRUE", True),
+        (Unit.BOOLEAN, "false", False),
+        (Unit.TEXT, " etl ", "etl"),
+        (Unit.TEXT, "", ""),
+    ],
+)
+def test_texts(unit: Unit, text: str, value: object) -> None:
+    parsed = parse(_setting(unit), text)
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("unit", "text", "wanted"),
+    [
+        (Unit.SECONDS, "", "such as 300s"),
+        (Unit.SECONDS, "5 parsecs", "a unit among ms, s, min, h and d"),
+        (Unit.SECONDS, "1.5h", "such as 300s"),
+        (Unit.SECONDS, "${env:T}", "not resolved"),
+        (Unit.COUNT, "ten", "a whole number"),
+        (Unit.COUNT, "10s", "a whole number"),
+        (Unit.COUNT, "1.0", "a whole number"),
+        (Unit.COUNT, "١٠", "a whole number"),
+        (Unit.BYTES, "5XB", "a size such as"),
+        (Unit.RATIO, "10%", "a number such as 0.1"),
+        (Unit.RATIO, "nan", "a number such as 0.1"),
+        (Unit.RATIO, "inf", "a number such as 0.1"),
+        (Unit.RATIO, "1e999", "a number such as 0.1"),
+        (Unit.RATIO, "1_0", "a number such as 0.1"),
+        (Unit.RATIO, "", "a number such as 0.1"),
+        (Unit.BOOLEAN, "yes", "true or false"),
+        (Unit.BOOLEAN, "", "true or false"),
+    ],
+)
+def test_bad_texts(unit: Unit, text: str, wanted: str) -> None:
+    with pytest.raises(BadSetting, match=wanted) as error:
+        parse(_setting(unit), text)
+    assert str(error.value).startswith(f"k = {text!r}")
+
+
+def test_out_of_range() -> None:
+    with pytest.raises(BadSetting, match="at least 0"):
+        parse(lookup("hive.compactor.delta.num.threshold"), "-1")
+    assert parse(lookup("hive.compactor.aborted.txn.time.threshold"), "-1") == -3_600_000
+    with pytest.raises(BadSetting, match="one of observe, request, compact, clean"):
+        parse(lookup("compactor.mode"), "watch")
+
+
+@given(st.sampled_from(Unit), st.text(max_size=12))
+def test_any_text_has_a_value_or_is_refused(unit: Unit, text: str) -> None:
+    with contextlib.suppress(BadSetting):
+        assert isinstance(parse(_setting(unit), text), int | float | str)

@@ -1,0 +1,275 @@
+"""Which source a value comes from, and what tables and requests may say."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.settings.precedence import Layer, Settings, allowed_spark_keys, with_request, with_table
+
+NUM = "hive.compactor.delta.num.threshold"
+SITE = ["flag", "environment", "compactor.toml", "metastore-site.xml", "hive-site.xml", "default"]
+
+
+def _site(**values: str) -> Settings:
+    return Settings.of([Layer(name="compactor.toml", values={k.replace("_", "."): v for k, v in values.items()})])
+
+
+def test_nearer_source_wins() -> None:
+    """request > table > database > flag > environment > toml > metastore-site > hive-site > default."""
+    for number in range(len(SITE)):
+        layers = [Layer(name=name, values={NUM: str(i)}) for i, name in enumerate(SITE)][number:]
+        for given in (layers, layers[::-1]):
+            settings = Settings.of(given)
+            assert (settings.integer(NUM), settings.source(NUM)) == (number, SITE[number])
+    settings = Settings.of([Layer(name="flag", values={NUM: "1"})])
+    settings = with_table(settings, {}, {f"compactor.{NUM}": "2"})
+    assert (settings.integer(NUM), settings.source(NUM)) == (2, "database")
+    settings = with_table(settings, {f"compactor.{NUM}": "3"}, {})
+    assert (settings.integer(NUM), settings.source(NUM)) == (3, "table")
+    settings = with_request(settings, {f"compactor.{NUM}": "4"})
+    assert (settings.integer(NUM), settings.source(NUM)) == (4, "request")
+
+
+def test_table_over_database_whatever_the_order_of_calls() -> None:
+    settings = with_request(Settings.of(), {f"compactor.{NUM}": "4"})
+    settings = with_table(settings, {f"compactor.{NUM}": "3"}, {f"compactor.{NUM}": "2"})
+    assert settings.integer(NUM) == 4
+
+
+def test_without_layers_all_defaults() -> None:
+    settings = Settings.of()
+    assert (settings.integer(NUM), settings.source(NUM)) == (10, "default")
+    assert settings.ratio("hive.compactor.delta.pct.threshold") == 0.1
+    assert settings.milliseconds("metastore.txn.timeout") == 300_000
+    assert settings.boolean("hive.compactor.clean.aborts.using.cleaner") is True
+    assert settings.text("hive.compactor.job.queue") == ""
+    assert settings.integer("compactor.batch.bytes") == 50 * 2**30
+
+
+def test_a_default_layer_replaces_the_catalogues() -> None:
+    settings = Settings.of([Layer(name="default", values={"compactor.mode": "clean"})])
+    assert (settings.mode, settings.source("compactor.mode")) == ("clean", "default")
+
+
+def test_of_two_names_in_one_file_the_newer_wins() -> None:
+    values = {"hive.txn.timeout": "100s", "metastore.txn.timeout": "200s"}
+    for items in itertools.permutations(values.items()):
+        settings = Settings.of([Layer(name="hive-site.xml", values=dict(items))])
+        assert settings.milliseconds("hive.txn.timeout") == 200_000
+
+
+def test_hive_site_may_hold_anything() -> None:
+    """Its other keys are Hive's business; bad values matter only when they are asked for, empty ones say nothing."""
+    values = {"hive.exec.scratchdir": "/tmp", NUM: "many", "hive.txn.timeout": "", "compactor.unheard": "of"}
+    settings = Settings.of([Layer(name="hive-site.xml", values=values)])
+    assert settings.milliseconds("hive.txn.timeout") == 300_000
+    with pytest.raises(BadSetting, match=r"many.*from hive-site.xml"):
+        settings.integer(NUM)
+
+
+@pytest.mark.parametrize("layer", ["flag", "environment", "compactor.toml", "connection"])
+@pytest.mark.parametrize("key", ["compactor.batch.byts", "hive.compactor.delta.num.treshold", "nonsense"])
+def test_unknown_keys_are_refused_by_name(layer: str, key: str) -> None:
+    with pytest.raises(BadSetting, match=f"{layer}: setting '{key}' is unknown"):
+        Settings.of([Layer(name=layer, values={key: "1"})])
+
+
+def test_bad_value_of_a_flag_is_refused_at_once() -> None:
+    with pytest.raises(BadSetting, match=r"'x'.*from flag"):
+        Settings.of([Layer(name="flag", values={NUM: "x"})])
+
+
+@pytest.mark.parametrize("name", ["table", "request", "database", "nowhere"])
+def test_layers_that_a_site_does_not_have(name: str) -> None:
+    with pytest.raises(BadSetting, match=name):
+        Settings.of([Layer(name=name, values={})])
+
+
+def test_getters_are_typed() -> None:
+    with pytest.raises(BadSetting, match="its unit is s"):
+        Settings.of().integer("hive.txn.timeout")
+    with pytest.raises(BadSetting, match="its unit is count"):
+        Settings.of().milliseconds(NUM)
+    with pytest.raises(BadSetting, match="is unknown"):
+        Settings.of().text("nonsense")
+
+
+def test_explain_shows_value_source_unit_and_effect() -> None:
+    rows = {row.key: row for row in _site(hive_txn_timeout="5min").explain()}
+    assert rows["hive.txn.timeout"][1:4] == ("5min", "compactor.toml", "s")
+    assert rows[NUM].source == "default"
+    assert rows["hive.compactor.gather.stats"].effect.endswith("Not used by Compactor.")
+
+
+@pytest.mark.parametrize(
+    ("site", "database", "table", "request_", "mode"),
+    [
+        ("clean", None, None, None, "clean"),
+        ("clean", "compact", None, None, "compact"),
+        ("clean", "observe", "clean", None, "observe"),
+        ("request", "clean", "clean", "clean", "request"),
+        ("compact", None, "request", None, "request"),
+        ("clean", None, None, "observe", "observe"),
+    ],
+)
+def test_tightest_mode_wins(
+    site: str, database: str | None, table: str | None, request_: str | None, mode: str
+) -> None:
+    """DESIGN: the tightest of metastore, database and table wins; nobody below the site loosens it."""
+
+    def said(value: str | None) -> dict[str, str]:
+        return {"compactor.mode": value} if value else {}
+
+    settings = with_request(with_table(_site(compactor_mode=site), said(table), said(database)), said(request_))
+    assert settings.mode == mode
+
+
+def test_mode_without_a_word_from_the_site_is_observe() -> None:
+    """It starts by watching: no table can switch acting on."""
+    assert with_table(Settings.of(), {"compactor.mode": "clean"}).mode == "observe"
+
+
+def test_readers_are_tightened_by_a_table_only() -> None:
+    site = _site(compactor_readers="visibility")
+    assert with_table(site, {}).text("compactor.readers") == "visibility"
+    assert with_table(site, {"compactor.readers": "any"}).text("compactor.readers") == "any"
+    assert (
+        with_table(_site(compactor_readers="any"), {"compactor.readers": "visibility"}).text("compactor.readers")
+        == "any"
+    )
+
+
+def test_threshold_prefix_wins_over_the_plain_one() -> None:
+    settings = with_table(Settings.of(), {f"compactorthreshold.{NUM}": "3", f"compactor.{NUM}": "7"})
+    assert settings.integer(NUM) == 3
+
+
+def test_keys_of_no_concern_say_nothing() -> None:
+    settings = with_table(Settings.of(), {"transactional": "true", "orc.compress": "ZLIB", NUM: "3", "tblprops.x": "y"})
+    assert settings.integer(NUM) == 10
+    assert settings.ignored == ()
+    assert settings.table_overrides == {}
+
+
+def test_pool_of_a_table_and_a_database() -> None:
+    settings = with_table(Settings.of(), {}, {"hive.compactor.worker.pool": "night"})
+    assert settings.text("hive.compactor.worker.pool") == "night"
+    settings = with_table(Settings.of(), {"hive.compactor.worker.pool": "day"}, {"hive.compactor.worker.pool": "night"})
+    assert settings.text("hive.compactor.worker.pool") == "day"
+
+
+def test_old_queue_keys_of_hives_jobs() -> None:
+    assert with_table(Settings.of(), {"compactor.mapred.job.queue.name": "b"}).text("hive.compactor.job.queue") == "b"
+    both = {"compactor.mapred.job.queue.name": "b", "compactor.mapreduce.job.queuename": "a"}
+    assert with_table(Settings.of(), both).text("hive.compactor.job.queue") == "a"
+    three = {**both, "compactor.hive.compactor.job.queue": "c"}
+    assert with_table(Settings.of(), three).text("hive.compactor.job.queue") == "c"
+
+
+SPARK = "compactor.spark.executor.memory"
+
+
+def test_spark_keys_on_the_list() -> None:
+    settings = with_table(Settings.of(), {SPARK: "8g"})
+    assert settings.spark_conf == {"spark.executor.memory": "8g"}
+    settings = with_request(settings, {SPARK: "9g", "compactor.spark.driver.memory": "2g"})
+    assert settings.spark_conf == {"spark.executor.memory": "9g", "spark.driver.memory": "2g"}
+    assert settings.ignored == ()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.jars",
+        "spark.jars.packages",
+        "spark.executor.extraJavaOptions",
+        "spark.driver.defaultJavaOptions",
+        "spark.driver.extraClassPath",
+        "spark.submit.pyFiles",
+        "spark.extraListeners",
+        "spark.plugins",
+        "spark.archives",
+        "spark.sql.shuffle.partitions",
+        "spark.yarn.queue",
+    ],
+)
+def test_table_properties_are_not_trusted(key: str) -> None:
+    """DESIGN 7: whoever may ALTER TABLE loads no code; refused for requests, left out and reported for tables."""
+    settings = with_table(Settings.of(), {f"compactor.{key}": "x"}, {f"compactor.{key}": "x"})
+    assert settings.spark_conf == {}
+    assert [place for place, _ in settings.ignored] == [f"database: compactor.{key}", f"table: compactor.{key}"]
+    with pytest.raises(BadSetting, match=f"'compactor.{key}': {key}"):
+        with_request(Settings.of(), {f"compactor.{key}": "x"})
+
+
+def test_code_is_never_loaded_even_when_the_site_lists_it() -> None:
+    site = _site(compactor_allowed_spark_conf="spark.jars, spark.yarn.queue")
+    assert allowed_spark_keys(site) == {"spark.jars", "spark.yarn.queue"}
+    settings = with_table(site, {"compactor.spark.jars": "evil.jar", "compactor.spark.yarn.queue": "q"})
+    assert settings.spark_conf == {"spark.yarn.queue": "q"}
+
+
+def test_the_site_itself_may_set_any_spark_key() -> None:
+    settings = Settings.of([Layer(name="compactor.toml", values={"compactor.spark.jars": "/opt/own.jar"})])
+    assert settings.spark_conf == {"spark.jars": "/opt/own.jar"}
+    assert with_table(settings, {"compactor.spark.jars": "evil.jar"}).spark_conf == {"spark.jars": "/opt/own.jar"}
+
+
+@pytest.mark.parametrize(
+    "key", ["compactor.mapreduce.map.memory.mb", "compactor.tez.queue.name", "compactor.hive.exec.parallel"]
+)
+def test_properties_for_hives_own_jobs_are_ignored_and_reported(key: str) -> None:
+    for settings in (with_table(Settings.of(), {key: "1"}), with_request(Settings.of(), {key: "1"})):
+        ((place, reason),) = settings.ignored
+        assert place.endswith(key)
+        assert "Hive's own compaction jobs" in reason
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "reason"),
+    [
+        ("compactor.hive.txn.timeout", "1s", "a setting of the site"),
+        ("compactor.allowed.spark.conf", "spark.jars", "a setting of the site"),
+        ("compactor.batch.bytes", "1", "a setting of the site"),
+        (f"compactorthreshold.{NUM}", "many", "wanted a whole number"),
+        ("compactor.batch.byts", "1", "did you mean compactor.batch.bytes"),
+        ("compactorthreshold.hive.compactor.delta.num.treshold", "1", "did you mean"),
+        ("compactor.mode", "off", "one of observe"),
+    ],
+)
+def test_what_a_table_cannot_say(key: str, text: str, reason: str) -> None:
+    settings = with_table(Settings.of(), {key: text})
+    assert settings.layers == ()
+    ((place, why),) = settings.ignored
+    assert place == f"table: {key}"
+    assert reason in why
+    with pytest.raises(BadSetting, match=reason):
+        with_request(Settings.of(), {key: text})
+
+
+def test_request_with_a_property_of_nothing() -> None:
+    with pytest.raises(BadSetting, match=r"'orc.compress'.*tblprops"):
+        with_request(Settings.of(), {"orc.compress": "ZLIB"})
+
+
+def test_requests_of_others_are_taken_as_they_are() -> None:
+    """A row that Hive wrote to the queue may hold anything; the worker says what it left out."""
+    settings = with_request(
+        Settings.of(), {"foo": "bar", "compactor.spark.jars": "x", f"compactor.{NUM}": "3"}, strict=False
+    )
+    assert settings.integer(NUM) == 3
+    assert [place for place, _ in settings.ignored] == ["request: compactor.spark.jars", "request: foo"]
+
+
+def test_table_properties_for_the_writer() -> None:
+    settings = with_request(Settings.of(), {"tblprops.orc.compress.size": "8192", f"compactor.{NUM}": "3"})
+    assert settings.table_overrides == {"orc.compress.size": "8192"}
+
+
+def test_layers_are_left_as_they_were() -> None:
+    site = Settings.of()
+    with_table(site, {SPARK: "8g", f"compactor.{NUM}": "3"})
+    assert site == Settings.of()
