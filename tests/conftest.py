@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
+    from compactor.service.site import Site
 
 # The same examples in every run, so that red is red for everybody; HYPOTHESIS_PROFILE=search looks for new ones.
 settings.register_profile(
@@ -38,12 +39,16 @@ def metastore_url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def empty_metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A metastore's database file with nothing in it; made once, since making it takes longer than most tests."""
+    """A database file with an empty metastore and state in it; made once, since that takes longer than most tests."""
     from compactor.database.engine import open_database
     from compactor.metastore import schema
+    from compactor.state import store
 
     path = tmp_path_factory.mktemp("empty") / "metastore.db"
-    schema.create(open_database(f"sqlite:///{path}"))
+    database = open_database(f"sqlite:///{path}")
+    schema.create(database)
+    store.upgrade(database)
+    database.close()
     return path
 
 
@@ -57,3 +62,13 @@ def metastore(empty_metastore: Path, metastore_url: str, tmp_path: Path) -> Iter
     opened = open_metastore("default", metastore_url)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def deployment(metastore: Metastore, metastore_url: str, warehouse: Path) -> Iterator[Site]:
+    """The embedded default over ``metastore`` and ``warehouse``: everything that a pass needs, mode ``clean``."""
+    from compactor.deployment import configure, open_site
+
+    environment = {"COMPACTOR_METASTORE_URL": metastore_url, "COMPACTOR_WAREHOUSE": str(warehouse)}
+    with open_site(configure(metastore.name, environment=environment)) as site:
+        yield site
