@@ -524,7 +524,8 @@ class Compactions:
             raise LostClaim(f"compaction {entry.id} is not in the queue any more")
         if current.state is not State.WORKING or current.worker_id != worker_id:
             raise LostClaim(
-                f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by {worker_id}"
+                f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by "
+                f"{worker_id}"
             )
         return current
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, select
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database

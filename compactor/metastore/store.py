@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from compactor.database import clock
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore import schema
+from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compactions import Compactions
 from compactor.metastore.dialects import dialect_for
@@ -30,7 +32,13 @@ class Metastore:
         self.locks = Locks(database, dialect)
         self.compactions = Compactions(database, dialect)
         self.housekeeping = Housekeeping(database, dialect)
+        self.aborts = Aborts(database)
         self.mutexes = Mutexes(database, dialect)
+
+    def now_ms(self) -> int:
+        """Now by the database's clock, in epoch milliseconds."""
+        with self.database.read() as connection:
+            return clock.now_ms(connection)
 
     def close(self) -> None:
         """Let go of the database."""

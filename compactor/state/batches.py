@@ -1,0 +1,207 @@
+"""Batches: which queue entries one Spark application works on, and who may.
+
+An entry in a batch is reserved until the reservation ends; the first driver that registers a batch has it.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sqlalchemy import ColumnElement, Connection, insert, select, update
+
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.errors import LostClaim, NotFound, Refused
+from compactor.state.tables import BATCH_ENTRIES, BATCHES
+
+RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
+_B = BATCHES.c
+
+
+class BatchState(enum.Enum):
+    """From planned over running to done, never back."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """One row with its entries in the order of their ids. Times are epoch ms of the database's clock."""
+
+    id: int
+    metastore: str
+    pool: str | None
+    queue: str | None
+    entry_ids: tuple[int, ...]
+    state: BatchState
+    attempt: int  #: how often a driver has registered it
+    reserved_until: int
+    planned_at: int
+    conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    driver: str | None = None
+    application_id: str | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+
+
+class Batches:
+    """COMPACTOR_BATCHES and COMPACTOR_BATCH_ENTRIES."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def plan(
+        self,
+        metastore: str,
+        pool: str | None,
+        queue: str | None,
+        entry_ids: Sequence[int],
+        conf: Mapping[str, str],
+        *,
+        reserved_ms: int = RESERVED_MS,
+    ) -> int:
+        """Reserve these entries as one batch; its id.
+
+        Raises:
+            LostClaim: another planner has reserved one of them meanwhile.
+            Refused: there are no entries.
+        """
+        if not entry_ids:
+            raise Refused("a batch needs at least one entry")
+        with self._database.write() as conn:
+            if taken := sorted(set(entry_ids) & _reserved(conn, metastore)):
+                raise LostClaim(f"entries {', '.join(map(str, taken))} of metastore {metastore} are in another batch")
+            now = now_ms(conn)
+            row = {
+                "METASTORE": metastore,
+                "POOL": pool,
+                "QUEUE": queue,
+                "CONF": json.dumps(dict(conf), sort_keys=True),
+                "STATE": BatchState.PLANNED.value,
+                "ATTEMPT": 0,
+                "RESERVED_UNTIL": now + reserved_ms,
+                "PLANNED_AT": now,
+            }
+            key = conn.execute(insert(BATCHES).values(**row)).inserted_primary_key
+            if key is None:
+                raise AssertionError("the database hands out BATCH_ID")
+            batch_id = int(key[0])
+            members = [{"BATCH_ID": batch_id, "ENTRY_ID": entry_id} for entry_id in dict.fromkeys(entry_ids)]
+            conn.execute(insert(BATCH_ENTRIES), members)
+            return batch_id
+
+    def reserved(self, metastore: str) -> set[int]:
+        """Entries that are in a batch which is not done and whose reservation has not ended."""
+        with self._database.read() as conn:
+            return _reserved(conn, metastore)
+
+    def register(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
+        """Take the batch for ``driver``; False when another one has it, so that he ends without doing anything.
+
+        Raises:
+            NotFound: there is no such batch.
+        """
+        with self._database.write() as conn:
+            now = now_ms(conn)
+            guarded = update(BATCHES).where(_B.BATCH_ID == batch_id, _B.STATE == BatchState.PLANNED.value)
+            values = {
+                "STATE": BatchState.RUNNING.value,
+                "DRIVER": driver,
+                "ATTEMPT": _B.ATTEMPT + 1,
+                "RESERVED_UNTIL": now + reserved_ms,
+                "STARTED_AT": now,
+            }
+            if conn.execute(guarded.values(values)).rowcount == 1:
+                return True
+            batch = _batch(conn, batch_id)
+            return batch.state is BatchState.RUNNING and batch.driver == driver
+
+    def extend(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
+        """Reserve for ``reserved_ms`` from now; False when the batch is not this driver's."""
+        with self._database.write() as conn:
+            changed = update(BATCHES).where(*_run_by(batch_id, driver))
+            return conn.execute(changed.values(RESERVED_UNTIL=now_ms(conn) + reserved_ms)).rowcount == 1
+
+    def set_application(self, batch_id: int, application_id: str) -> None:
+        """Say under which application id the cluster knows the batch, so that a retry finds it.
+
+        Raises:
+            NotFound: there is no such batch.
+        """
+        with self._database.write() as conn:
+            changed = update(BATCHES).where(_B.BATCH_ID == batch_id).values(APPLICATION_ID=application_id)
+            if conn.execute(changed).rowcount != 1:
+                raise _unknown(batch_id)
+
+    def done(self, batch_id: int, driver: str | None = None) -> bool:
+        """End the batch; its entries are free. With ``driver`` only if it is his. False when it was not to be ended."""
+        with self._database.write() as conn:
+            condition = [_B.BATCH_ID == batch_id, _B.STATE != BatchState.DONE.value]
+            if driver is not None:
+                condition.append(_B.DRIVER == driver)
+            changed = update(BATCHES).where(*condition)
+            return conn.execute(changed.values(STATE=BatchState.DONE.value, ENDED_AT=now_ms(conn))).rowcount == 1
+
+    def get(self, batch_id: int) -> Batch:
+        """One batch.
+
+        Raises:
+            NotFound: there is none of this id.
+        """
+        with self._database.read() as conn:
+            return _batch(conn, batch_id)
+
+    def find(self, metastore: str, *, states: Collection[BatchState] | None = None, limit: int = 100) -> list[Batch]:
+        """Batches of one metastore, newest first."""
+        query = select(_B.BATCH_ID).where(_B.METASTORE == metastore).order_by(_B.BATCH_ID.desc()).limit(limit)
+        if states is not None:
+            query = query.where(_B.STATE.in_([state.value for state in states]))
+        with self._database.read() as conn:
+            return [_batch(conn, batch_id) for batch_id in conn.execute(query).scalars().all()]
+
+
+def _reserved(conn: Connection, metastore: str) -> set[int]:
+    query = (
+        select(BATCH_ENTRIES.c.ENTRY_ID)
+        .join(BATCHES, _B.BATCH_ID == BATCH_ENTRIES.c.BATCH_ID)
+        .where(_B.METASTORE == metastore, _B.STATE != BatchState.DONE.value, _B.RESERVED_UNTIL > now_ms(conn))
+    )
+    return set(conn.execute(query).scalars())
+
+
+def _run_by(batch_id: int, driver: str) -> tuple[ColumnElement[bool], ...]:
+    return (_B.BATCH_ID == batch_id, _B.STATE == BatchState.RUNNING.value, _B.DRIVER == driver)
+
+
+def _batch(conn: Connection, batch_id: int) -> Batch:
+    row = conn.execute(select(BATCHES).where(_B.BATCH_ID == batch_id)).first()
+    if row is None:
+        raise _unknown(batch_id)
+    members = select(BATCH_ENTRIES.c.ENTRY_ID).where(BATCH_ENTRIES.c.BATCH_ID == batch_id)
+    return Batch(
+        id=row.BATCH_ID,
+        metastore=row.METASTORE,
+        pool=row.POOL,
+        queue=row.QUEUE,
+        entry_ids=tuple(conn.execute(members.order_by(BATCH_ENTRIES.c.ENTRY_ID)).scalars()),
+        state=BatchState(row.STATE),
+        attempt=row.ATTEMPT,
+        reserved_until=row.RESERVED_UNTIL,
+        planned_at=row.PLANNED_AT,
+        conf=MappingProxyType(json.loads(row.CONF)),
+        driver=row.DRIVER,
+        application_id=row.APPLICATION_ID,
+        started_at=row.STARTED_AT,
+        ended_at=row.ENDED_AT,
+    )
+
+
+def _unknown(batch_id: int) -> NotFound:
+    return NotFound(f"batch {batch_id} is not in the state; look at the ids that the planner printed")

@@ -1,0 +1,93 @@
+"""What a pass decided about each entity, and why."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from sqlalchemy import RowMapping, delete, func, insert, select
+
+from compactor.compaction.entry import Entity
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.state.tables import DECISIONS
+
+_D = DECISIONS.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """One decision. ``at`` is the pass's time in epoch ms, the same for all of a pass, set when it is stored."""
+
+    entity: Entity
+    outcome: str
+    because: str
+    numbers: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    role: str = "initiator"
+    at: int | None = None
+
+
+class Decisions:
+    """COMPACTOR_DECISIONS."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, metastore: str, decisions: Iterable[Decided]) -> int:
+        """Store what one pass decided; its time."""
+        with self._database.write() as conn:
+            at = now_ms(conn)
+            rows = [
+                {
+                    "METASTORE": metastore,
+                    "ROLE": decided.role,
+                    "PASS_AT": at,
+                    "DB_NAME": decided.entity.database,
+                    "TABLE_NAME": decided.entity.table,
+                    "PART_NAME": decided.entity.partition,
+                    "OUTCOME": decided.outcome,
+                    "BECAUSE": decided.because,
+                    "NUMBERS": json.dumps(dict(decided.numbers), sort_keys=True),
+                }
+                for decided in decisions
+            ]
+            if rows:
+                conn.execute(insert(DECISIONS), rows)
+            return at
+
+    def latest(self, metastore: str, entity: Entity) -> Decided | None:
+        """The newest decision about one entity."""
+        part = _D.PART_NAME.is_not_distinct_from(entity.partition)
+        query = select(DECISIONS).where(_D.METASTORE == metastore, part)
+        query = query.where(_D.DB_NAME == entity.database, _D.TABLE_NAME == entity.table)
+        with self._database.read() as conn:
+            row = conn.execute(query.order_by(_D.DECISION_ID.desc()).limit(1)).mappings().first()
+        return None if row is None else _decided(row)
+
+    def last_pass(self, metastore: str, role: str = "initiator") -> list[Decided]:
+        """Everything that the newest pass of ``role`` decided, by name."""
+        here = (_D.METASTORE == metastore, _D.ROLE == role)
+        newest = select(func.max(_D.PASS_AT)).where(*here).scalar_subquery()
+        query = select(DECISIONS).where(*here, _D.PASS_AT == newest)
+        with self._database.read() as conn:
+            rows = conn.execute(query.order_by(_D.DB_NAME, _D.TABLE_NAME, _D.PART_NAME)).mappings()
+            return [_decided(row) for row in rows]
+
+    def purge(self, older_than_ms: int) -> int:
+        """Delete decisions of passes longer ago than this; how many."""
+        with self._database.write() as conn:
+            return conn.execute(delete(DECISIONS).where(_D.PASS_AT < now_ms(conn) - older_than_ms)).rowcount
+
+
+def _decided(row: RowMapping) -> Decided:
+    return Decided(
+        entity=Entity(database=row["DB_NAME"], table=row["TABLE_NAME"], partition=row["PART_NAME"]),
+        outcome=row["OUTCOME"],
+        because=row["BECAUSE"],
+        numbers=MappingProxyType(json.loads(row["NUMBERS"])),
+        role=row["ROLE"],
+        at=row["PASS_AT"],
+    )

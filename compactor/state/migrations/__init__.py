@@ -1,0 +1,1 @@
+"""Alembic's steps from one release's tables to the next; run by ``compactor.state.store.upgrade``."""

@@ -1,0 +1,16 @@
+"""Alembic's entry point: runs the steps on the connection that ``store.upgrade`` hands over."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from compactor.state.tables import VERSION_TABLE, metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    version_table=VERSION_TABLE,
+    transactional_ddl=False,  # the caller's transaction holds all steps
+)
+with context.begin_transaction():
+    context.run_migrations()

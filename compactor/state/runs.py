@@ -1,0 +1,115 @@
+"""The figures of finished compactions."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import RowMapping, delete, insert, select
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.ids import TxnId
+from compactor.state.tables import RUNS
+
+_R = RUNS.c
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One compaction: what was there before and after. ``ended_at`` is set by the database when it is stored."""
+
+    metastore: str
+    entry_id: int
+    entity: Entity
+    type: CompactionType
+    txn: TxnId | None = None
+    worker_id: str | None = None
+    directories_before: int = 0
+    directories_after: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    rows_in: int = 0
+    rows_out: int = 0
+    stripes_copied: int = 0
+    stripes_reencoded: int = 0
+    stripes_dropped: int = 0
+    seconds: float = 0.0
+    ended_at: int | None = None
+
+
+#: Fields that are columns of the same name in upper case.
+_FIGURES = (
+    "directories_before",
+    "directories_after",
+    "files_before",
+    "files_after",
+    "bytes_before",
+    "bytes_after",
+    "rows_in",
+    "rows_out",
+    "stripes_copied",
+    "stripes_reencoded",
+    "stripes_dropped",
+    "seconds",
+)
+
+
+class Runs:
+    """COMPACTOR_RUNS."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, run: Run) -> None:
+        """Store one run."""
+        row = {
+            "METASTORE": run.metastore,
+            "ENTRY_ID": run.entry_id,
+            "DB_NAME": run.entity.database,
+            "TABLE_NAME": run.entity.table,
+            "PART_NAME": run.entity.partition,
+            "TYPE": run.type.label,
+            "TXN_ID": run.txn,
+            "WORKER_ID": run.worker_id,
+            **{name.upper(): getattr(run, name) for name in _FIGURES},
+        }
+        with self._database.write() as conn:
+            conn.execute(insert(RUNS).values(ENDED_AT=now_ms(conn), **row))
+
+    def of_entry(self, metastore: str, entry_id: int) -> list[Run]:
+        """The runs of one entry, newest first."""
+        query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID == entry_id).order_by(_R.RUN_ID.desc())
+        with self._database.read() as conn:
+            return [_run(row) for row in conn.execute(query).mappings()]
+
+    def latest(self, metastore: str, limit: int = 100, *, entity: Entity | None = None) -> list[Run]:
+        """The newest runs, newest first; of one entity, or of all."""
+        query = select(RUNS).where(_R.METASTORE == metastore).order_by(_R.RUN_ID.desc()).limit(limit)
+        if entity is not None:
+            part = _R.PART_NAME.is_not_distinct_from(entity.partition)
+            query = query.where(_R.DB_NAME == entity.database, _R.TABLE_NAME == entity.table, part)
+        with self._database.read() as conn:
+            return [_run(row) for row in conn.execute(query).mappings()]
+
+    def purge(self, older_than_ms: int) -> int:
+        """Delete runs that ended longer ago than this; how many."""
+        with self._database.write() as conn:
+            return conn.execute(delete(RUNS).where(_R.ENDED_AT < now_ms(conn) - older_than_ms)).rowcount
+
+
+def _run(row: RowMapping) -> Run:
+    return Run(
+        metastore=row["METASTORE"],
+        entry_id=row["ENTRY_ID"],
+        entity=Entity(database=row["DB_NAME"], table=row["TABLE_NAME"], partition=row["PART_NAME"]),
+        type=CompactionType[row["TYPE"]],
+        txn=row["TXN_ID"],
+        worker_id=row["WORKER_ID"],
+        ended_at=row["ENDED_AT"],
+        **{name: row[name.upper()] for name in _FIGURES},
+    )

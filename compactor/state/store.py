@@ -1,0 +1,91 @@
+"""Our state by its database: open, make and bring up to date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect
+
+from compactor.database.engine import Database, open_database
+from compactor.errors import DatabaseUnavailable
+from compactor.state.batches import Batches
+from compactor.state.decisions import Decisions
+from compactor.state.runs import Runs
+from compactor.state.tables import VERSION_TABLE
+
+
+class State:
+    """What is remembered besides the metastore. Nothing correct depends on both committing together."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.batches = Batches(database)
+        self.runs = Runs(database)
+        self.decisions = Decisions(database)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.database.close()
+
+
+def open_state(url: str, read_only: bool = False) -> State:
+    """The state at ``url``.
+
+    Raises:
+        BadSetting: the URL is malformed.
+        NotSupported: a database that this release does not know.
+        DatabaseUnavailable: it cannot be reached, holds no state, or is of another release.
+    """
+    database = open_database(url, read_only=read_only)
+    found, wanted = version(database), newest_version()
+    if found != wanted:
+        has = "holds no state" if found is None else f"holds state of version {found}, this release has {wanted}"
+        raise DatabaseUnavailable(f"database {database.url} {has}; run `compactor state init`, or `state upgrade`")
+    return State(database)
+
+
+def version(database: Database) -> str | None:
+    """The version of the state in ``database``; None when there is none."""
+    with database.read() as conn:
+        return _version(conn)
+
+
+def newest_version() -> str | None:
+    """The version that this release makes."""
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def upgrade(database: Database) -> str | None:
+    """Make the state's tables, or bring them to this release's version; which is returned. Nothing if they are.
+
+    All steps happen in one transaction.
+    """
+    config = _config()
+    with database.write() as conn:
+        config.attributes["connection"] = conn
+        command.upgrade(config, "head")
+        return _version(conn)
+
+
+def init(url: str) -> State:
+    """The state at ``url``, made where it is not there yet."""
+    upgrade(open_database(url))
+    return open_state(url)
+
+
+def _version(conn: Connection) -> str | None:
+    if not inspect(conn).has_table(VERSION_TABLE):
+        return None
+    return MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE}).get_current_revision()
+
+
+def _config() -> Config:
+    config = Config()
+    folder = str(Path(__file__).parent / "migrations")
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config

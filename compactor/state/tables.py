@@ -1,0 +1,89 @@
+"""Our own tables. Times are epoch milliseconds of the database's clock; JSON is text, so that every database has it."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+VERSION_TABLE = "COMPACTOR_VERSION"  #: Alembic's
+
+
+def _key(name: str) -> Column[int]:
+    # INTEGER on SQLite, so that the database hands the number out, and never twice (AUTOINCREMENT below).
+    return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+BATCHES = Table(
+    "COMPACTOR_BATCHES",
+    metadata,
+    _key("BATCH_ID"),
+    Column("METASTORE", String(128), nullable=False),
+    Column("POOL", String(128)),
+    Column("QUEUE", String(256)),
+    Column("CONF", Text, nullable=False),
+    Column("STATE", String(16), nullable=False),
+    Column("ATTEMPT", Integer, nullable=False),
+    Column("DRIVER", String(256)),
+    Column("APPLICATION_ID", String(256)),
+    Column("RESERVED_UNTIL", BigInteger, nullable=False),
+    Column("PLANNED_AT", BigInteger, nullable=False),
+    Column("STARTED_AT", BigInteger),
+    Column("ENDED_AT", BigInteger),
+    Index("COMPACTOR_BATCHES_STATE_IDX", "METASTORE", "STATE"),
+    sqlite_autoincrement=True,
+)
+
+BATCH_ENTRIES = Table(
+    "COMPACTOR_BATCH_ENTRIES",
+    metadata,
+    Column("BATCH_ID", BigInteger, ForeignKey("COMPACTOR_BATCHES.BATCH_ID"), primary_key=True, autoincrement=False),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+)
+
+RUNS = Table(
+    "COMPACTOR_RUNS",
+    metadata,
+    _key("RUN_ID"),
+    Column("METASTORE", String(128), nullable=False),
+    Column("ENTRY_ID", BigInteger, nullable=False),
+    Column("DB_NAME", String(128), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("PART_NAME", String(767)),
+    Column("TYPE", String(16), nullable=False),
+    Column("TXN_ID", BigInteger),
+    Column("WORKER_ID", String(128)),
+    Column("DIRECTORIES_BEFORE", BigInteger, nullable=False),
+    Column("DIRECTORIES_AFTER", BigInteger, nullable=False),
+    Column("FILES_BEFORE", BigInteger, nullable=False),
+    Column("FILES_AFTER", BigInteger, nullable=False),
+    Column("BYTES_BEFORE", BigInteger, nullable=False),
+    Column("BYTES_AFTER", BigInteger, nullable=False),
+    Column("ROWS_IN", BigInteger, nullable=False),
+    Column("ROWS_OUT", BigInteger, nullable=False),
+    Column("STRIPES_COPIED", BigInteger, nullable=False),
+    Column("STRIPES_REENCODED", BigInteger, nullable=False),
+    Column("STRIPES_DROPPED", BigInteger, nullable=False),
+    Column("SECONDS", Float, nullable=False),
+    Column("ENDED_AT", BigInteger, nullable=False),
+    Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
+    sqlite_autoincrement=True,
+)
+
+DECISIONS = Table(
+    "COMPACTOR_DECISIONS",
+    metadata,
+    _key("DECISION_ID"),
+    Column("METASTORE", String(128), nullable=False),
+    Column("ROLE", String(16), nullable=False),
+    Column("PASS_AT", BigInteger, nullable=False),
+    Column("DB_NAME", String(128), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("PART_NAME", String(767)),
+    Column("OUTCOME", String(64), nullable=False),
+    Column("BECAUSE", Text, nullable=False),
+    Column("NUMBERS", Text, nullable=False),
+    Index("COMPACTOR_DECISIONS_ENTITY_IDX", "METASTORE", "DB_NAME", "TABLE_NAME"),
+    Index("COMPACTOR_DECISIONS_PASS_IDX", "METASTORE", "PASS_AT"),
+    sqlite_autoincrement=True,
+)
