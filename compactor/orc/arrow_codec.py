@@ -6,22 +6,23 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.orc as po
 
 from compactor.errors import NotSupported
-from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, encoder_block, root_names
+from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, encoder_block, relabelled_batch, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import Kind, Types, arrow_type, encoder_types
+from compactor.orc.types import Array, Kind, Types, arrow_type, encoder_types
 from compactor.orc.view import StripeView, batch_rows
 
 name = "arrow"
-COMPRESSIONS = {
+COMPRESSIONS: dict[Compression, Any] = {
     Compression.NONE: "uncompressed",
     Compression.ZLIB: "zlib",
     Compression.SNAPPY: "snappy",
@@ -67,9 +68,9 @@ def read_batches(
     )
     if not any(tail.stripes[number].rows for number in chosen):
         return
-    view = StripeView(source, tail, chosen, columns)
+    view: Any = pa.PythonFile(StripeView(source, tail, chosen, columns), mode="r")
     try:
-        fragment = ds.OrcFileFormat().make_fragment(pa.PythonFile(view, mode="r"))
+        fragment = ds.OrcFileFormat().make_fragment(view)
         batches = fragment.to_batches(
             columns=[f"f{place}" for place in places],
             batch_size=rows or batch_rows(tail, chosen, columns),
@@ -79,24 +80,13 @@ def read_batches(
         )
         for batch in batches:
             if batch.num_rows:
-                yield pa.record_batch(_Renamed(batch, wanted))
+                yield relabelled_batch(batch, wanted)
     except pa.ArrowInvalid as error:
         if "timestamp" in str(error):
             raise Unfit(str(error)) from error
         raise decoding_failed(tail, error) from error
     except (pa.ArrowException, OSError) as error:
         raise decoding_failed(tail, error) from error
-
-
-class _Renamed:
-    """A batch under another schema of the same layout, handed over by Arrow's C interface without a copy."""
-
-    def __init__(self, batch: pa.RecordBatch, wanted: pa.Schema) -> None:
-        self._batch = batch
-        self._wanted = wanted
-
-    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        return self._wanted.__arrow_c_schema__(), self._batch.__arrow_c_array__()[1]
 
 
 class ArrowWriter:
@@ -137,7 +127,7 @@ class ArrowWriter:
             _check_timestamps(column)
         # Arrow's ORC writer takes the validity of a sliced struct from the wrong place; a taken batch has no slices.
         whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch
-        self._writer.write(pa.Table.from_batches([pa.record_batch(_Renamed(whole, self._schema))]))
+        self._writer.write(pa.Table.from_batches([relabelled_batch(whole, self._schema)]))
         self._rows += batch.num_rows
 
     def __enter__(self) -> ArrowWriter:
@@ -162,11 +152,11 @@ def _sliced(batch: pa.RecordBatch) -> bool:
     return any(_has_offset(column) for column in batch.columns)
 
 
-def _has_offset(array: pa.Array) -> bool:
+def _has_offset(array: Array) -> bool:
     return array.offset != 0 or any(_has_offset(child) for child in _children(array))
 
 
-def _children(array: pa.Array) -> list[pa.Array]:
+def _children(array: Array) -> list[Array]:
     if isinstance(array, pa.StructArray):
         return [array.field(place) for place in range(array.type.num_fields)]
     if isinstance(array, pa.MapArray):
@@ -174,11 +164,10 @@ def _children(array: pa.Array) -> list[pa.Array]:
     return [array.values] if isinstance(array, pa.ListArray) else []
 
 
-def _check_timestamps(array: pa.Array) -> None:
+def _check_timestamps(array: Array) -> None:
     if pa.types.is_timestamp(array.type):
-        nanos = array.cast(pa.int64())
-        early = nanos.filter(pc.less(nanos, 0))
-        if len(early) and pc.any(pc.not_equal(pc.multiply(pc.divide(early, 10**9), 10**9), early)).as_py():
+        values = array.cast(pa.int64()).drop_null().to_numpy()
+        if np.any((values < 0) & (values % 10**9 != 0)):
             raise Unfit("a timestamp before 1970 with a fraction of a second")
     for child in _children(array):
         _check_timestamps(child)

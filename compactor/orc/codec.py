@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from compactor.errors import BadFile, CompactorError, NotLossless
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import ACID_FIELDS, Types, is_acid
+from compactor.orc.types import ACID_FIELDS, Array, ArrowType, Types, is_acid
 
 KEYS = (0, 1, 2, 3, 4)  #: the places of the key columns in an ACID file's root struct
 STRIPE_BYTES = 64 * 1024 * 1024
@@ -65,6 +65,29 @@ class Codec(Protocol):
 def root_names(types: Types) -> tuple[str, ...]:
     """The names of a batch's columns: an ACID file's in Hive's own writing, whatever case the file has."""
     return ACID_FIELDS if is_acid(types) else types[0].field_names
+
+
+class _Relabelled:
+    def __init__(self, data: Any, wanted: Any) -> None:
+        self._data, self._wanted = data, wanted
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        return self._wanted.__arrow_c_schema__(), self._data.__arrow_c_array__()[1]
+
+
+def relabelled(array: Array, wanted: ArrowType) -> Array:
+    """An array under another type of the same layout, such as other field names: handed over by Arrow's C interface
+    without a copy, since a cast goes by names and would fill what it does not find with NULL."""
+    if array.type.equals(wanted):
+        return array
+    source: Any = _Relabelled(array, wanted)
+    return pa.array(source)
+
+
+def relabelled_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """As ``relabelled``, for a batch."""
+    source: Any = _Relabelled(batch, wanted)
+    return pa.record_batch(source)
 
 
 def encoder_block(like: Tail) -> int:

@@ -9,13 +9,16 @@ from compactor.orc.tail import Tail
 from compactor.orc.types import CALENDAR_KINDS, Types, shape
 
 ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
-PROLEPTIC = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StripeClass:
-    """What stripes of one file must have in common. ``types`` is without names; ``calendar`` is None where no column
-    depends on it, and an unset one counts as proleptic, as Hive writes it."""
+    """What stripes of one file must have in common.
+
+    ``types`` is without the names that readers do not go by; ``calendar`` is None where no column depends on it. An
+    unset one is a class of its own: Hive writes 1 in all versions, Trino none, and what none means is the reader's
+    guess.
+    """
 
     types: Types
     file_version: tuple[int, ...]
@@ -32,7 +35,7 @@ def stripe_class(tail: Tail) -> StripeClass:
         file_version=tail.file_version,
         compression=tail.compression,
         row_index_stride=tail.row_index_stride,
-        calendar=(tail.calendar or PROLEPTIC) if dated else None,
+        calendar=tail.calendar if dated else None,
     )
 
 

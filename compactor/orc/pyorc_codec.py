@@ -23,7 +23,7 @@ from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, ro
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import Kind, Types, arrow_type, encoder_types, schema_text
+from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, encoder_types, schema_text
 from compactor.orc.view import StripeView, batch_rows
 
 name = "pyorc"
@@ -77,7 +77,7 @@ _CONVERTERS = {
 }
 
 
-def raw_type(types: Types, root: int = 0) -> pa.DataType:
+def raw_type(types: Types, root: int = 0) -> ArrowType:
     """The Arrow type of column ``root`` in this codec's batches.
 
     Raises:
@@ -133,7 +133,7 @@ def read_batches(
         reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)
         order = sorted(range(len(children)), key=lambda place: children[place])
         while batch := list(islice(reader, size)):
-            arrays: list[pa.Array] = [pa.nulls(0)] * len(children)
+            arrays: list[Array] = [pa.nulls(0)] * len(children)
             for found, place in enumerate(order):
                 values = [_plain(row[found], tail.types, children[place]) for row in batch]
                 arrays[place] = _array(values, kinds[place], tail)
@@ -142,7 +142,7 @@ def read_batches(
         raise decoding_failed(tail, error) from error
 
 
-def _array(values: list[Any], kind: pa.DataType, tail: Tail) -> pa.Array:
+def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
     try:
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError) as error:
@@ -214,11 +214,11 @@ def writer(path: str | os.PathLike[str], *, like: Tail, types: Types) -> PyorcWr
     return PyorcWriter(path, like=like, types=types)
 
 
-def _values(array: pa.Array, types: Types, column: int) -> list[Any]:
+def _values(array: Array, types: Types, column: int) -> list[Any]:
     """What pyorc takes for the values of an Arrow array."""
     item = types[column]
     if item.kind is Kind.DATE:
-        return array.cast(pa.int32()).to_pylist()
+        array = array.cast(pa.int32())
     if item.kind in _TIMESTAMPS:
         pairs = zip(array.field(0).to_pylist(), array.field(1).to_pylist(), array.is_valid().to_pylist(), strict=True)
         return [(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
@@ -232,10 +232,10 @@ def _values(array: pa.Array, types: Types, column: int) -> list[Any]:
         keys = _values(array.keys, types, item.children[0])
         contents = _values(array.items, types, item.children[1])
         return _spread(array, list(zip(keys, contents, strict=True)), dict)
-    return array.to_pylist()
+    return list(array.to_pylist())
 
 
-def _spread(array: pa.Array, values: list[Any], kind: type[list[Any]] | type[dict[Any, Any]]) -> list[Any]:
+def _spread(array: Array, values: list[Any], kind: type[list[Any]] | type[dict[Any, Any]]) -> list[Any]:
     """``values`` cut into the lists of ``array``."""
     bounds = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +21,15 @@ from compactor.errors import NotLossless
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
 from compactor.orc.arrow_codec import arrow_lossless
-from compactor.orc.codec import KEYS, Codec, Unfit
+from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail, key_statistics
 from compactor.orc.tail_writer import seal
 from compactor.orc.types import (
     ACID_FIELDS,
     CALENDAR_KINDS,
+    Array,
+    ArrowType,
     Kind,
     Types,
     acid_types,
@@ -40,6 +42,9 @@ log = logging.getLogger(__name__)
 ARROW: Codec = arrow_codec
 PYORC: Codec = pyorc_codec
 FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
+#: Which rows stay: one boolean per row, as a numpy or Arrow array.
+Mask: TypeAlias = Any
+DAY = 86_400_000  #: milliseconds
 T = TypeVar("T")
 
 
@@ -60,7 +65,7 @@ class Piece:
     source: Source
     tail: Tail
     stripe_index: int
-    keep: np.ndarray | pa.BooleanArray | None = None
+    keep: Mask | None = None
     original: SyntheticKeys | None = None
 
 
@@ -113,7 +118,7 @@ def reencode_original(
     path: str | os.PathLike[str],
     like: Tail,
     types: Types,
-    keep: np.ndarray | None = None,
+    keep: Mask | None = None,
     user_metadata: Mapping[str, bytes] | None = None,
 ) -> Tail:
     """All rows of an original file as ACID rows with the keys that readers give them; see ``reencode``.
@@ -212,7 +217,7 @@ def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec) -> p
     schema = codec.schema(wanted)
     if same(found, wanted):
         return pa.RecordBatch.from_arrays(
-            [_named(column, field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
+            [relabelled(column, field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
         )
     if not widens(found, wanted):
         raise NotLossless(
@@ -230,19 +235,7 @@ def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec) -> p
     )
 
 
-def _named(array: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """The same values under the field names of ``wanted``."""
-    if array.type.equals(wanted):
-        return array
-
-    class Renamed:
-        def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-            return wanted.__arrow_c_schema__(), array.__arrow_c_array__()[1]
-
-    return pa.array(Renamed())
-
-
-def _widened(array: pa.Array, found: Types, old: int, wanted: Types, new: int, kind: pa.DataType) -> pa.Array:
+def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind: ArrowType) -> Array:
     a, b = found[old], wanted[new]
     if b.kind is Kind.STRUCT:
         parts = [
@@ -251,7 +244,7 @@ def _widened(array: pa.Array, found: Types, old: int, wanted: Types, new: int, k
         ]
         parts += [pa.nulls(len(array), kind.field(place).type) for place in range(len(parts), kind.num_fields)]
         if not parts:
-            return _named(array, kind)
+            return relabelled(array, kind)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
     if b.kind is Kind.LIST:
         values = _widened(array.values, found, a.children[0], wanted, b.children[0], kind.value_type)
@@ -265,13 +258,16 @@ def _widened(array: pa.Array, found: Types, old: int, wanted: Types, new: int, k
 
 
 def check_calendar(tail: Tail, like: Tail) -> None:
-    """Refuse to put days of one calendar into a file of the other, unless they are of days on which all agree.
+    """Refuse to put days of one calendar into a file of another, unless they are days on which all agree.
 
-    A file that names no calendar is read as one of the hybrid calendar by Hive (``orc.proleptic.gregorian.default``
-    is false), and Trino shows raw days whatever a file says: so 0 and 1 are one calendar, 2 is the other.
+    Values are taken over raw. What a file without calendar means is each reader's guess (Hive's is
+    ``orc.proleptic.gregorian.default``), so it is neither of the two.
+
+    Raises:
+        NotLossless: a column may hold days before 1582-10-15.
     """
     dated = [number for number, item in enumerate(tail.types) if item.kind in CALENDAR_KINDS]
-    if not dated or (tail.calendar == 2) == (like.calendar == 2) or all(_modern(tail, number) for number in dated):
+    if not dated or tail.calendar == like.calendar or all(_modern(tail, number) for number in dated):
         return
     raise NotLossless(
         f"file {tail.name}: its calendar is {tail.calendar}, that of {like.name} is {like.calendar}, and it may hold "
@@ -288,7 +284,9 @@ def _modern(tail: Tail, column: int) -> bool:
         if dates.HasField("minimum"):
             first = dates.minimum
         elif times.HasField("minimum_utc"):
-            first = times.minimum_utc // 86_400_000
+            first = times.minimum_utc // DAY
+        elif times.HasField("minimum"):
+            first = times.minimum // DAY - 2  # of the writer's time zone
         elif part.number_of_values == 0:
             continue
         else:

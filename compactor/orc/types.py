@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -83,6 +83,9 @@ class OrcType:
 
 Types: TypeAlias = tuple[OrcType, ...]
 T = TypeVar("T")
+#: Arrow's types and arrays are of many classes that are told apart at run time only.
+ArrowType: TypeAlias = Any
+Array: TypeAlias = Any
 
 
 def from_messages(items: Sequence[messages.Message], name: str) -> Types:
@@ -193,22 +196,33 @@ def is_acid(types: Types) -> bool:
 
 
 def same(a: Types, b: Types) -> bool:
-    """Whether two trees are equal apart from field names and attributes."""
+    """Whether two trees have one shape."""
     return shape(a) == shape(b)
 
 
 def shape(types: Types) -> Types:
-    """``types`` without names and attributes and with only those parameters that the kind has."""
+    """``types`` without what readers do not go by: attributes, parameters that the kind has not, names of columns.
+
+    Fields of structs *inside* a column keep their names, in lower case: Hive finds those by name (ORC's
+    SchemaEvolution goes by position for the outermost levels only).
+    """
+    outer = _by_position(types)
     return tuple(
         OrcType(
             kind=item.kind,
             children=item.children,
+            field_names=() if number in outer else tuple(name.lower() for name in item.field_names),
             maximum_length=item.maximum_length if item.kind in (Kind.CHAR, Kind.VARCHAR) else 0,
             precision=item.precision if item.kind is Kind.DECIMAL else 0,
             scale=item.scale if item.kind is Kind.DECIMAL else 0,
         )
-        for item in types
+        for number, item in enumerate(types)
     )
+
+
+def _by_position(types: Types) -> frozenset[int]:
+    """The structs whose fields readers find by position: the root, and an ACID file's ``row``."""
+    return frozenset({0, types[0].children[-1]}) if is_acid(types) else frozenset({0})
 
 
 def encoder_types(types: Types) -> Types:
@@ -229,19 +243,22 @@ def encoder_types(types: Types) -> Types:
 def widens(old: Types, new: Types) -> bool:
     """Whether every value of ``old`` is a value of ``new`` that readers show alike.
 
-    Struct fields go by position and trailing ones may be missing in ``old`` (they read as NULL), as in Hive's ORC
-    schema evolution. Integers and floating point grow, decimals keep all digits, texts keep their length.
+    Columns go by position and trailing ones may be missing in ``old`` (they read as NULL), as in Hive's ORC schema
+    evolution; so do fields of structs inside a column if their names agree. Integers and floating point grow, decimals
+    keep all digits, texts keep their length.
     """
-    return _widens(old, 0, new, 0)
+    return is_acid(old) == is_acid(new) and _widens(old, 0, new, 0, _by_position(old))
 
 
-def _widens(old: Types, i: int, new: Types, j: int) -> bool:
+def _widens(old: Types, i: int, new: Types, j: int, outer: frozenset[int]) -> bool:
     a, b = old[i], new[j]
-    if a.kind in (Kind.STRUCT, Kind.LIST, Kind.MAP, Kind.UNION):
-        fits = a.kind is b.kind and (
-            len(a.children) <= len(b.children) if a.kind is Kind.STRUCT else len(a.children) == len(b.children)
-        )
-        return fits and all(_widens(old, x, new, y) for x, y in zip(a.children, b.children, strict=False))
+    if a.kind is Kind.STRUCT and b.kind is Kind.STRUCT:
+        names = [[name.lower() for name in item.field_names[: len(a.children)]] for item in (a, b)]
+        if len(a.children) > len(b.children) or (i not in outer and names[0] != names[1]):
+            return False
+    if a.children or a.kind is Kind.STRUCT:
+        fits = a.kind is b.kind and (a.kind is Kind.STRUCT or len(a.children) == len(b.children))
+        return fits and all(_widens(old, x, new, y, outer) for x, y in zip(a.children, b.children, strict=False))
     if a.kind is Kind.DECIMAL and b.kind is Kind.DECIMAL:
         return a.scale <= b.scale and a.precision - a.scale <= b.precision - b.scale
     if a.kind is Kind.VARCHAR:
@@ -355,7 +372,7 @@ class _Parser:
         self.place += len(mark)
 
 
-def arrow_type(types: Types, root: int = 0) -> pa.DataType:
+def arrow_type(types: Types, root: int = 0) -> ArrowType:
     """The Arrow type in which rows of column ``root`` are held: char and varchar as string, timestamps in ns.
 
     Raises:
@@ -380,7 +397,7 @@ def arrow_type(types: Types, root: int = 0) -> pa.DataType:
     raise NotLossless(f"column {root} of {schema_text(types)}: Arrow has no type equal to {schema_text(types, root)}")
 
 
-_ARROW: dict[Kind, pa.DataType] = {
+_ARROW: dict[Kind, ArrowType] = {
     Kind.BOOLEAN: pa.bool_(),
     Kind.BYTE: pa.int8(),
     Kind.SHORT: pa.int16(),
