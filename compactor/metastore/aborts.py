@@ -1,6 +1,5 @@
 """What aborted transactions wrote and is not forgotten yet."""
 
-# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,8 @@ from compactor.metastore import partition_names
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.tables import HIVE_LOCKS, NEXT_LOCK_ID
 from compactor.metastore.transactions import must_be_open
+
+_log = logging.getLogger(__name__)
 
 NO_TXN = TxnId(0)  #: HL_TXNID of a lock that belongs to no transaction
 
@@ -68,14 +71,6 @@ class Lock:
         return self.state is LockState.ACQUIRED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """What a try came to: the lock, or None and who stands in the way. Then nothing of the request is left."""
-
-    lock: Lock | None
-    blockers: tuple[LockRow, ...] = ()
-
-
 class Locks:
     """HIVE_LOCKS. A partition whose name is escaped is locked in both forms that writers use (PROTOCOL 9)."""
 
@@ -102,14 +97,27 @@ class Locks:
 
     def try_acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
-    ) -> Attempt:
-        """As ``acquire``, but a request that is not granted at once leaves no row, so that nobody queues behind it."""
+    ) -> Lock | None:
+        """As ``acquire``, but None for a request that is not granted at once: it leaves no row, so nobody queues
+        behind it. The log names who stands in the way; ``blockers`` returns them.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: nothing is requested.
+        """
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             blockers = _blockers(_rows(conn), wanted, txn, before=None)
-            if blockers:
-                return Attempt(lock=None, blockers=_distinct(blockers.values()))
-            return Attempt(lock=self._insert(conn, txn, wanted, user, host, agent, {}))
+            if not blockers:
+                return self._insert(conn, txn, wanted, user, host, agent, {})
+        _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
+        return None
+
+    def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
+        """Who would keep these requests waiting now."""
+        with self._database.read() as conn:
+            return _distinct(_blockers(_rows(conn), _both_forms(requests), txn, before=None).values())
 
     def check(self, lock_id: int) -> Lock:
         """Look again at a lock that waits; it is acquired when nothing before it stands in the way any more.
@@ -176,11 +184,7 @@ class Locks:
     def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
         if txn != NO_TXN:
             must_be_open(conn, self._dialect, txn)
-        wanted = sorted_requests(
-            replace(request, partition=name)
-            for request in requests
-            for name in partition_names.forms(request.partition)
-        )
+        wanted = _both_forms(requests)
         if not wanted:
             raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
         return wanted
@@ -224,6 +228,12 @@ class Locks:
         found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
         conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + 1))
         return int(found)
+
+
+def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+    return sorted_requests(
+        replace(request, partition=name) for request in requests for name in partition_names.forms(request.partition)
+    )
 
 
 def _rows(conn: Connection) -> list[LockRow]:
