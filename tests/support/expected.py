@@ -1,7 +1,7 @@
 """What Hive or Trino showed for a fixture's step, and our rows rendered the same way, so that lines compare equal.
 
 Rendering follows Hive's SELECT: values by tabs, NULL as ``NULL``, char padded, nested values as JSON, floating point
-as Java prints it, timestamps without trailing zeros, binary as its text.
+as Java prints it, days before 1582-10-15 in the Julian calendar, timestamps without trailing zeros, binary as its text.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from compactor.ids import WriteId
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 HIVE_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 EPOCH = datetime.date(1970, 1, 1).toordinal()
+FIRST_GREGORIAN_DAY = datetime.date(1582, 10, 15).toordinal() - EPOCH
 
 Timestamp = tuple[int, int]  #: seconds since 1970-01-01 00:00:00 (floor) and nanoseconds 0..999,999,999
 
@@ -214,19 +215,33 @@ def _type(kind: str) -> tuple[str, list[str]]:
 
 
 def _date(value: int | datetime.date) -> str:
-    day = value if isinstance(value, datetime.date) else datetime.date.fromordinal(EPOCH + value)
-    return day.isoformat()
+    """A calendar date as it is, or the day that a file holds."""
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if value >= FIRST_GREGORIAN_DAY:
+        return datetime.date.fromordinal(EPOCH + value).isoformat()
+    return _julian(value)
+
+
+def _julian(days: int) -> str:
+    """A day before 1582-10-15 in the Julian calendar: Hive writes and reads files of the hybrid calendar."""
+    shifted = days + 2_440_588 + 32_082  # days since March 1st of the year -4800
+    year = (4 * shifted + 3) // 1461
+    rest = shifted - 1461 * year // 4
+    month = (5 * rest + 2) // 153
+    day = rest - (153 * month + 2) // 5 + 1
+    return f"{year - 4800 + month // 10:04d}-{month + 3 - 12 * (month // 10):02d}-{day:02d}"
 
 
 def _timestamp(value: Timestamp | datetime.datetime) -> str:
     if isinstance(value, datetime.datetime):
-        whole = value.replace(microsecond=0, tzinfo=None)
-        nanos = value.microsecond * 1000 + getattr(value, "nanosecond", 0)
+        day, nanos = value.date().isoformat(), value.microsecond * 1000 + getattr(value, "nanosecond", 0)
+        seconds = value.hour * 3600 + value.minute * 60 + value.second
     else:
-        whole = datetime.datetime(1970, 1, 1) + datetime.timedelta(seconds=value[0])
-        nanos = value[1]
-    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
-    return whole.isoformat(sep=" ") + fraction
+        days, seconds = divmod(value[0], 86_400)
+        day, nanos = _date(days), value[1]
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{day} {clock}" + (f".{nanos:09d}".rstrip("0") if nanos else "")
 
 
 def java_number(value: float, *, single: bool = False) -> str:

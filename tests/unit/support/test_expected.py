@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 
 import pyarrow as pa
@@ -64,9 +65,13 @@ def test_null_partition_prints_as_the_engine_prints_it() -> None:
         (decimal.Decimal("1E+3"), "decimal(10,0)", "1000"),
         ("", "char(6)", "      "),
         (b"bin", "binary", "bin"),
-        (-719162, "date", "0001-01-01"),
+        (-719164, "date", "0001-01-01"),
+        (-141428, "date", "1582-10-04"),
+        (-141427, "date", "1582-10-15"),
+        (datetime.date(1, 1, 1), "date", "0001-01-01"),
+        (datetime.datetime(1969, 7, 20, 20, 17, 40, 500_000), "timestamp", "1969-07-20 20:17:40.5"),
         (2932896, "date", "9999-12-31"),
-        ((-12219292801, 999_999_999), "timestamp", "1582-10-14 23:59:59.999999999"),
+        ((-12219292801, 999_999_999), "timestamp", "1582-10-04 23:59:59.999999999"),
         ((-14182940, 500_000_000), "timestamp", "1969-07-20 20:17:40.5"),
         ([1, None], "array<int>", "[1,null]"),
         ([("k", 1), ("n", None)], "map<string,int>", '{"k":1,"n":null}'),
