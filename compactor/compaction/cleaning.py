@@ -38,10 +38,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drop:
-    """The row leaves the queue for the history in this state; no file is touched."""
+    """The row leaves the queue for the history in this state.
+
+    With ``aborted`` TXNS says that its transaction aborted, so what it named is to be hidden. Otherwise no file is
+    touched: a base whose transaction is unknown may be the only one that readers see.
+    """
 
     state: State
     error: str | None = None
+    aborted: bool = False
 
 
 def may_clean(
@@ -85,7 +90,7 @@ def _outcome(entry: Entry, txn_state: str | None, rebalance_committed: bool) -> 
     if txn_state == "o":
         return Wait(because=f"its own transaction {entry.txn_id} is still open", holder=entry.txn_id)
     if txn_state == "a":
-        return Drop(state=State.FAILED, error=f"compaction transaction {entry.txn_id} aborted")
+        return Drop(state=State.FAILED, error=f"compaction transaction {entry.txn_id} aborted", aborted=True)
     stamped = entry.next_txn_id is not None or entry.commit_time is not None
     if stamped or (entry.type is CompactionType.REBALANCE and rebalance_committed):
         return None
@@ -155,27 +160,12 @@ def removable(directory: AcidDirectory) -> tuple[str, ...]:
     return tuple(sorted({*directory.obsolete, *directory.aborted}))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """The row stays in ``r`` and is not looked at for ``retention_ms`` after this cleaning began."""
+def retry_retention(previous_ms: int, settings: Settings) -> int:
+    """Milliseconds to wait after a failed cleaning that had waited ``previous_ms`` (CQ_RETRY_RETENTION; 0 at first).
 
-    retention_ms: int
-
-
-def retry_retention(attempts: int, settings: Settings) -> int:
-    """Milliseconds to wait when cleaning fails after ``attempts`` earlier failures: the first wait, doubled each time."""
-    return settings.milliseconds(_RETENTION) << attempts
-
-
-def after_failure(entry: Entry, error: str, settings: Settings) -> Retry | Drop:
-    """What follows a failed attempt to clean: another one later, or the end after the last one allowed."""
-    done = attempts(entry.retry_retention, settings)
-    if done >= settings.integer(_ATTEMPTS):
-        return Drop(state=State.FAILED, error=error)
-    return Retry(retention_ms=retry_retention(done, settings))
-
-
-def attempts(retention_ms: int, settings: Settings) -> int:
-    """How many attempts have failed so far, as CQ_RETRY_RETENTION tells (Hive's ``TaskHandler``)."""
+    The first wait, then twice the one before, ``hive.compactor.cleaner.retry.maxattempts`` times at most. Hive gives a
+    row up after so many attempts; here it keeps its row and its longest wait, since its files still lie there.
+    """
     first = settings.milliseconds(_RETENTION)
-    return 0 if retention_ms < first else (retention_ms // first).bit_length()
+    longest = first << settings.integer(_ATTEMPTS)
+    return min(max(first, previous_ms * 2), longest)

@@ -207,11 +207,12 @@ _CLEANING = (
         _S,
         "How long obsolete directories stay after the compaction where clean-up is delayed.",
     ),
-    _hive(
-        "hive.compactor.cleaner.retry.maxattempts",
-        "5",
-        _C,
-        "How often cleaning is tried before the request fails; 0 is once.",
+    Setting(
+        key="hive.compactor.cleaner.retry.maxattempts",
+        default="5",
+        unit=_C,
+        maximum=10,
+        effect="How often the wait after a failed cleaning doubles; then it stays as long (Hive gives up instead).",
     ),
     Setting(
         key="hive.compactor.cleaner.retry.retentionTime",

@@ -88,6 +88,7 @@ class Setting:
     honoured: bool = True
     scope: Scope = Scope.SITE
     minimum: int | None = 0
+    maximum: int | None = None
     choices: tuple[str, ...] = ()
     tightest: bool = False
 
@@ -115,6 +116,8 @@ def parse(setting: Setting, text: str) -> Value:
     number = _number(setting, text, stripped)
     if setting.minimum is not None and number < setting.minimum:
         raise _bad(setting, text, f"at least {setting.minimum}")
+    if setting.maximum is not None and number > setting.maximum:
+        raise _bad(setting, text, f"at most {setting.maximum}")
     return number
 
 

@@ -1,0 +1,44 @@
+"""When an aborted transaction may be forgotten (PROTOCOL 8): nothing of it exists in storage, a grace time on.
+
+Once forgotten, an aborted write ID counts as committed: an aborted TRUNCATE's ``base_N`` would empty its table [seen].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from compactor.acid.directory import Listing
+from compactor.acid.names import Base, Delta, parse_directory
+from compactor.errors import BadName
+from compactor.ids import WriteId
+from compactor.settings.precedence import Settings
+
+
+def shown(listing: Listing, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
+    """Which of ``write_ids`` a directory there may hold, with its name.
+
+    A compaction's output (``_v``) spans aborted write IDs without holding their rows.
+    """
+    found: dict[WriteId, str] = {}
+    for name in listing.directories:
+        try:
+            acid = parse_directory(name)
+        except BadName:
+            continue
+        if acid is None or acid.visibility_txn_id:
+            continue
+        match acid:
+            case Base(write_id=number):
+                found.update((w, name) for w in write_ids if w == number)
+            case Delta(min_write_id=low, max_write_id=high):
+                found.update((w, name) for w in write_ids if low <= w <= high)
+    return found
+
+
+def forget_before(now_ms: int, settings: Settings) -> int:
+    """Aborted transactions that were last heard of before this time (epoch ms) are old enough.
+
+    TXNS has no time of abort; a transaction without heartbeat is aborted hive.txn.timeout later at the latest, and a
+    zombie task of it may write for a while after that (compactor.forget.grace).
+    """
+    return now_ms - settings.milliseconds("compactor.forget.grace") - settings.milliseconds("hive.txn.timeout")

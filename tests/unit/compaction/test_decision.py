@@ -1,0 +1,256 @@
+"""What should happen, why, and what would flip it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.decision import (
+    AbortCleanup,
+    CleanOnly,
+    Decision,
+    Enough,
+    Facts,
+    Major,
+    Minor,
+    NothingToDo,
+    NotNeeded,
+    decide,
+    enough,
+)
+from compactor.compaction.states import CompactionType
+from compactor.settings.precedence import Layer, Settings, with_table
+
+HOUR = 3_600_000
+HIVE_3 = {"hive.compactor.clean.aborts.using.cleaner": "false"}
+
+
+def _decide(facts: Facts, values: dict[str, str] | None = None) -> Decision:
+    return decide(facts, Settings.of([Layer(name="flag", values=values or {})]))
+
+
+def _facts(base: int = 0, delta: int = 0, deltas: int = 0, **more: int | bool | None) -> Facts:
+    return Facts(base_bytes=base, delta_bytes=delta, deltas=deltas, has_base=base > 0, **more)  # type: ignore[arg-type]
+
+
+def _directory(*names: str, write_ids: str = "") -> AcidDirectory:
+    files = tuple(FileStatus(path=name if name[0] == "0" else f"{name}/bucket_00000", length=10) for name in names)
+    return acid_directory(Listing(files=files), ValidWriteIdList.parse(write_ids), ValidTxnList.parse(""))
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (_facts(20, 4, 2), Major),
+        (_facts(50, 4, 2), NotNeeded),
+        (_facts(200, 11, 11), Minor),
+        (_facts(200, 22, 2), Major),
+        (_facts(250, 22, 2), NotNeeded),
+        (_facts(200, 121, 11), Major),
+        (_facts(0, 11, 11), Major),
+        (_facts(0, 10, 10), NotNeeded),
+        (_facts(0, 0, 0), NotNeeded),
+    ],
+)
+def test_cases_of_hives_initiator(facts: Facts, expected: type[Decision]) -> None:
+    """Hive TestInitiator: 0.2 > 0.1 is major, 0.08 is none, 11 single-row deltas are minor, without a base major."""
+    assert type(_decide(facts)) is expected
+
+
+@pytest.mark.parametrize(("deltas", "expected"), [(10, NotNeeded), (11, Minor)])
+def test_number_is_compared_strictly(deltas: int, expected: type[Decision]) -> None:
+    assert type(_decide(_facts(10_000, 1, deltas))) is expected
+
+
+@pytest.mark.parametrize(("bytes_", "expected"), [(100, NotNeeded), (101, Major)])
+def test_ratio_is_compared_strictly(bytes_: int, expected: type[Decision]) -> None:
+    assert type(_decide(_facts(1000, bytes_, 2))) is expected
+
+
+def test_size_comes_before_number() -> None:
+    """Both thresholds crossed: major, as in Hive's order."""
+    assert "of the base's" in _decide(_facts(100, 50, 20)).because
+
+
+def test_because_flips_and_numbers() -> None:
+    decision = _decide(_facts(10_000, 12, 12))
+    assert isinstance(decision, Minor)
+    assert decision.because == "12 deltas > 10 (hive.compactor.delta.num.threshold)"
+    assert decision.flips == ("hive.compactor.delta.num.threshold of 12 or more",)
+    assert decision.numbers["deltas"] == 12
+    assert decision.numbers["hive.compactor.delta.num.threshold"] == 10
+    assert (decision.name, decision.type) == ("Minor", CompactionType.MINOR)
+    calm = _decide(_facts(1000, 20, 2))
+    assert calm.because == (
+        "2 deltas <= 10 (hive.compactor.delta.num.threshold), "
+        "deltas are 0.02 of the base <= 0.1 (hive.compactor.delta.pct.threshold)"
+    )
+    assert calm.flips[:2] == ("more than 10 deltas (now 2)", "more than 100 bytes in deltas (now 20)")
+    assert calm.type is None
+
+
+@given(
+    base=st.integers(0, 1000),
+    delta=st.integers(0, 1000),
+    deltas=st.integers(0, 30),
+    num=st.integers(0, 30),
+    aborts=st.integers(0, 2000),
+)
+def test_any_facts_have_a_decision(base: int, delta: int, deltas: int, num: int, aborts: int) -> None:
+    """Every decision has a reason, and a request is never one that a worker would turn down at once (DESIGN 8.6)."""
+    facts = _facts(base, delta, deltas, aborts=aborts)
+    decision = _decide(facts, {"hive.compactor.delta.num.threshold": str(num)})
+    assert decision.because
+    if isinstance(decision, Minor):
+        assert deltas >= 2
+    if isinstance(decision, Major):
+        assert deltas + (base > 0) >= 2
+
+
+def test_thresholds_of_the_table() -> None:
+    settings = with_table(Settings.of(), {"compactorthreshold.hive.compactor.delta.num.threshold": "1"})
+    assert type(decide(_facts(10_000, 2, 2), settings)) is Minor
+
+
+def test_unparsable_name_stops_everything() -> None:
+    decision = _decide(_facts(10, 1000, 100, unparsable=("delta_x",)))  # type: ignore[arg-type]
+    assert type(decision) is NotNeeded
+    assert "'delta_x' begins like a base or delta and is none" in decision.because
+
+
+def test_minor_not_possible_becomes_major() -> None:
+    assert type(_decide(_facts(10_000, 11, 11, minor_supported=False))) is Major
+    decision = _decide(_facts(10_000, 11, 11, minor_supported=False, is_insert_only=True))
+    assert decision.because.endswith("and no minor compaction of an insert-only table")
+
+
+def test_two_bases_and_no_deltas() -> None:
+    """Hive's multi-base rule asks for a major; its worker finds nothing to merge and lets the cleaner clean."""
+    decision = _decide(_facts(100, 0, 0, obsolete=1, base_obsolete=True))
+    assert type(decision) is CleanOnly
+    assert decision.type is CompactionType.MAJOR
+    assert type(_decide(_facts(100, 0, 0, obsolete=1))) is NotNeeded
+
+
+def test_one_delta_over_the_threshold_is_not_asked_for_again_and_again() -> None:
+    decision = _decide(_facts(0, 5, 1), {"hive.compactor.delta.num.threshold": "0"})
+    assert type(decision) is NotNeeded
+    assert decision.because == (
+        "1 deltas > 0 (hive.compactor.delta.num.threshold), and no base, but one delta alone merges with nothing"
+    )
+    obsolete = _decide(_facts(0, 5, 1, obsolete=3), {"hive.compactor.delta.num.threshold": "0"})
+    assert type(obsolete) is CleanOnly
+
+
+@pytest.mark.parametrize(
+    ("aborts", "age", "expected"),
+    [
+        (1000, 0, NotNeeded),
+        (1001, 0, AbortCleanup),
+        (1, 12 * HOUR, NotNeeded),
+        (1, 12 * HOUR + 1, AbortCleanup),
+        (0, None, NotNeeded),
+    ],
+)
+def test_aborts_are_a_request_of_their_own(aborts: int, age: int | None, expected: type[Decision]) -> None:
+    decision = _decide(_facts(1000, 1, 1, aborts=aborts, oldest_abort_age_ms=age))
+    assert type(decision) is expected
+    assert decision.type is (CompactionType.ABORT_CLEANUP if expected is AbortCleanup else None)
+
+
+def test_compaction_comes_before_abort_cleanup() -> None:
+    """A compaction's cleaning removes aborted directories too; the other way round aborts would starve compaction."""
+    assert type(_decide(_facts(100, 50, 2, aborts=5000))) is Major
+
+
+@pytest.mark.parametrize(
+    ("aborts", "age", "expected"),
+    [(11, 0, Major), (10, 0, NotNeeded), (1, 13 * HOUR, Minor), (11, 13 * HOUR, Major)],
+)
+def test_aborts_by_compaction(aborts: int, age: int, expected: type[Decision]) -> None:
+    """Hive 3, and Hive 4 without clean.aborts.using.cleaner: too many are a major, an old one is a minor."""
+    facts = _facts(1000, 3, 3, aborts=aborts, oldest_abort_age_ms=age)
+    assert type(_decide(facts, {**HIVE_3, "hive.compactor.abortedtxn.threshold": "10"})) is expected
+
+
+@pytest.mark.parametrize("by_cleaner", ["true", "false"])
+def test_negative_age_turns_the_rule_off(by_cleaner: str) -> None:
+    facts = _facts(1000, 3, 3, aborts=1, oldest_abort_age_ms=10**12)
+    values = {
+        "hive.compactor.aborted.txn.time.threshold": "-1",
+        "hive.compactor.clean.aborts.using.cleaner": by_cleaner,
+    }
+    assert type(_decide(facts, values)) is NotNeeded
+
+
+def test_age_is_said_in_hours() -> None:
+    decision = _decide(_facts(1000, 1, 1, aborts=1, oldest_abort_age_ms=13 * HOUR))
+    assert decision.because.startswith("oldest aborted transaction is 13 h old > 12 h")
+
+
+def test_facts_of_a_directory() -> None:
+    """PROTOCOL 1.2: only what a compaction may read is counted."""
+    directory = _directory(
+        "base_1", "base_3", "delta_4_4_0", "delete_delta_4_4_1", "delta_5_9", "delta_6_6_0", "delta_2_2_0",
+        write_ids="db.t:9:8:8:",
+    )  # fmt: skip
+    facts = Facts.of(directory, aborts=2, oldest_abort_age_ms=5)
+    assert (facts.deltas, facts.delete_deltas, facts.delta_bytes) == (3, 1, 30)
+    assert (facts.base_bytes, facts.has_base, facts.obsolete, facts.base_obsolete) == (10, True, 3, True)
+    assert (facts.aborts, facts.oldest_abort_age_ms) == (2, 5)
+    limited = _directory("delta_1_1_0", "delta_2_6", "delta_3_3_0", write_ids="db.t:6:4:4,5,6:")
+    assert Facts.of(limited).deltas == 2
+    compactor = acid_directory(
+        Listing(files=tuple(FileStatus(path=f"{n}/b", length=1) for n in ("delta_1_1_0", "delta_2_6", "delta_3_3_0"))),
+        ValidWriteIdList.parse("db.t:6:4:4,5,6:").for_compactor(),
+        ValidTxnList.parse(""),
+    )
+    assert Facts.of(compactor).deltas == 1
+
+
+def test_originals_stand_for_the_base() -> None:
+    facts = Facts.of(_directory("000000_0", "000001_0", "delta_1_1_0"))
+    assert (facts.base_bytes, facts.originals, facts.has_base) == (20, 2, False)
+
+
+@pytest.mark.parametrize(
+    ("names", "type_", "because"),
+    [
+        (["base_1", "delta_2_2_0"], CompactionType.MAJOR, None),
+        (["delta_1_1_0", "delta_2_2_0"], CompactionType.MAJOR, None),
+        (["000000_0"], CompactionType.MAJOR, None),
+        (["delta_1_1_0"], CompactionType.MAJOR, "one delta alone"),
+        (["base_1"], CompactionType.MAJOR, "a base alone"),
+        ([], CompactionType.MAJOR, "the directory is empty"),
+        (["delta_1_1_0", "delta_2_2_0"], CompactionType.MINOR, None),
+        (["delete_delta_1_1_0", "delete_delta_2_2_0"], CompactionType.MINOR, None),
+        (["delta_1_1_0", "delete_delta_2_2_0"], CompactionType.MINOR, "one delta and one delete delta"),
+        (["delta_1_1_0", "delete_delta_2_2_0", "delta_2_2_1"], CompactionType.MINOR, None),
+        (["base_1", "delta_2_2_0"], CompactionType.MINOR, "found 1"),
+        (["000000_0", "000001_0"], CompactionType.MINOR, "found 0"),
+        ([], CompactionType.REBALANCE, None),
+        (["base_1", "delta_2_2_0"], CompactionType.ABORT_CLEANUP, "merges nothing"),
+    ],
+)
+def test_enough(names: list[str], type_: CompactionType, because: str | None) -> None:
+    """Hive's ``isEnoughToCompact``."""
+    verdict = enough(_directory(*names), type_)
+    if because is None:
+        assert verdict == Enough()
+    else:
+        assert isinstance(verdict, NothingToDo)
+        assert because in verdict.because
+        assert not verdict.obsolete
+
+
+def test_nothing_to_do_but_to_clean() -> None:
+    assert enough(_directory("base_1", "base_2"), CompactionType.MAJOR) == NothingToDo(
+        because="a base alone is a major compaction's result", obsolete=True
+    )
+    aborted = _directory("base_1", "delta_2_2_0", write_ids="db.t:2:9::2")
+    verdict = enough(aborted, CompactionType.MAJOR)
+    assert isinstance(verdict, NothingToDo)
+    assert verdict.obsolete

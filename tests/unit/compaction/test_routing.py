@@ -1,0 +1,45 @@
+"""Where an application runs."""
+
+from __future__ import annotations
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.routing import Route, route
+from compactor.compaction.states import CompactionType, State
+from compactor.settings.precedence import Layer, Settings, with_request, with_table
+
+
+def _entry(pool: str | None = None, run_as: str | None = None) -> Entry:
+    entity = Entity(database="d", table="t")
+    return Entry(id=1, entity=entity, state=State.INITIATED, type=CompactionType.MINOR, pool=pool, run_as=run_as)
+
+
+def test_nothing_said() -> None:
+    assert route(_entry(), Settings.of()) == Route()
+    assert route(_entry(pool=""), Settings.of()).pool is None
+
+
+def test_pool_of_the_row_queue_and_conf_of_the_settings() -> None:
+    settings = with_table(
+        Settings.of([Layer(name="flag", values={"hive.compactor.job.queue": "site"})]),
+        {"compactor.hive.compactor.job.queue": "etl", "compactor.spark.executor.memory": "8g"},
+    )
+    settings = with_request(settings, {"compactor.spark.driver.memory": "2g"})
+    assert route(_entry(pool="night"), settings) == Route(
+        pool="night",
+        queue="etl",
+        conf=(("spark.driver.memory", "2g"), ("spark.executor.memory", "8g")),
+    )
+
+
+def test_run_as_is_of_the_row_then_the_site_then_the_owner() -> None:
+    site = Settings.of([Layer(name="flag", values={"hive.compactor.run.as.user": "hive"})])
+    assert route(_entry(run_as="ann"), site, owner="bob").run_as == "ann"
+    assert route(_entry(), site, owner="bob").run_as == "hive"
+    assert route(_entry(), Settings.of(), owner="bob").run_as == "bob"
+    assert route(_entry(), Settings.of()).run_as is None
+
+
+def test_equal_routes_are_equal_keys() -> None:
+    one = with_table(Settings.of(), {"compactor.spark.executor.memory": "8g", "compactor.spark.driver.memory": "1g"})
+    two = with_table(Settings.of(), {"compactor.spark.driver.memory": "1g", "compactor.spark.executor.memory": "8g"})
+    assert len({route(_entry(), one), route(_entry(), two)}) == 1

@@ -1,0 +1,56 @@
+"""The life of a request."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from compactor.compaction.states import NEXT, TERMINAL, CompactionType, IllegalTransition, State, check
+
+
+def test_codes_and_words_are_hives() -> None:
+    assert {state.value: state.label for state in State} == {
+        "i": "initiated",
+        "w": "working",
+        "r": "ready for cleaning",
+        "s": "succeeded",
+        "f": "failed",
+        "a": "did not initiate",
+        "c": "refused",
+        "x": "aborted",
+    }
+    assert {kind.value: kind.label for kind in CompactionType} == {
+        "a": "MAJOR",
+        "i": "MINOR",
+        "r": "REBALANCE",
+        "c": "ABORT_TXN_CLEANUP",
+    }
+
+
+@pytest.mark.parametrize(("current", "wanted"), list(itertools.product(State, State)))
+def test_a_row_moves_along_the_table_only(current: State, wanted: State) -> None:
+    """DESIGN 8.4."""
+    if wanted in NEXT[current]:
+        check(1, current, wanted)
+    else:
+        with pytest.raises(IllegalTransition, match=f"compaction 1: {current.label} -> {wanted.label} is not allowed"):
+            check(1, current, wanted)
+
+
+def test_what_has_ended_stays() -> None:
+    assert {State.SUCCEEDED, State.FAILED, State.DID_NOT_INITIATE, State.REFUSED, State.ABORTED} == TERMINAL
+
+
+def test_every_state_of_the_queue_ends() -> None:
+    """No row is stuck by the table: from each state some end can be reached."""
+    reach = {state: set(NEXT[state]) for state in State}
+    for _ in State:
+        for state in State:
+            reach[state] |= set().union(*(reach[following] for following in reach[state]))
+    assert all(reach[state] & TERMINAL for state in State if state not in TERMINAL)
+
+
+def test_a_worker_s_result_is_never_taken_back_to_the_queue() -> None:
+    """PROTOCOL 6: only a row that nobody has committed goes back to initiated."""
+    assert [state for state in State if State.INITIATED in NEXT[state]] == [State.WORKING]
