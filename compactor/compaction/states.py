@@ -83,4 +83,4 @@ class CompactionType(enum.Enum):
     @property
     def label(self) -> str:
         """Hive's word in SHOW COMPACTIONS and ALTER TABLE ... COMPACT."""
-        return "ABORT_TXN_CLEANUP" if self is CompactionType.ABORT_CLEANUP else self.name
+        return self.name

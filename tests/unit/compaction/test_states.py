@@ -24,7 +24,7 @@ def test_codes_and_words_are_hives() -> None:
         "a": "MAJOR",
         "i": "MINOR",
         "r": "REBALANCE",
-        "c": "ABORT_TXN_CLEANUP",
+        "c": "ABORT_CLEANUP",
     }
 
 
