@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -26,10 +27,11 @@ _WELL = frozenset({State.READY_FOR_CLEANING.label, State.SUCCEEDED.label, State.
 
 
 def look(metastore: str) -> tuple[str, float]:
-    """The change marker now, and ``hive.compactor.check.interval`` in seconds."""
+    """The change marker now, with a digest of the settings, and ``hive.compactor.check.interval`` in seconds."""
     with CompactorHook(metastore).get_conn() as site:
         interval = site.settings.milliseconds("hive.compactor.check.interval") / 1000
-        return change_marker(site.metastore), interval
+        settings = hashlib.sha256(repr(site.settings.explain()).encode()).hexdigest()
+        return f"{change_marker(site.metastore)}-{settings[:16]}", interval
 
 
 def scan(metastore: str) -> tuple[dict[str, int], bool]:

@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 COMPONENTS = ("api-server", "dag-processor", "scheduler", "triggerer")
 #: In the environment of every child, so that what escaped from its process group is found again.
 _MARK = "COMPACTOR_DEMO_RUN"
+#: What would lead the demo to a metastore, an Airflow or a Spark that is not its own.
+_NOT_INHERITED = ("AIRFLOW_", "COMPACTOR_", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _GRACE = 10.0  #: seconds between SIGTERM and SIGKILL
 
 
@@ -46,7 +48,7 @@ def environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> d
     """What all components need to find each other, on top of this process's environment."""
     url = f"http://127.0.0.1:{port}"
     venv = str(Path(sys.executable).parent)
-    inherited = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW__")}
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
     return {
         **inherited,
         "AIRFLOW_HOME": str(home),
@@ -77,11 +79,20 @@ def environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> d
 class AirflowServers:
     """The four components over one AIRFLOW_HOME. ``start`` and ``stop`` may come from different threads.
 
-    ``more`` is added to the environment of each component.
+    ``more`` is added to the environment of each component, ``command`` is what starts one.
     """
 
-    def __init__(self, home: Path, dags: Path, more: Mapping[str, str], *, port: int | None = None) -> None:
+    def __init__(
+        self,
+        home: Path,
+        dags: Path,
+        more: Mapping[str, str],
+        *,
+        port: int | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "airflow"),
+    ) -> None:
         self.home = home
+        self._command = command
         self.port = port or free_port()
         self.user = "admin"
         self.password = secrets.token_urlsafe(12)
@@ -129,7 +140,7 @@ class AirflowServers:
                 raise ServersFailed(f"{name} is not started any more: stopped meanwhile")
             output = stack.enter_context((self.logs / f"{name}.log").open("ab"))
             self._children[name] = subprocess.Popen(
-                [sys.executable, "-m", "airflow", *arguments],
+                [*self._command, *arguments],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

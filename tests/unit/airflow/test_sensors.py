@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
-from airflow.serialization.serialized_objects import DagSerialization
+from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 
 from compactor.airflow import passes
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
@@ -21,7 +21,7 @@ def test_the_scheduler_starts_the_trigger_without_a_worker() -> None:
     task = DagSerialization.from_dict(DagSerialization.to_dict(dag)).get_task("changed")
     assert task.start_from_trigger is True
     assert task.start_trigger_args.trigger_cls == "compactor.airflow.triggers.ChangeTrigger"
-    assert task.start_trigger_args.trigger_kwargs["ends_task"] is True
+    assert BaseSerialization.deserialize(task.start_trigger_args.trigger_kwargs)["ends_task"] is True
 
 
 def test_the_marker_of_the_last_scan_is_a_template_of_the_trigger() -> None:

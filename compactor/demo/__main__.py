@@ -1,0 +1,49 @@
+"""``python -m compactor.demo run|up``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from compactor.demo.run import Demo
+from compactor.errors import CompactorError
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit codes: 0 as promised, 1 not, 130 interrupted. Nothing that it started is left in any case."""
+    parser = argparse.ArgumentParser(prog="python -m compactor.demo", description="The demo of Compactor.")
+    parser.add_argument("what", choices=("run", "up"), help="run: to the end and stop; up: leave Airflow's UI running")
+    parser.add_argument("--folder", type=Path, default=Path("build/demo"), help="wiped at the beginning")
+    parser.add_argument("--months", type=int, default=12, choices=range(1, 13), metavar="1..12", help="of flights")
+    parser.add_argument("--port", type=int, default=None, help="of Airflow; default: a free one")
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    console = Console()
+    demo = Demo(_ROOT, given.folder.resolve(), console, months=given.months, port=given.port)
+    try:
+        demo.run() if given.what == "run" else demo.up()
+    except CompactorError as error:
+        console.print(f"[bold red]The demo failed.[/bold red] {error}", highlight=False, markup=True)
+        return 1
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        return 0 if given.what == "up" else 130
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What a table costs its readers: directories, files, bytes, the seconds to read it all, and a checksum of that."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.demo.report import Figures
+from compactor.metastore.catalog import Table
+from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
+from compactor.service.site import Site, Target
+from compactor.service.survey import Content
+
+_AT_ONCE = 1 << 16  #: rows that are made into text at once
+
+
+def measure(site: Site, database: str, name: str) -> Figures:
+    """The table as a reader of the newest snapshot finds it now."""
+    table = site.metastore.catalog.table(database, name)
+    targets = list(_targets(site, table))
+    txns = site.metastore.transactions.snapshot()
+    write_ids = site.write_ids(table, txns)
+    content = sum((Content.of(site.storage.listing(target.location)) for target in targets), Content())
+    start = time.perf_counter()
+    read = [rows_of(site, target, txns, write_ids) for target in targets]
+    seconds = time.perf_counter() - start
+    return Figures(
+        table=f"{database}.{name}",
+        partitions=len(targets) if table.partition_keys else 0,
+        directories=content.directories,
+        files=content.files,
+        bytes=content.bytes,
+        rows=sum(rows.num_rows for rows in read),
+        seconds=seconds,
+        checksum=checksum(read),
+    )
+
+
+def _targets(site: Site, table: Table) -> Iterator[Target]:
+    names: list[str | None] = [None]
+    if table.partition_keys:
+        names = sorted(partition.name for partition in site.metastore.catalog.partitions(table))
+    for name in names:
+        yield site.target(Entity(database=table.database, table=table.name, partition=name))
+
+
+def rows_of(site: Site, target: Target, txns: ValidTxnList, write_ids: ValidWriteIdList) -> pa.Table:
+    """Every visible row of one location, with its ROW__ID in front."""
+    directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    batches = list(read_snapshot(target.location, directory, write_ids, target.row_type))
+    return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in ROW_ID_COLUMNS})
+
+
+def checksum(parts: list[pa.Table]) -> str:
+    """A digest of all values, ROW__IDs included, whatever the order in which they were read."""
+    digest = hashlib.sha256()
+    for rows in parts:
+        digest.update(f"{rows.num_rows} rows\n".encode())
+        ordered = rows.sort_by([(name, "ascending") for name in ROW_ID_COLUMNS])
+        for batch in ordered.to_batches(max_chunksize=_AT_ONCE):
+            for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                digest.update(repr(row).encode())
+    return digest.hexdigest()

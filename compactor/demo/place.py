@@ -1,0 +1,91 @@
+"""Where the demo lives: one folder that it may wipe, with a metastore, a warehouse and an Airflow of its own."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from compactor.database.engine import open_database
+from compactor.deployment import configure, open_site
+from compactor.errors import Refused
+from compactor.metastore import schema
+from compactor.service.site import Site
+from compactor.state.store import upgrade
+
+_MARK = ".compactor-demo"
+_CONFIG = """\
+[metastore.default]
+url = "{url}"
+warehouse = "{warehouse}"
+mode = "clean"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Paths of one demo below ``folder``."""
+
+    folder: Path
+
+    @property
+    def warehouse(self) -> Path:
+        return self.folder / "warehouse"
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self.folder / 'metastore.db'}"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "compactor.toml"
+
+    @property
+    def airflow(self) -> Path:
+        """AIRFLOW_HOME."""
+        return self.folder / "airflow"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.json"
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """The folder is ours until the block ends.
+
+        Raises:
+            Refused: another demo uses it now.
+        """
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with (self.folder.parent / f"{self.folder.name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise Refused(f"{self.folder} is used by another demo that runs now; stop that one first") from None
+            yield
+
+    def make(self) -> None:
+        """An empty folder with an embedded metastore in it; what an earlier demo left there goes.
+
+        Raises:
+            Refused: the folder holds something that no demo made.
+        """
+        if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / _MARK).exists():
+            raise Refused(f"{self.folder} is not empty and no demo made it; name another folder with --folder")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.warehouse.mkdir(parents=True)
+        (self.folder / _MARK).touch()
+        self.config.write_text(_CONFIG.format(url=self.url, warehouse=self.warehouse), "utf-8")
+        database = open_database(self.url)
+        schema.create(database)
+        upgrade(database)
+        database.close()
+
+    @contextmanager
+    def site(self) -> Iterator[Site]:
+        """The demo's metastore, whatever the environment says of others."""
+        with open_site(configure(config_path=str(self.config), environment={})) as site:
+            yield site

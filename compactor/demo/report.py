@@ -1,0 +1,86 @@
+"""Before and after, for people as a table and for programs as JSON, and the judgement whether it is as promised."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.table import Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """One table at one moment. ``checksum`` is over all rows and their ROW__IDs, in the order of the ROW__IDs."""
+
+    table: str
+    partitions: int  #: 0 for a table that has none
+    directories: int
+    files: int
+    bytes: int
+    rows: int
+    seconds: float  #: to read every row
+    checksum: str
+
+
+def comparison(before: Sequence[Figures], after: Sequence[Figures]) -> Table:
+    """What the terminal shows: each figure before -> after."""
+    table = Table(title="Before -> after compaction", title_justify="left")
+    table.add_column("table")
+    for heading in ("partitions", "directories", "files", "bytes", "rows", "seconds to read", "checksum"):
+        table.add_column(heading, justify="right")
+    for old, new in zip(before, after, strict=True):
+        table.add_row(
+            old.table,
+            str(old.partitions) if old.partitions else "-",
+            f"{old.directories:,} -> {new.directories:,}",
+            f"{old.files:,} -> {new.files:,}",
+            f"{old.bytes:,} -> {new.bytes:,}",
+            f"{new.rows:,}" if old.rows == new.rows else f"{old.rows:,} -> {new.rows:,}",
+            f"{old.seconds:.2f} -> {new.seconds:.2f}",
+            f"{new.checksum[:12]} =" if old.checksum == new.checksum else f"{old.checksum[:12]} -> {new.checksum[:12]}",
+        )
+    return table
+
+
+def write(path: Path, before: Sequence[Figures], after: Sequence[Figures], seconds: float) -> None:
+    """The same as JSON at ``path``."""
+    tables = [
+        {
+            "table": old.table,
+            "partitions": old.partitions,
+            "directories_before": old.directories,
+            "directories_after": new.directories,
+            "files_before": old.files,
+            "files_after": new.files,
+            "bytes_before": old.bytes,
+            "bytes_after": new.bytes,
+            "rows": new.rows,
+            "rows_before": old.rows,
+            "rows_after": new.rows,
+            "seconds_to_read_before": round(old.seconds, 3),
+            "seconds_to_read_after": round(new.seconds, 3),
+            "checksum_before": old.checksum,
+            "checksum_after": new.checksum,
+        }
+        for old, new in zip(before, after, strict=True)
+    ]
+    path.write_text(json.dumps({"tables": tables, "seconds": round(seconds, 1)}, indent=2) + "\n", "utf-8")
+
+
+def complaints(before: Sequence[Figures], after: Sequence[Figures]) -> list[str]:
+    """What is not as promised: one sentence each, none when all is well."""
+    found: list[str] = []
+    for old, new in zip(before, after, strict=True):
+        if old.rows != new.rows:
+            found.append(f"{old.table}: {old.rows} rows before and {new.rows} after; wanted: the same")
+        if old.checksum != new.checksum:
+            found.append(f"{old.table}: rows or ROW__IDs changed (checksum {old.checksum} -> {new.checksum})")
+        wanted = max(old.partitions, 1)
+        if new.directories != wanted:
+            found.append(
+                f"{old.table}: {old.directories} directories before and {new.directories} after; wanted: {wanted}, "
+                "one for each partition"
+            )
+    return found

@@ -1,0 +1,133 @@
+"""The course of the demo, as the servers and the metastore show it: what happened, and what is waited for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import State
+from compactor.demo.servers import AirflowServers, ServersFailed
+from compactor.service.site import Site
+
+#: In the order of unpausing: who consumes events first, so that none arrives at a paused DAG.
+DAGS = ("compaction_cleaner", "compaction_worker", "acid_housekeeper", "compact_table", "compaction_initiator")
+_POLL = 0.5
+
+
+class Story:
+    """Follows what the scheduler does and tells it, one line for each change."""
+
+    def __init__(self, servers: AirflowServers, site: Site, console: Console) -> None:
+        self._servers = servers
+        self._site = site
+        self._console = console
+        self._start = time.monotonic()
+        self._runs: dict[tuple[str, str], str] = {}
+        self._queue = ""
+
+    def tell(self, text: str) -> None:
+        """One line of progress, with the seconds since the beginning."""
+        self._console.print(f"[dim]{time.monotonic() - self._start:6.1f} s[/dim]  {text}", highlight=False)
+
+    def prepare(self) -> None:
+        """Create the pool and let the DAGs run."""
+        self._servers.call("POST", "/api/v2/pools", {"name": "compaction", "slots": 1})
+        self.wait("all DAGs are known", self._dags_known, 60)
+        for dag in DAGS:
+            self._servers.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
+
+    def _dags_known(self) -> bool:
+        errors = self._servers.call("GET", "/api/v2/importErrors")["import_errors"]
+        if errors:
+            raise ServersFailed(f"a DAG file cannot be imported: {errors[0]['stack_trace']}")
+        found = self._servers.call("GET", "/api/v2/dags?limit=100")["dags"]
+        return {dag["dag_id"] for dag in found} >= set(DAGS)
+
+    def compacted(self, entities: Collection[Entity]) -> bool:
+        """Whether each of ``entities`` is compacted and cleaned, and nothing else waits."""
+        done = {e.entity for e in self._site.metastore.compactions.history() if e.state is State.SUCCEEDED}
+        return done >= set(entities) and not self._site.metastore.compactions.queue()
+
+    def succeeded(self, dag: str, kind: str = "", times: int = 1) -> bool:
+        """Whether so many runs of ``dag`` whose id begins with ``kind`` ended well."""
+        ended = [run for (d, run), state in self._runs.items() if d == dag and state == "success"]
+        return sum(run.startswith(kind) for run in ended) >= times
+
+    def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
+        """Start ``dag`` as the form does; the run's id."""
+        answer = self._servers.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": dict(conf)})
+        return str(answer["dag_run_id"])
+
+    def wait(self, what: str, done: Callable[[], bool], timeout: float) -> None:
+        """Watch until ``done``.
+
+        Raises:
+            ServersFailed: a component ended, a run or a request failed, or it takes longer than ``timeout`` seconds.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            self._servers.check()
+            self._watch()
+            if done():
+                return
+            if time.monotonic() > deadline:
+                raise ServersFailed(f"waited {timeout:.0f} s for this, in vain: {what}. {self._state()}")
+            time.sleep(_POLL)
+
+    def _watch(self) -> None:
+        for run in self._changed():
+            dag, state = run["dag_id"], run["state"]
+            if state != "queued":
+                self.tell(f"{dag} [bold]{state}[/bold] ({run['run_type'].replace('_', ' ')})")
+            if state == "failed":
+                raise ServersFailed(f"{dag} failed in run {run['dag_run_id']}: {self._why(dag, run['dag_run_id'])}")
+        queue = self._queue_text()
+        if queue != self._queue:
+            self._queue = queue
+            self.tell(f"compactions: {queue or 'none in the queue'}")
+        failed = [e for e in self._site.metastore.compactions.history() if e.state is State.FAILED]
+        if failed:
+            raise ServersFailed(f"compaction {failed[0].id} of {failed[0].entity} failed: {failed[0].error}")
+
+    def _changed(self) -> Iterator[Mapping[str, Any]]:
+        runs: Sequence[Mapping[str, Any]] = self._servers.call(
+            "GET", "/api/v2/dags/~/dagRuns?limit=100&order_by=-run_after"
+        )["dag_runs"]
+        for run in reversed(runs):
+            key = (run["dag_id"], run["dag_run_id"])
+            # The initiator's run spends its life waiting for a change; that it waits is no news.
+            if self._runs.get(key) != run["state"]:
+                self._runs[key] = run["state"]
+                if (run["dag_id"], run["state"]) != ("compaction_initiator", "running"):
+                    yield run
+
+    def _queue_text(self) -> str:
+        counts: dict[str, int] = {}
+        for entry in self._site.metastore.compactions.queue():
+            counts[entry.state.label] = counts.get(entry.state.label, 0) + 1
+        return ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
+
+    def _why(self, dag: str, run: str) -> str:
+        """Which task failed, and the end of its log."""
+        path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances"
+        for task in self._servers.call("GET", path)["task_instances"]:
+            if task["state"] == "failed":
+                logs = (
+                    self._servers.logs.parent
+                    / "logs"
+                    / f"dag_id={dag}"
+                    / f"run_id={run}"
+                    / f"task_id={task['task_id']}"
+                )
+                files = sorted(logs.rglob("*.log"))
+                end = files[-1].read_text("utf-8", errors="replace")[-4000:] if files else "no log"
+                return f"task {task['task_id']}, {logs}\n{end}"
+        return "no task says why"
+
+    def _state(self) -> str:
+        runs = [f"{dag} {state}" for (dag, _), state in self._runs.items() if state != "success"]
+        return f"Queue: {self._queue or 'empty'}. Runs: {', '.join(runs) or 'none open'}. Logs: {self._servers.logs}"
