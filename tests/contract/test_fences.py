@@ -1,0 +1,354 @@
+"""A lost or paused worker changes nothing: every guarded step of a compaction, and what breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
+
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import NEXT, CompactionType, IllegalTransition, State
+from compactor.errors import CommitUnknown, LostClaim, NotFound, Refused, TransactionAborted
+from compactor.ids import TxnId, WriteId
+from compactor.metastore import tables as t
+from compactor.metastore.catalog import Column, Table
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import TxnType
+
+ENTITY = Entity(database="default", table="t")
+WORKER = "compactor-1"
+
+
+def everything(metastore: Metastore) -> dict[str, list[Any]]:
+    with metastore.database.read() as conn:
+        return {table.name: conn.execute(select(table)).all() for table in t.metadata.sorted_tables}
+
+
+def create(metastore: Metastore, location: str = "/warehouse/t") -> Table:
+    return metastore.catalog.create_table("default", "t", location, [Column(name="a", type="int")])
+
+
+def insert(metastore: Metastore, entity: Entity = ENTITY, *, abort: bool = False) -> WriteId:
+    [txn] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(txn, entity.database, entity.table)
+    metastore.write_ids.add_component(txn, entity, "i", write_id)
+    if abort:
+        metastore.transactions.abort(txn, "rollback")
+    else:
+        metastore.transactions.commit(txn)
+    return write_id
+
+
+def request(metastore: Metastore, entity: Entity = ENTITY, type: CompactionType = CompactionType.MAJOR) -> int:
+    return metastore.compactions.request(Request(entity=entity, type=type, initiator="compactor-test"))
+
+
+def claim(metastore: Metastore, worker: str = WORKER) -> Entry:
+    entry = metastore.compactions.claim(worker, "test", pool_timeout_ms=0)
+    assert entry is not None
+    return entry
+
+
+class Compaction:
+    """One that is recorded and about to commit."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self.metastore = metastore
+        self.table = create(metastore)
+        self.highest = insert(metastore)
+        request(metastore)
+        entry = claim(metastore)
+        [self.txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+        self.entry = metastore.compactions.record(entry, WORKER, self.txn, None, self.highest)
+
+    def commit(self, body: Callable[[], None] = lambda: None) -> None:
+        place: dict[str, Any] = {"table_id": self.table.id, "partition_id": None, "location": self.table.location}
+        with self.metastore.compactions.committing(self.entry, WORKER, self.txn, **place):
+            body()
+
+
+@pytest.fixture
+def compaction(metastore: Metastore) -> Compaction:
+    return Compaction(metastore)
+
+
+def _aborted(compaction: Compaction) -> None:
+    compaction.metastore.transactions.abort(compaction.txn, "by hand")
+
+
+def _taken_away(compaction: Compaction) -> None:
+    _aborted(compaction)
+    assert compaction.metastore.compactions.requeue(compaction.entry.id, WORKER)
+
+
+def _other_worker(compaction: Compaction) -> None:
+    _taken_away(compaction)
+    claim(compaction.metastore, "compactor-2")
+
+
+def _ended(compaction: Compaction) -> None:
+    compaction.metastore.compactions.finish(compaction.entry, State.FAILED, "cancelled")
+
+
+def _dropped(compaction: Compaction) -> None:
+    """Only the catalog rows: dropping would take the queue row along."""
+    with compaction.metastore.database.write() as conn:
+        conn.execute(t.TBLS.update().values(TBL_NAME="gone"))
+
+
+def _made_again(compaction: Compaction) -> None:
+    """The old table's queue row stays, as where somebody drops a table while the metastore's listener is off."""
+    _dropped(compaction)
+    create(compaction.metastore)
+
+
+def _moved(compaction: Compaction) -> None:
+    with compaction.metastore.database.write() as conn:
+        conn.execute(t.SDS.update().values(LOCATION="/elsewhere"))
+
+
+def _write_ids_begin_again(compaction: Compaction) -> None:
+    with compaction.metastore.database.write() as conn:
+        conn.execute(t.NEXT_WRITE_ID.delete())
+
+
+BREAKS = [_aborted, _taken_away, _other_worker, _ended, _dropped, _made_again, _moved, _write_ids_begin_again]
+
+
+@pytest.mark.parametrize("change", BREAKS)
+def test_committing_does_nothing_when(change: Callable[[Compaction], None], compaction: Compaction) -> None:
+    """PROTOCOL 5: our transaction open, the queue row ours, table and location as read, write IDs above; else LostClaim."""
+    change(compaction)
+    before = everything(compaction.metastore)
+    named: list[str] = []
+    with pytest.raises(LostClaim):
+        compaction.commit(lambda: named.append("named"))
+    assert not named
+    assert everything(compaction.metastore) == before
+
+
+def test_committing_rolls_back_when_naming_fails(compaction: Compaction) -> None:
+    """PROTOCOL 5: past its time, or failed: roll back."""
+    before = everything(compaction.metastore)
+
+    def fail() -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        compaction.commit(fail)
+    assert everything(compaction.metastore) == before
+    compaction.commit()
+    assert compaction.metastore.transactions.state(compaction.txn) == "c"
+
+
+def test_committing_stamps_the_newest_transaction(compaction: Compaction) -> None:
+    """PROTOCOL 7.1: a reader opened before our commit is at or below CQ_NEXT_TXN_ID, so the gate waits for him."""
+    [reader] = compaction.metastore.transactions.open("u", "h")
+    compaction.commit()
+    entry = compaction.metastore.compactions.entry(compaction.entry.id)
+    assert entry.state is State.READY_FOR_CLEANING
+    assert entry.next_txn_id == reader
+    assert entry.commit_time is not None
+    assert compaction.metastore.transactions.lowest_open(-60_000) == reader
+
+
+def test_committing_twice_is_lost(compaction: Compaction) -> None:
+    compaction.commit()
+    with pytest.raises(LostClaim, match="committed"):
+        compaction.commit()
+
+
+def test_a_lost_answer_is_unknown_whether_or_not_it_happened(compaction: Compaction) -> None:
+    """PROTOCOL 5: a commit whose answer was lost is CommitUnknown; TXNS says what happened."""
+    engine = compaction.metastore.database.engine
+
+    def lose(conn: Any) -> None:
+        conn.connection.dbapi_connection.commit()
+        raise OperationalError("COMMIT", {}, Exception("the line is dead"))
+
+    event.listen(engine, "commit", lose)
+    try:
+        with pytest.raises(CommitUnknown, match="the line is dead"):
+            compaction.commit()
+    finally:
+        event.remove(engine, "commit", lose)
+    assert compaction.metastore.transactions.state(compaction.txn) == "c"
+    assert compaction.metastore.compactions.entry(compaction.entry.id).state is State.READY_FOR_CLEANING
+
+
+def test_rebalance_leaves_its_write_set(metastore: Metastore) -> None:
+    """PROTOCOL 7.4: WRITE_SET with an op u row of it tells later that a rebalance committed; and it gets its stamps."""
+    table = create(metastore)
+    insert(metastore)
+    request(metastore, type=CompactionType.REBALANCE)
+    entry = claim(metastore)
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
+    own = metastore.write_ids.allocate(txn, "default", "t")
+    metastore.write_ids.add_component(txn, ENTITY, "u", own)
+    entry = metastore.compactions.record(entry, WORKER, txn, None, own)
+    with metastore.compactions.committing(
+        entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location
+    ):
+        pass
+    found = everything(metastore)
+    assert [(row.WS_TXNID, row.WS_OPERATION_TYPE) for row in found["WRITE_SET"]] == [(txn, "u")]
+    assert [row.CTC_TXNID for row in found["COMPLETED_TXN_COMPONENTS"]] == [1]
+    assert metastore.compactions.entry(entry.id).next_txn_id == txn
+
+
+def test_partition_is_checked_by_id(metastore: Metastore) -> None:
+    table = metastore.catalog.create_table(
+        "default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=[Column(name="d", type="string")]
+    )
+    part = metastore.catalog.add_partition(table, ["a/b"])
+    entity = Entity(database="default", table="p", partition=part.name)
+    highest = insert(metastore, entity)
+    request(metastore, entity)
+    entry = claim(metastore)
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+    entry = metastore.compactions.record(entry, WORKER, txn, None, highest)
+    place: dict[str, Any] = {"table_id": table.id, "location": part.location}
+    with (
+        pytest.raises(LostClaim, match="made again"),
+        metastore.compactions.committing(entry, WORKER, txn, partition_id=part.id + 1, **place),
+    ):
+        pytest.fail("the body must not run")
+    with metastore.compactions.committing(entry, WORKER, txn, partition_id=part.id, **place) as held:
+        assert (held.entry_id, held.txn, held.highest_write_id) == (entry.id, txn, highest)
+
+
+def test_record_needs_an_open_transaction_and_our_row(metastore: Metastore) -> None:
+    create(metastore)
+    request(metastore)
+    entry = claim(metastore)
+    [dead, alive] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION, count=2)
+    metastore.transactions.abort(dead, "x")
+    before = everything(metastore)
+    with pytest.raises(LostClaim, match="aborted"):
+        metastore.compactions.record(entry, WORKER, dead, None, WriteId(1))
+    with pytest.raises(LostClaim, match="compactor-2"):
+        metastore.compactions.record(entry, "compactor-2", alive, None, WriteId(1))
+    with pytest.raises(LostClaim, match="gone"):
+        metastore.compactions.record(entry, WORKER, TxnId(99), None, WriteId(1))
+    assert everything(metastore) == before
+
+
+def test_requeue_only_after_the_transaction_is_aborted(compaction: Compaction) -> None:
+    """PROTOCOL 6: abort its transaction, hide its files, only then i."""
+    metastore, entry = compaction.metastore, compaction.entry
+    with pytest.raises(Refused, match="not aborted"):
+        metastore.compactions.requeue(entry.id, WORKER)
+    metastore.transactions.abort(compaction.txn, "worker lost")
+    assert not metastore.compactions.requeue(entry.id, "compactor")  # compared exactly, not by prefix
+    assert metastore.compactions.requeue(entry.id, WORKER)
+    back = metastore.compactions.entry(entry.id)
+    assert (back.state, back.worker_id, back.txn_id, back.start) == (State.INITIATED, None, None, None)
+    assert not metastore.compactions.requeue(entry.id, WORKER)
+
+
+def test_worker_ids_say_that_they_are_ours(metastore: Metastore) -> None:
+    """PROTOCOL 6: worker ids begin with compactor-, since a restarting Hive takes back those of its host."""
+    with pytest.raises(Refused, match="compactor-"):
+        metastore.compactions.claim("host-1", "test", pool_timeout_ms=0)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state not in NEXT[State.WORKING]])
+def test_finish_follows_the_table_of_states(state: State, compaction: Compaction) -> None:
+    before = everything(compaction.metastore)
+    with pytest.raises(IllegalTransition):
+        compaction.metastore.compactions.finish(compaction.entry, state)
+    assert everything(compaction.metastore) == before
+
+
+def test_finish_moves_the_row_once(compaction: Compaction) -> None:
+    """PROTOCOL 6: no row vanishes without history."""
+    metastore = compaction.metastore
+    metastore.compactions.finish(compaction.entry, State.FAILED, "rows in 3, rows out 2")
+    ended = metastore.compactions.entry(compaction.entry.id)
+    assert (ended.state, ended.error, ended.worker_id) == (State.FAILED, "rows in 3, rows out 2", WORKER)
+    assert ended.end is not None
+    assert metastore.compactions.queue() == []
+    with pytest.raises(LostClaim):
+        metastore.compactions.finish(compaction.entry, State.FAILED, "again")
+    assert len(metastore.compactions.history()) == 1
+
+
+def test_cleaner_steps_are_only_for_ready_rows(compaction: Compaction) -> None:
+    metastore = compaction.metastore
+    for step in (
+        lambda: metastore.compactions.mark_cleaner_start(compaction.entry),
+        lambda: metastore.compactions.back_off(compaction.entry, 1, None),
+        lambda: metastore.compactions.mark_cleaned(compaction.entry, [], all_below=True),
+    ):
+        with pytest.raises(LostClaim, match="ready for cleaning"):
+            step()
+    compaction.commit()
+    ready = metastore.compactions.entry(compaction.entry.id)
+    metastore.compactions.mark_cleaned(ready, [], all_below=True)
+    before = everything(metastore)
+    with pytest.raises(LostClaim):
+        metastore.compactions.mark_cleaned(ready, [], all_below=True)
+    assert everything(metastore) == before
+
+
+def test_ids_are_never_handed_out_again(metastore: Metastore) -> None:
+    """PROTOCOL 9: a plain key hands the largest id out again; a new transaction would own an old _v."""
+    first = metastore.transactions.open("u", "h", count=3)
+    with metastore.database.write() as conn:
+        conn.execute(t.MIN_HISTORY_LEVEL.delete())
+        conn.execute(t.TXNS.delete().where(t.TXNS.c.TXN_ID > 0))
+    assert min(metastore.transactions.open("u", "h")) > max(first)
+
+
+def test_forgetting_keeps_the_largest_and_what_is_kept(metastore: Metastore) -> None:
+    """PROTOCOL 8, 9: the largest TXNS row is never deleted, nor one of which something is in storage."""
+    txns = metastore.transactions.open("u", "h", count=5)
+    for txn in txns:
+        metastore.transactions.abort(txn, "x")
+    assert [f.id for f in metastore.housekeeping.forgettable(-60_000)] == [0, *txns[:-1]]
+    assert metastore.housekeeping.forget_transactions({txns[1]}, open_txn_timeout_ms=-60_000) == 4
+    assert metastore.transactions.states([0, *txns]) == {txns[1]: "a", txns[4]: "a"}
+    assert metastore.transactions.open("u", "h") == [6]
+
+
+def test_forgetting_keeps_what_has_components(metastore: Metastore) -> None:
+    create(metastore)
+    insert(metastore, abort=True)
+    metastore.transactions.open("u", "h")
+    metastore.housekeeping.forget_transactions(open_txn_timeout_ms=-60_000)
+    assert metastore.transactions.state(TxnId(1)) == "a"
+
+
+def test_young_transactions_are_not_forgotten(metastore: Metastore) -> None:
+    for txn in metastore.transactions.open("u", "h", count=3):
+        metastore.transactions.commit(txn)
+    assert metastore.housekeeping.forget_transactions(open_txn_timeout_ms=60_000) == 0
+
+
+def test_unknown_transactions_are_named(metastore: Metastore) -> None:
+    for step in (
+        lambda: metastore.transactions.commit(TxnId(77)),
+        lambda: metastore.transactions.heartbeat(TxnId(77)),
+        lambda: metastore.write_ids.allocate(TxnId(77), "default", "t"),
+    ):
+        with pytest.raises(NotFound, match="77"):
+            step()
+    assert not metastore.transactions.abort(TxnId(77), "x")
+
+
+def test_an_aborted_transaction_does_nothing_more(metastore: Metastore) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    metastore.transactions.abort(txn, "x")
+    before = everything(metastore)
+    for step in (
+        lambda: metastore.transactions.commit(txn),
+        lambda: metastore.transactions.heartbeat(txn),
+        lambda: metastore.write_ids.allocate(txn, "default", "t"),
+        lambda: metastore.write_ids.add_component(txn, ENTITY, "i", WriteId(1)),
+    ):
+        with pytest.raises(TransactionAborted, match=str(txn)):
+            step()
+    assert everything(metastore) == before

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.errors import NotFound, Refused, TransactionAborted
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.locks import NO_TXN, LockState
+from compactor.metastore.store import Metastore
+
+R, W, X, E = LockType
+
+
+def ask(type: LockType, table: str | None = "t", partition: str | None = None) -> LockRequest:
+    return LockRequest(database="default", table=table, partition=partition, type=type)
+
+
+@pytest.fixture
+def txns(metastore: Metastore) -> list[TxnId]:
+    return metastore.transactions.open("u", "h", count=4)
+
+
+def acquire(metastore: Metastore, txn: TxnId, *requests: LockRequest) -> LockState:
+    return metastore.locks.acquire(txn, requests, "u", "h").state
+
+
+#: Hive 4: requested beside existing.
+MATRIX = {
+    (R, R): True, (R, W): True, (R, X): True, (R, E): False,
+    (W, R): True, (W, W): True, (W, X): False, (W, E): False,
+    (X, R): True, (X, W): False, (X, X): False, (X, E): False,
+    (E, R): False, (E, W): False, (E, X): False, (E, E): False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("requested", "existing"), MATRIX)
+def test_matrix(requested: LockType, existing: LockType, metastore: Metastore, txns: list[TxnId]) -> None:
+    acquire(metastore, txns[0], ask(existing))
+    granted = acquire(metastore, txns[1], ask(requested)) is LockState.ACQUIRED
+    assert granted is MATRIX[requested, existing]
+
+
+def test_first_come_first_served(metastore: Metastore, txns: list[TxnId]) -> None:
+    """A reader behind a waiting EXCLUSIVE waits too, though only another reader holds the table."""
+    assert acquire(metastore, txns[0], ask(R)) is LockState.ACQUIRED
+    exclusive = metastore.locks.acquire(txns[1], [ask(E)], "u", "h")
+    reader = metastore.locks.acquire(txns[2], [ask(R)], "u", "h")
+    assert [lock.state for lock in (exclusive, reader)] == [LockState.WAITING] * 2
+    assert [row.txn for row in reader.blockers] == [txns[1]]
+    metastore.transactions.commit(txns[0])
+    assert not metastore.locks.check(reader.id).is_acquired
+    assert metastore.locks.check(exclusive.id).is_acquired
+    metastore.transactions.commit(txns[1])
+    assert metastore.locks.check(reader.id).is_acquired
+
+
+def test_all_or_nothing(metastore: Metastore, txns: list[TxnId]) -> None:
+    acquire(metastore, txns[0], ask(X, "b"))
+    lock = metastore.locks.acquire(txns[1], [ask(W, "a"), ask(W, "b"), ask(W, "c")], "u", "h")
+    rows = [row for row in metastore.locks.show() if row.id == lock.id]
+    assert {row.state for row in rows} == {LockState.WAITING}
+    assert [row.blocked_by for row in rows] == [None, (1, 1), None]
+    metastore.transactions.abort(txns[0], "x")
+    assert metastore.locks.check(lock.id).is_acquired
+    rows = [row for row in metastore.locks.show() if row.id == lock.id]
+    assert {(row.state, row.blocked_by, row.acquired_at is None) for row in rows} == {(LockState.ACQUIRED, None, False)}
+
+
+def test_table_covers_its_partitions(metastore: Metastore, txns: list[TxnId]) -> None:
+    acquire(metastore, txns[0], ask(E, "t", "p=1"))
+    assert acquire(metastore, txns[1], ask(R, "t", "p=2")) is LockState.ACQUIRED
+    assert acquire(metastore, txns[2], ask(R)) is LockState.WAITING
+    assert acquire(metastore, txns[3], ask(R, None)) is LockState.ACQUIRED  # a shared read of the database passes
+
+
+def test_both_forms_of_an_escaped_name_conflict(metastore: Metastore, txns: list[TxnId]) -> None:
+    """PROTOCOL 9: Hive's twice escaped rows and stored ones (Trino's) both meet ours."""
+    acquire(metastore, txns[0], ask(R, "t", "p=a%3Db"))
+    with metastore.database.write() as conn:
+        conn.exec_driver_sql("DELETE FROM HIVE_LOCKS WHERE HL_PARTITION = 'p=a%3Db'")  # as Hive writes it
+    ours = metastore.locks.try_acquire(txns[1], [ask(E, "t", "p=a%3Db")], "u", "h")
+    assert ours is None
+
+
+def test_own_locks_never_conflict(metastore: Metastore, txns: list[TxnId]) -> None:
+    acquire(metastore, txns[0], ask(R))
+    assert acquire(metastore, txns[0], ask(E)) is LockState.ACQUIRED
+
+
+def test_a_tried_lock_leaves_no_row_and_names_who_holds(
+    metastore: Metastore, txns: list[TxnId], caplog: pytest.LogCaptureFixture
+) -> None:
+    """PROTOCOL 5: tried, withdrawn when not granted at once, so that no reader ever queues behind it."""
+    acquire(metastore, txns[0], ask(R))
+    with caplog.at_level("INFO"):
+        assert metastore.locks.try_acquire(txns[1], [ask(E)], "u", "h") is None
+    assert f"transaction {txns[0]}, u@h" in caplog.text
+    assert [row.txn for row in metastore.locks.blockers(txns[1], [ask(E)])] == [txns[0]]
+    assert [row.txn for row in metastore.locks.show()] == [txns[0]]
+    assert acquire(metastore, txns[2], ask(R)) is LockState.ACQUIRED
+    lock = metastore.locks.try_acquire(txns[1], [ask(W)], "u", "h")
+    assert lock is not None
+    assert lock.is_acquired
+
+
+def test_waiting_exclusive(metastore: Metastore, txns: list[TxnId]) -> None:
+    """PROTOCOL 3.2: where an EXCLUSIVE request waits behind us, we yield."""
+    entity = Entity(database="default", table="t", partition="p=1")
+    other = Entity(database="default", table="t", partition="p=2")
+    acquire(metastore, txns[0], ask(R, "t", "p=1"))
+    assert not metastore.locks.waiting_exclusive(entity)
+    acquire(metastore, txns[1], ask(E, "t", "p=1"))
+    assert metastore.locks.waiting_exclusive(entity)
+    assert not metastore.locks.waiting_exclusive(other)
+    acquire(metastore, txns[2], ask(E))
+    assert metastore.locks.waiting_exclusive(other)
+
+
+def test_released_and_gone(metastore: Metastore, txns: list[TxnId]) -> None:
+    lock = metastore.locks.acquire(txns[0], [ask(E)], "u", "h")
+    assert metastore.locks.release(lock.id)
+    assert not metastore.locks.release(lock.id)
+    with pytest.raises(NotFound, match=f"lock {lock.id}"):
+        metastore.locks.check(lock.id)
+
+
+def test_locks_without_a_transaction_live_by_their_own_heartbeat(metastore: Metastore) -> None:
+    lock = metastore.locks.acquire(NO_TXN, [ask(E)], "u", "h")
+    other = metastore.locks.acquire(NO_TXN, [ask(R)], "u", "h")
+    assert (lock.is_acquired, other.is_acquired) == (True, False)
+    metastore.locks.heartbeat(lock.id)
+    metastore.transactions.time_out(60_000)
+    assert len(metastore.locks.show()) == 2
+    metastore.transactions.time_out(-60_000)
+    assert metastore.locks.show() == []
+    with pytest.raises(NotFound):
+        metastore.locks.heartbeat(lock.id)
+
+
+def test_dead_transactions_get_no_lock(metastore: Metastore, txns: list[TxnId]) -> None:
+    metastore.transactions.abort(txns[0], "x")
+    with pytest.raises(TransactionAborted):
+        acquire(metastore, txns[0], ask(R))
+    with pytest.raises(Refused, match="no lock"):
+        acquire(metastore, txns[1])

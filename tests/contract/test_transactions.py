@@ -1,0 +1,212 @@
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.errors import Refused, TransactionAborted
+from compactor.ids import TxnId, WriteId
+from compactor.metastore import tables as t
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import TxnType
+
+T = Entity(database="default", table="t")
+P1, P2 = (Entity(database="default", table="t", partition=f"p={n}") for n in (1, 2))
+
+
+def writer(metastore: Metastore, operation: str = "i", entity: Entity = T) -> TxnId:
+    [txn] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(txn, entity.database, entity.table)
+    metastore.write_ids.add_component(txn, entity, operation, write_id)
+    return txn
+
+
+def test_first_committer_wins(metastore: Metastore) -> None:
+    first, second = writer(metastore, "d"), writer(metastore, "d")
+    metastore.transactions.commit(second)
+    with pytest.raises(TransactionAborted, match=f"transaction {second}"):
+        metastore.transactions.commit(first)
+    assert metastore.transactions.state(first) == "a"
+    with metastore.database.read() as conn:
+        reason = conn.execute(t.TXNS.select().where(t.TXNS.c.TXN_ID == first)).one().TXN_META_INFO
+        committed = conn.execute(t.COMPLETED_TXN_COMPONENTS.select()).all()
+    assert reason == "write conflicts"
+    assert [row.CTC_TXNID for row in committed] == [second]
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("i", "d"), ("d", "i")])
+def test_inserts_never_conflict(mine: str, theirs: str, metastore: Metastore) -> None:
+    first, second = writer(metastore, mine), writer(metastore, theirs)
+    metastore.transactions.commit(second)
+    metastore.transactions.commit(first)
+    assert metastore.transactions.states([first, second]) == {first: "c", second: "c"}
+
+
+def test_other_partitions_and_later_transactions_do_not_conflict(metastore: Metastore) -> None:
+    first, second = writer(metastore, "u", P1), writer(metastore, "d", P2)
+    metastore.transactions.commit(second)
+    metastore.transactions.commit(first)
+    metastore.transactions.commit(writer(metastore, "d", P1))
+
+
+def test_commit_is_idempotent(metastore: Metastore) -> None:
+    txn = writer(metastore)
+    metastore.transactions.commit(txn)
+    metastore.transactions.commit(txn)
+    with metastore.database.read() as conn:
+        assert len(conn.execute(t.COMPLETED_TXN_COMPONENTS.select()).all()) == 1
+
+
+def test_snapshot_sees_neither_open_nor_aborted(metastore: Metastore) -> None:
+    a, b, c, d = metastore.transactions.open("u", "h", count=4)
+    metastore.transactions.commit(a)
+    metastore.transactions.abort(b, "x")
+    metastore.transactions.commit(d)
+    assert str(metastore.transactions.snapshot()) == f"{d}:{c}:{c}:{b}"
+    assert str(metastore.transactions.snapshot(own=c)) == f"{c}:9223372036854775807::{b}"
+
+
+def test_open_compactions_are_never_visible(metastore: Metastore) -> None:
+    """A directory counts once its transaction is valid; the one that plans leaves its own out too."""
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+    [other] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
+    assert metastore.transactions.snapshot().open == {txn, other}
+
+
+def test_read_only_transactions_hold_the_gate_but_no_snapshot(metastore: Metastore) -> None:
+    """PROTOCOL 7.1: the gate counts all types, a snapshot leaves read-only ones out."""
+    [reader] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
+    metastore.transactions.commit(writer(metastore))
+    assert metastore.transactions.snapshot().open == frozenset()
+    assert metastore.transactions.lowest_open(-60_000) == reader
+
+
+def test_gate_without_open_transactions_is_above_the_newest(metastore: Metastore) -> None:
+    for txn in metastore.transactions.open("u", "h", count=3):
+        metastore.transactions.commit(txn)
+    assert metastore.transactions.lowest_open(-60_000) == 4
+
+
+def test_gate_counts_only_ids_that_are_older_than_the_timeout(metastore: Metastore) -> None:
+    """PROTOCOL 7.1: ids still being opened; so nothing is cleaned within a second of its commit."""
+    for txn in metastore.transactions.open("u", "h", count=3):
+        metastore.transactions.commit(txn)
+    assert metastore.transactions.lowest_open(60_000) == 1
+
+
+def test_missing_ids_below_a_young_row_count_as_open(metastore: Metastore) -> None:
+    a, b, c = metastore.transactions.open("u", "h", count=3)
+    for txn in (a, c):
+        metastore.transactions.commit(txn)
+    with metastore.database.write() as conn:
+        conn.execute(t.TXNS.delete().where(t.TXNS.c.TXN_ID == b))
+    assert metastore.transactions.snapshot(open_txn_timeout_ms=60_000).open == {b}
+    assert metastore.transactions.snapshot(open_txn_timeout_ms=-60_000).open == frozenset()
+
+
+def test_time_out_aborts_the_silent_and_drops_their_locks(metastore: Metastore) -> None:
+    [silent] = metastore.transactions.open("u", "h")
+    [copied] = metastore.transactions.open("u", "h", type=TxnType.REPL_CREATED)
+    assert metastore.transactions.time_out(60_000) == []
+    assert metastore.transactions.time_out(-60_000) == [silent]
+    assert metastore.transactions.states([silent, copied]) == {silent: "a", copied: "o"}
+
+
+def test_heartbeat_keeps_alive(metastore: Metastore) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    with metastore.database.write() as conn:
+        conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=1))
+    metastore.transactions.heartbeat(txn)
+    assert metastore.transactions.time_out(60_000) == []
+
+
+def test_a_batch_of_transactions_is_bounded(metastore: Metastore) -> None:
+    for count in (0, 1001):
+        with pytest.raises(Refused, match=str(count)):
+            metastore.transactions.open("u", "h", count=count)
+
+
+def test_write_ids_count_per_table_and_are_given_once(metastore: Metastore) -> None:
+    a, b = metastore.transactions.open("u", "h", count=2)
+    assert metastore.write_ids.next("default", "t") == 1
+    assert metastore.write_ids.allocate(a, "default", "T") == 1
+    assert metastore.write_ids.allocate(a, "Default", "t") == 1
+    assert metastore.write_ids.allocate(b, "default", "t") == 2
+    assert metastore.write_ids.allocate(b, "default", "other") == 1
+    assert metastore.write_ids.of(b) == [("default", "other", 1), ("default", "t", 2)]
+    assert metastore.write_ids.transactions("default", "t") == {1: a, 2: b}
+
+
+def test_read_only_transactions_get_no_write_id(metastore: Metastore) -> None:
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
+    with pytest.raises(Refused, match="read-only"):
+        metastore.write_ids.allocate(txn, "default", "t")
+
+
+def test_valid_write_ids(metastore: Metastore) -> None:
+    txns = [writer(metastore) for _ in range(5)]
+    metastore.transactions.commit(txns[0])
+    metastore.transactions.abort(txns[1], "x")
+    metastore.transactions.commit(txns[3])
+    valid = metastore.write_ids.valid("default", "t", metastore.transactions.snapshot())
+    assert str(valid) == "default.t:5:3:3,5:2"
+    assert str(valid.for_compactor()) == "default.t:2:9223372036854775807::2"
+
+
+def test_write_ids_of_a_snapshot_taken_before_them(metastore: Metastore) -> None:
+    metastore.transactions.commit(writer(metastore))
+    before = metastore.transactions.snapshot()
+    metastore.transactions.commit(writer(metastore))
+    assert not metastore.write_ids.valid("default", "t", before).is_valid(WriteId(2))
+    assert metastore.write_ids.valid("default", "t", metastore.transactions.snapshot()).is_valid(WriteId(2))
+
+
+def test_write_ids_of_a_table_nobody_wrote(metastore: Metastore) -> None:
+    assert metastore.write_ids.valid("default", "t", metastore.transactions.snapshot()).high_watermark == 0
+
+
+def test_purged_mappings_count_as_committed(metastore: Metastore) -> None:
+    for _ in range(3):
+        metastore.transactions.commit(writer(metastore))
+    assert metastore.housekeeping.purge_write_ids() == 3
+    valid = metastore.write_ids.valid("default", "t", metastore.transactions.snapshot())
+    assert valid.high_watermark == 3
+    assert valid.is_valid(WriteId(2))
+
+
+def test_a_purged_mapping_above_one_that_stays_is_still_visible(metastore: Metastore) -> None:
+    """An older transaction may hold the higher write ID; Hive's purge hides its rows until the other has ended."""
+    old, young = metastore.transactions.open("u", "h", count=2)
+    assert metastore.write_ids.allocate(young, "default", "t") == 1
+    assert metastore.write_ids.allocate(old, "default", "t") == 2
+    metastore.transactions.commit(old)
+    assert metastore.housekeeping.purge_write_ids() == 0  # ours keeps it
+    with metastore.database.write() as conn:  # Hive's does not
+        conn.execute(t.TXN_TO_WRITE_ID.delete().where(t.TXN_TO_WRITE_ID.c.T2W_TXNID == old))
+    valid = metastore.write_ids.valid("default", "t", metastore.transactions.snapshot())
+    assert valid.is_valid(WriteId(2))
+    assert valid.open == {1}
+
+
+def test_mappings_of_open_and_aborted_transactions_stay(metastore: Metastore) -> None:
+    a, b = writer(metastore), writer(metastore)
+    metastore.transactions.abort(b, "x")
+    metastore.transactions.commit(a)
+    c = writer(metastore)
+    metastore.transactions.commit(c)
+    assert metastore.housekeeping.purge_write_ids() == 1
+    assert metastore.write_ids.transactions("default", "t") == {2: b, 3: c}
+
+
+def test_write_set_goes_when_nobody_can_conflict(metastore: Metastore) -> None:
+    [oldest] = metastore.transactions.open("u", "h")
+    metastore.transactions.commit(writer(metastore, "d"))
+    assert metastore.housekeeping.purge_write_set() == 0
+    metastore.transactions.commit(oldest)
+    assert metastore.housekeeping.purge_write_set() == 1
+
+
+def test_components_are_one_of_three_operations(metastore: Metastore) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    with pytest.raises(Refused, match="'x'"):
+        metastore.write_ids.add_component(txn, T, "x", WriteId(1))
