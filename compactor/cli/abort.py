@@ -1,0 +1,89 @@
+"""``compactor abort …`` and ``compactor resume DB.TABLE``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.face import Face, faced
+from compactor.cli.output import print_json
+from compactor.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from compactor.service.site import Site
+
+_REASON = "aborted by hand (compactor abort transaction)"
+
+
+@click.group()
+def abort() -> None:
+    """End a transaction, or take a compaction off the queue."""
+
+
+@abort.command("transaction")
+@click.argument("txn", metavar="ID", type=click.IntRange(min=1))
+@faced
+def abort_transaction(face: Face, txn: int) -> None:
+    """Abort an open transaction; what it wrote is never seen, and the cleaner removes it."""
+    from compactor.ids import TxnId
+
+    with face.site() as site:
+        _must_write(site)
+        if not site.metastore.transactions.abort(TxnId(txn), _REASON):
+            state = site.metastore.transactions.state(TxnId(txn))
+            if state is None:
+                raise NotFound(f"transaction {txn} is not in TXNS; look at `compactor show transactions`")
+            raise Refused(f"transaction {txn} is {'aborted already' if state == 'a' else 'committed'}")
+    if face.json:
+        print_json({"txnid": txn, "state": "ABORTED"})
+    else:
+        click.echo(f"transaction {txn} is aborted")
+
+
+@abort.command("compaction")
+@click.argument("compaction", metavar="ID", type=click.IntRange(min=1))
+@faced
+def abort_compaction(face: Face, compaction: int) -> None:
+    """Take a compaction off the queue that no worker has begun."""
+    with face.site() as site:
+        _must_write(site)
+        site.metastore.compactions.abort_request(compaction)
+    if face.json:
+        print_json({"compactionid": compaction, "state": "aborted"})
+    else:
+        click.echo(f"compaction {compaction} is aborted")
+
+
+@click.command()
+@click.argument("table", metavar="DB.TABLE")
+@faced
+def resume(face: Face, table: str) -> None:
+    """Let the initiator consider a table again that failed too often.
+
+    The initiator skips a partition whose newest compactions all failed
+    (hive.compactor.initiator.failed.compacts.threshold). This removes from the history the failed and 'did not
+    initiate' rows since each partition's last success, prints them, and touches nothing else.
+    """
+    from compactor.service.request import parse_table
+    from compactor.service.resume import resume as resumed
+
+    with face.site() as site:
+        found = resumed(site, *parse_table(table))
+    if face.json:
+        print_json([r.to_json() for r in found])
+        return
+    for r in found:
+        for entry in r.forgotten:
+            reason = f": {entry.error}" if entry.error else ""
+            click.echo(f"{r.entity}: forgot compaction {entry.id} ({entry.state.label}){reason}")
+    if not found:
+        click.echo(f"{table}: no failure since the last success; nothing keeps the initiator away")
+
+
+def _must_write(site: Site) -> None:
+    from compactor.service.mode import Mode, mode_of
+
+    if mode_of(site.settings) is Mode.OBSERVE:
+        source = site.settings.source("compactor.mode")
+        raise Refused(f"metastore {site.name}: compactor.mode is observe ({source}); set request or more")

@@ -1,0 +1,110 @@
+"""``compactor compact DB.TABLE``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.face import FAILED, REFUSED, TIMED_OUT, Face, faced
+from compactor.cli.output import print_json
+from compactor.errors import BadSetting, Refused
+
+if TYPE_CHECKING:
+    from compactor.compaction.entry import Entry
+    from compactor.service.request import Enqueued
+    from compactor.service.site import Site
+
+_TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
+
+
+@click.command()
+@click.argument("table", metavar="DB.TABLE")
+@click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v; else every partition.")
+@click.option("--type", "kind", type=_TYPES, default="major", show_default=True)
+@click.option("--pool", metavar="Q", help="Else the table's own hive.compactor.worker.pool.")
+@click.option("--property", "pairs", metavar="K=V", multiple=True, help="A setting of this request; may be repeated.")
+@click.option("--wait", is_flag=True, help="Wait until it is compacted.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait; else hive.compactor.wait.timeout.")
+@faced
+def compact(
+    face: Face,
+    table: str,
+    partition: str | None,
+    kind: str,
+    pool: str | None,
+    pairs: tuple[str, ...],
+    wait: bool,
+    timeout: float | None,
+) -> None:
+    """Ask for a compaction now; thresholds don't apply."""
+    from compactor.service.request import WaitTimedOut, request_compaction
+
+    properties = parse_properties(pairs)
+    with face.site() as site:
+        try:
+            asked = request_compaction(
+                site, table=table, partition=partition, type=kind, pool=pool, properties=properties
+            )
+        except Refused as error:
+            click.echo(f"compactor: refused: {error}", err=True)
+            sys.exit(REFUSED)
+        ended: Sequence[Entry] = ()
+        timed_out: WaitTimedOut | None = None
+        if wait:
+            try:
+                ended = _wait(site, asked, timeout)
+            except WaitTimedOut as error:
+                timed_out = error
+    _tell(face, asked, ended)
+    if timed_out is not None:
+        click.echo(f"compactor: {timed_out}", err=True)
+        sys.exit(TIMED_OUT)
+    if any(_failed(entry) for entry in ended):
+        sys.exit(FAILED)
+
+
+def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
+    """``--property`` texts as a mapping.
+
+    Raises:
+        BadSetting: not K=V.
+    """
+    given: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise BadSetting(f"--property {pair!r}: expected K=V")
+        given[key.strip()] = value
+    return given
+
+
+def _wait(site: Site, asked: Sequence[Enqueued], timeout: float | None) -> Sequence[Entry]:
+    from compactor.service.request import wait_for
+
+    seconds = site.settings.milliseconds("hive.compactor.wait.timeout") / 1000 if timeout is None else timeout
+    return wait_for(site, [a.entry_id for a in asked if a.entry_id is not None], seconds)
+
+
+def _failed(entry: Entry) -> bool:
+    from compactor.compaction.states import State
+
+    return entry.state not in (State.READY_FOR_CLEANING, State.SUCCEEDED)
+
+
+def _tell(face: Face, asked: Sequence[Enqueued], ended: Sequence[Entry]) -> None:
+    by_id = {entry.id: entry for entry in ended}
+    if face.json:
+        states = {i: {"state": e.state.label, "errormessage": e.error} for i, e in by_id.items()}
+        print_json([{**a.to_json(), **states.get(a.entry_id or 0, {})} for a in asked])
+        return
+    for a in asked:
+        if a.entry_id is None:
+            click.echo(f"{a.entity}: refused: {a.refused}")
+            continue
+        entry = by_id.get(a.entry_id)
+        state = "enqueued" if entry is None else entry.state.label
+        error = f": {entry.error}" if entry is not None and entry.error else ""
+        click.echo(f"{a.entity}: compaction {a.entry_id} {state}{error}")

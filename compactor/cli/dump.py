@@ -1,0 +1,71 @@
+"""``compactor dump PATH``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.face import Face, faced
+from compactor.cli.output import print_json
+from compactor.errors import NotLossless
+
+if TYPE_CHECKING:
+    from compactor.orc.tail import Tail
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False))
+@click.option("--meta", is_flag=True, help="The file's metadata instead of its rows.")
+@faced
+def dump(face: Face, path: str, meta: bool) -> None:
+    """Print the rows of an ORC file, ACID or not, as JSON lines; or its metadata.
+
+    An ACID row has the keys operation, originalTransaction, bucket, rowId, currentTransaction and row, as Hive's
+    orcfiledump prints them.
+    """
+    from compactor.orc.source import LocalSource
+    from compactor.orc.tail import read_tail
+
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+        if meta:
+            print_json(metadata(tail))
+            return
+        if tail.encrypted:
+            raise NotLossless(f"{path}: has encrypted columns; its rows cannot be shown, its metadata can (--meta)")
+        from compactor.cli.row_json import rows
+
+        for row in rows(source, tail):
+            click.echo(json.dumps(row, ensure_ascii=False))
+
+
+def metadata(tail: Tail) -> dict[str, object]:
+    """What the tail says, with the user metadata that Hive's ACID readers look at."""
+    return {
+        "path": tail.name,
+        "length": tail.length,
+        "rows": tail.rows,
+        "acid": tail.is_acid,
+        "file_version": ".".join(map(str, tail.file_version)),
+        "writer": tail.writer,
+        "writer_version": tail.writer_version,
+        "software": tail.software,
+        "compression": tail.compression.name,
+        "compression_block_size": tail.compression_block_size,
+        "row_index_stride": tail.row_index_stride,
+        "calendar": ("unset", "julian_gregorian", "proleptic_gregorian")[tail.calendar],
+        "stripes": [
+            {
+                "offset": s.offset,
+                "index_length": s.index_length,
+                "data_length": s.data_length,
+                "footer_length": s.footer_length,
+                "rows": s.rows,
+            }
+            for s in tail.stripes
+        ],
+        "user_metadata": {key: value.decode("utf-8", "replace") for key, value in tail.user_metadata.items()},
+        "encrypted": tail.encrypted,
+    }

@@ -1,0 +1,91 @@
+"""``compactor explain DB.TABLE``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.face import Face, faced
+from compactor.cli.output import duration, print_json, size, when
+
+if TYPE_CHECKING:
+    from compactor.service.explain import Explanation, PartitionExplanation, Queued
+    from compactor.service.initiator import Considered
+
+
+@click.command()
+@click.argument("table", metavar="DB.TABLE")
+@faced
+def explain(face: Face, table: str) -> None:
+    """Say what would happen to a table now, why, what would flip it and what the last runs brought."""
+    from compactor.service.explain import explain as explained
+
+    with face.site() as site:
+        explanation = explained(site, table)
+    if face.json:
+        print_json(explanation.to_json())
+        return
+    for line in lines(explanation):
+        click.echo(line)
+
+
+def lines(explanation: Explanation) -> Iterator[str]:
+    """The explanation as text."""
+    table = explanation.table
+    kind = "insert-only" if table.is_insert_only else "full ACID" if table.is_transactional else "not transactional"
+    yield f"{table}: {kind}, {table.location}"
+    yield f"  mode {explanation.mode} (from {explanation.mode_source})"
+    for changed in explanation.settings:
+        yield f"  {changed.key} = {changed.value} (from {changed.source})"
+    for key, value in explanation.spark_conf.items():
+        yield f"  {key} = {value} (for its Spark application)"
+    for key, reason in explanation.ignored:
+        yield f"  ignored: {key}: {reason}"
+    for sentence in explanation.protections:
+        yield f"  {sentence}"
+    for partition in explanation.partitions:
+        yield from _partition(partition)
+    if not explanation.partitions:
+        yield "  it has no partitions"
+    if explanation.unnamed is not None:
+        yield "aborted writes without a partition's name"
+        yield from _considered(explanation.unnamed)
+
+
+def _partition(partition: PartitionExplanation) -> Iterator[str]:
+    content = partition.surveyed.content
+    yield (
+        f"{partition.surveyed.entity.partition or 'the table'}: {content.directories} directories "
+        f"({content.deltas} deltas), {content.files} files, {size(content.bytes)}"
+    )
+    yield from _considered(partition.surveyed.considered)
+    for queued in partition.queue:
+        yield from _queued(queued)
+    for entry in partition.history:
+        ended = when(entry.end) if entry.end else "?"
+        yield f"  {ended} compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}" + (
+            f": {entry.error}" if entry.error else ""
+        )
+    for run in partition.runs:
+        yield (
+            f"  run of compaction {run['entry_id']}: {run['directories_before']} -> {run['directories_after']} "
+            f"directories, {run['files_before']} -> {run['files_after']} files, {run['stripes_copied']} stripes copied, "
+            f"{run['stripes_reencoded']} re-encoded, {float(str(run['seconds'])):.2f} s"
+        )
+
+
+def _considered(considered: Considered) -> Iterator[str]:
+    yield f"  now: {considered.outcome}, because {considered.because}"
+    if considered.decision is not None:
+        for flip in considered.decision.flips:
+            yield f"  would change with: {flip}"
+
+
+def _queued(queued: Queued) -> Iterator[str]:
+    entry = queued.entry
+    waits = f", waits for: {queued.waits_for}" if queued.waits_for else ""
+    yield f"  compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}{waits}"
+    for blocker in queued.blockers:
+        yield f"    held by {blocker} ({duration(blocker.age_ms)})"

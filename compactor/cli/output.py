@@ -1,0 +1,104 @@
+"""How values reach people and programs: tables for a terminal, aligned columns for a pipe, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import click
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_NONE = "-"
+#: Columns whose numbers are epoch milliseconds.
+_TIMES = frozenset(
+    {
+        "enqueuetime",
+        "starttime",
+        "committime",
+        "startedtime",
+        "lastheartbeattime",
+        "last_heartbeat",
+        "acquired_at",
+        "at",
+    }
+)
+_BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
+
+
+def print_json(value: object) -> None:
+    """One JSON document, indented, keys in their order."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def print_json_line(value: object) -> None:
+    """One JSON document on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
+    """``rows`` by ``columns``, without those that say nothing; nothing is cut off, whatever the width."""
+    if not rows:
+        click.echo(empty)
+        return
+    shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
+    cells = [[cell(column, row.get(column)) for column in shown] for row in rows]
+    if sys.stdout.isatty():
+        _print_rich(shown, cells)
+    else:
+        _print_plain(shown, cells)
+
+
+def cell(column: str, value: object) -> str:
+    """A value as people read it: sizes with units, times in UTC."""
+    if value is None:
+        return _NONE
+    if column in _TIMES and isinstance(value, int):
+        return when(value)
+    if column in _BYTES and isinstance(value, int):
+        return size(value)
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return " ".join(str(value).split("\n"))
+
+
+def when(milliseconds: int) -> str:
+    """Epoch milliseconds as a UTC time to the second."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def size(count: int) -> str:
+    """Bytes in the largest power of 1000 that leaves a number above 1."""
+    number, unit = float(count), 0
+    while number >= 1000 and unit < len(_UNITS) - 1:
+        number, unit = number / 1000, unit + 1
+    return f"{count} B" if unit == 0 else f"{number:.1f} {_UNITS[unit]}"
+
+
+def duration(milliseconds: int) -> str:
+    """How long something took or is old, in its largest fitting unit."""
+    for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= 2 * length:
+            return f"{milliseconds // length} {unit}"
+    return f"{milliseconds} ms"
+
+
+def _print_plain(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(column), *(len(row[i]) for row in cells)) for i, column in enumerate(columns)]
+    for row in (columns, *cells):
+        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(text) for text in row))
+    Console(highlight=False).print(table)

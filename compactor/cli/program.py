@@ -1,0 +1,97 @@
+"""The program: its global options, its commands, and how errors become messages and exit codes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import click
+
+from compactor import __version__
+from compactor.cli import abort, compact, doctor, dump, explain, plan, run, setup, show, submit
+from compactor.cli.face import FAILED, USAGE, Face
+from compactor.errors import BadSetting, CompactorError
+
+_CONNECTION = {
+    "url": "COMPACTOR_METASTORE_URL",
+    "state_url": "COMPACTOR_STATE_URL",
+    "warehouse": "COMPACTOR_WAREHOUSE",
+    "hive_conf": "COMPACTOR_HIVE_CONF",
+}
+
+
+class Program(click.Group):
+    """Commands whose errors of our own tree end in one line and an exit code, never in a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except CompactorError as error:
+            click.echo(f"compactor: {error}", err=True)
+            sys.exit(USAGE if isinstance(error, BadSetting) else FAILED)
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
+    """``--set`` texts as a mapping.
+
+    Raises:
+        BadSetting: not KEY=VALUE, or a part of the connection, which may be secret and so never stands on a command
+            line.
+    """
+    given: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise BadSetting(f"--set {pair!r}: expected KEY=VALUE")
+        if key.strip() in _CONNECTION:
+            raise BadSetting(
+                f"--set {key.strip()}: the connection is no setting, and command lines are seen by others; use "
+                f"{_CONNECTION[key.strip()]} or compactor.toml"
+            )
+        given[key.strip()] = value
+    return given
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="compactor")
+@click.option("--metastore", metavar="NAME", default="default", help="Which metastore of compactor.toml.")
+@click.option(
+    "--config", metavar="PATH", default=None, help="A compactor.toml; else COMPACTOR_CONFIG, else the one here."
+)
+@click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; may be repeated.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("-v", "--verbose", count=True, help="Log what happens; twice for details.")
+@click.pass_context
+def program(
+    ctx: click.Context, metastore: str, config: str | None, pairs: tuple[str, ...], as_json: bool, verbose: int
+) -> None:
+    """Keeps Hive ACID tables fast.
+
+    \b
+    Exit codes: 0 done, 1 an entry or the pass failed, 2 usage or a setting, 3 `compact` refused, 4 wait timed out.
+    """
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
+    logging.basicConfig(
+        level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr, force=True
+    )
+    for chatty in ("py4j", "pyspark", "sqlalchemy", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    ctx.obj = Face(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
+
+
+for command in (
+    doctor.doctor,
+    explain.explain,
+    show.show,
+    plan.plan,
+    compact.compact,
+    run.run,
+    submit.submit,
+    abort.abort,
+    abort.resume,
+    dump.dump,
+    setup.metastore,
+    setup.state,
+):
+    program.add_command(command)

@@ -1,0 +1,111 @@
+"""``compactor metastore …`` and ``compactor state …``."""
+
+from __future__ import annotations
+
+import click
+
+from compactor.cli.face import Face, faced
+from compactor.cli.output import print_json
+from compactor.errors import BadSetting, Refused
+
+
+@click.group()
+def metastore() -> None:
+    """The embedded metastore."""
+
+
+@metastore.command("init")
+@faced
+def metastore_init(face: Face) -> None:
+    """Make an embedded metastore (SQLite) with Hive 4's schema and our state; nothing where they are."""
+    from compactor.database.engine import open_database
+    from compactor.metastore import schema
+    from compactor.state import store
+
+    configuration = face.configuration()
+    if not configuration.is_embedded:
+        raise Refused(
+            f"metastore {configuration.name}: only an embedded metastore (sqlite:///…) is made by us; a Hive metastore "
+            "has its schema from Hive's schematool"
+        )
+    database = open_database(configuration.url)
+    try:
+        schema.create(database)
+        version = schema.version(database)
+    finally:
+        database.close()
+    state = configuration.own_state_url
+    if state is not None:
+        store.init(state).close()
+    _say(
+        face,
+        {"metastore": configuration.name, "url": database.url, "schema_version": version, "state": state is not None},
+        f"metastore {configuration.name}: {database.url}, schema {version}"
+        + ("" if state is None else ", with our state"),
+    )
+
+
+@metastore.command("info")
+@faced
+def metastore_info(face: Face) -> None:
+    """Say which metastore this is, and how much is in it."""
+    with face.site() as site:
+        tables = site.metastore.catalog.tables()
+        found = {
+            "metastore": site.name,
+            "url": site.metastore.database.url,
+            "schema_version": site.metastore.schema_version,
+            "mode": site.settings.mode,
+            "state_url": None if site.state is None else site.state.database.url,
+            "databases": len(site.metastore.catalog.databases()),
+            "tables": len(tables),
+            "transactional_tables": sum(table.is_transactional for table in tables),
+            "newest_transaction": site.metastore.transactions.newest(),
+            "open_transactions": len(site.metastore.transactions.open_transactions()),
+            "queue": len(site.metastore.compactions.queue()),
+        }
+    _say(face, found, "\n".join(f"{key}: {'-' if value is None else value}" for key, value in found.items()))
+
+
+@click.group()
+def state() -> None:
+    """Our own tables (COMPACTOR_…)."""
+
+
+@state.command("init")
+@faced
+def state_init(face: Face) -> None:
+    """Make our tables where state_url says, or in the metastore's database; nothing where they are."""
+    _upgrade(face)
+
+
+@state.command("upgrade")
+@faced
+def state_upgrade(face: Face) -> None:
+    """Bring our tables to this release's version."""
+    _upgrade(face)
+
+
+def _upgrade(face: Face) -> None:
+    from compactor.database.engine import open_database
+    from compactor.state import store
+
+    configuration = face.configuration()
+    if configuration.own_state_url is None:
+        raise BadSetting(
+            f"metastore {configuration.name}: mode observe stores nothing in the metastore's database; set state_url to "
+            "a database of our own"
+        )
+    database = open_database(configuration.own_state_url)
+    try:
+        version = store.upgrade(database)
+    finally:
+        database.close()
+    _say(face, {"url": database.url, "version": version}, f"state {database.url}: version {version}")
+
+
+def _say(face: Face, value: dict[str, object], text: str) -> None:
+    if face.json:
+        print_json(value)
+    else:
+        click.echo(text)

@@ -1,0 +1,70 @@
+"""How a role that runs on ends: by SIGTERM or SIGINT, after what it is at."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from compactor.errors import CompactorError
+
+
+class Stop:
+    """Asked for by a signal; ``wait`` returns early then."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    @property
+    def asked(self) -> bool:
+        return self._event.is_set()
+
+    def ask(self) -> None:
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Whether to stop: at once when asked, else False after ``seconds``."""
+        return self._event.wait(seconds)
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """Signals ask to stop while the block runs. A second one has its usual effect."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    kinds = (signal.SIGTERM, signal.SIGINT)
+    before = {kind: signal.getsignal(kind) for kind in kinds}
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop.ask()
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+    for kind in kinds:
+        signal.signal(kind, handle)
+    try:
+        yield stop
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
+    """Runs ``one_pass`` every ``interval_s`` until asked to stop; whether the last one went well.
+
+    A pass that fails (the database is away) is told and tried again: who runs on must outlive that.
+    """
+    while True:
+        try:
+            fine = one_pass()
+        except CompactorError as error:
+            click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
+            fine = False
+        if stop.wait(interval_s):
+            return fine

@@ -1,0 +1,105 @@
+"""``compactor submit``: batches through spark-submit."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.face import FAILED, Face, faced
+from compactor.cli.output import print_json, size
+from compactor.errors import NotSupported
+
+if TYPE_CHECKING:
+    from compactor.service.batch import PlannedBatch
+
+
+@click.command()
+@click.option("--pool", metavar="Q", help="Only requests of this pool.")
+@click.option("--master", metavar="URL", help="Else what spark-submit itself is configured with.")
+@click.option("--deploy-mode", type=click.Choice(["client", "cluster"]), help="Where the driver runs.")
+@faced
+def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | None) -> None:
+    """Plan batches of what waits in the queue and run each as a Spark application."""
+    from compactor.service.batch import plan_batches
+
+    with face.site() as site:
+        batches = plan_batches(site, pool)
+        user = site.user
+    program = spark_submit() if batches else ""
+    codes: dict[int, int] = {}
+    for batch in batches:
+        line = command(program, face, batch, user=user, master=master, deploy_mode=deploy_mode)
+        if not face.json:
+            click.echo(
+                f"batch {batch.batch_id}: {batch.entries} entries, {size(batch.bytes)}, queue {batch.queue or '-'}"
+            )
+        # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.
+        stdout = sys.stderr if face.json else None
+        codes[batch.batch_id] = subprocess.run(line, env=environment(master), stdout=stdout, check=False).returncode
+    if face.json:
+        print_json([{**batch.to_json(), "exit_code": codes[batch.batch_id]} for batch in batches])
+    else:
+        failed = sum(code != 0 for code in codes.values())
+        click.echo(f"submit: {len(batches)} batches, {failed} failed" if batches else "submit: nothing to do")
+    if any(codes.values()):
+        sys.exit(FAILED)
+
+
+def spark_submit() -> str:
+    """The program of SPARK_HOME, of PATH or of the installed pyspark.
+
+    Raises:
+        NotSupported: there is none.
+    """
+    home = os.environ.get("SPARK_HOME")
+    if home and os.access(f"{home}/bin/spark-submit", os.X_OK):
+        return f"{home}/bin/spark-submit"
+    found = shutil.which("spark-submit")
+    if found is not None:
+        return found
+    spec = importlib.util.find_spec("pyspark")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        if os.access(f"{folder}/bin/spark-submit", os.X_OK):
+            return f"{folder}/bin/spark-submit"
+    raise NotSupported("spark-submit is neither in SPARK_HOME nor on PATH: install Spark, or `compactor run worker`")
+
+
+def command(
+    program: str, face: Face, batch: PlannedBatch, *, user: str, master: str | None, deploy_mode: str | None
+) -> Sequence[str]:
+    """The command line of one batch's application. Nothing secret stands on it: the driver reads the connection from
+    its environment or from compactor.toml."""
+    line = [program, "--name", f"compactor-{face.metastore}-{batch.batch_id}"]
+    for option, value in (("--master", master), ("--deploy-mode", deploy_mode), ("--queue", batch.queue)):
+        line += [option, value] if value else []
+    if batch.run_as and batch.run_as != user:
+        line += ["--proxy-user", batch.run_as]
+    for key, value in sorted(batch.conf.items()):
+        line += ["--conf", f"{key}={value}"]
+    line += [_job(), "--metastore", face.metastore, "--batch", str(batch.batch_id)]
+    line += ["--config", face.config] if face.config else []
+    for key, value in face.flags.items():
+        line += ["--set", f"{key}={value}"]
+    return line
+
+
+def environment(master: str | None) -> Mapping[str, str]:
+    """Ours; executors of a local master run this interpreter, since the first one on PATH may lack pyarrow."""
+    env = dict(os.environ)
+    if master is None or master.startswith("local"):
+        env.setdefault("PYSPARK_PYTHON", sys.executable)
+    return env
+
+
+def _job() -> str:
+    import compactor.jobs
+
+    return str(Path(compactor.jobs.__path__[0]) / "worker.py")

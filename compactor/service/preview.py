@@ -1,0 +1,170 @@
+"""A dry run: what a compaction would read, what it would name and which bytes it could copy. Nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.acid.names import DeltaKind
+from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType
+from compactor.errors import NotSupported, Refused
+from compactor.ids import TxnId
+from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_class
+from compactor.rewrite.unit import Shape, Unit
+from compactor.rows.acid_file import open_files
+from compactor.rows.delete_files import load_events
+from compactor.rows.deletes import DeleteEvents
+from compactor.service.initiator import look
+from compactor.service.request import parse_table, parse_type
+from compactor.service.site import Site, Target, compactor_view
+
+_SHAPES = {CompactionType.MAJOR: Shape.MAJOR, CompactionType.MINOR: Shape.MINOR}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the units of one entry would do. Sizes in bytes of stripes; delete events are always merged by key."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    stripes_copied: int = 0
+    stripes_reencoded: int = 0
+    stripes_dropped: int = 0
+    bytes_copied: int = 0
+    bytes_reencoded: int = 0
+    bytes_dropped: int = 0
+    delete_events_in: int = 0
+    delete_events_out: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """One partition's dry run. ``outputs`` bear the next transaction's number as far as is known now.
+
+    ``nothing`` says why there is nothing to merge; then there are neither inputs nor outputs.
+    """
+
+    entity: Entity
+    type: CompactionType
+    because: str
+    nothing: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    input_bytes: int = 0
+    highest_write_id: int | None = None
+    cost: Cost = Cost()
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": f"{self.entity.database}.{self.entity.table}",
+            "partition": self.entity.partition,
+            "type": self.type.label.lower(),
+            "because": self.because,
+            "nothing": self.nothing,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "input_bytes": self.input_bytes,
+            "highest_write_id": self.highest_write_id,
+            **{name: getattr(self.cost, name) for name in self.cost.__slots__},
+        }
+
+
+def preview(site: Site, table: str, *, partition: str | None = None, type: str | None = None) -> list[Preview]:
+    """The dry run of a table's partition, or of every partition; without ``type`` of what the initiator would ask for,
+    and of a major compaction where it would ask for nothing.
+
+    Raises:
+        NotFound: there is no such table or partition.
+        Refused: the table cannot be compacted, or ``type`` is none.
+        NotSupported: this release does not do it.
+        BadFile: a file cannot be read.
+    """
+    found = site.metastore.catalog.table(*parse_table(table))
+    if not found.is_transactional:
+        raise Refused(f"{found}: the table is not transactional; only ACID tables are compacted")
+    if found.is_insert_only:
+        raise NotSupported(f"{found}: insert-only tables are not compacted by this release; leave them to Hive")
+    wanted = None if type is None else parse_type(type)
+    if wanted is not None and wanted not in _SHAPES:
+        raise NotSupported(f"{found}: a {wanted.label.lower()} compaction is not done by this release")
+    names: list[str | None] = [None]
+    if partition is not None:
+        names = [site.metastore.catalog.resolve_partition(found, partition)]
+    elif found.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(found)]
+    return [_preview(site, Entity(database=found.database, table=found.name, partition=n), wanted) for n in names]
+
+
+def _preview(site: Site, entity: Entity, wanted: CompactionType | None) -> Preview:
+    because = "it was asked for"
+    kind = wanted
+    if kind is None:
+        considered = look(site, entity)
+        because = considered.because
+        chosen = considered.decision.type if considered.decision is not None else None
+        kind = chosen if chosen in _SHAPES else CompactionType.MAJOR
+    target = site.target(entity)
+    view = compactor_view(site, target)
+    sufficient = enough(view.directory, kind)
+    if isinstance(sufficient, NothingToDo):
+        return Preview(entity=entity, type=kind, because=because, nothing=sufficient.because)
+    made = plan(
+        view.directory,
+        _SHAPES[kind],
+        location=target.location,
+        txn=TxnId(site.metastore.transactions.newest() + 1),
+        write_ids=view.write_ids,
+        row_type=target.row_type,
+    )
+    return _costed(target, kind, because, made)
+
+
+def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> Preview:
+    cost = sum((_unit(unit) for unit in made.units), Cost())
+    kinds = [DeltaKind.INSERT]
+    if made.shape is Shape.MINOR:
+        has_rows = any(unit.inserts for unit in made.units)
+        kinds = [DeltaKind.INSERT] if has_rows else []
+        kinds += [DeltaKind.DELETE] if any(unit.deletes for unit in made.units) else []
+    return Preview(
+        entity=target.entity,
+        type=kind,
+        because=because,
+        inputs=made.inputs,
+        outputs=tuple(made.directory(k) for k in kinds),
+        input_bytes=made.input_bytes,
+        highest_write_id=made.highest_write_id,
+        cost=cost,
+    )
+
+
+def _unit(unit: Unit) -> Cost:
+    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids)
+    kept, applied = DeleteEvents.of(()), events.events
+    if unit.shape is Shape.MINOR:
+        kept, applied = events.events.split(unit.first_write_id)
+    with open_files(unit.location, unit.inserts, unit.number) as files:
+        choices = choose(files, applied, unit.write_ids, look_always=unit.full_verify)
+        strung = in_order(choices)
+        final = fit(choices, target_class(choices), unit.small_stripe_bytes) if strung else []
+        copied = [c for c in final if c.action is Action.COPY]
+        dropped = [c for c in choices if c.action is Action.DROP]
+        everything = sum(c.length for c in choices)
+        bytes_copied, bytes_dropped = sum(c.length for c in copied), sum(c.length for c in dropped)
+        return Cost(
+            rows_in=sum(c.rows for c in choices),
+            rows_out=sum(c.kept for c in choices),
+            stripes_copied=len(copied),
+            stripes_reencoded=len(choices) - len(copied) - len(dropped),
+            stripes_dropped=len(dropped),
+            bytes_copied=bytes_copied,
+            bytes_reencoded=everything - bytes_copied - bytes_dropped,
+            bytes_dropped=bytes_dropped,
+            delete_events_in=events.total,
+            delete_events_out=len(kept),
+        )

@@ -1,0 +1,70 @@
+"""Ends the initiator's refusal after too many failures: the failed rows that it counts leave the history.
+
+The initiator skips a table or partition whose newest compactions failed as often as
+``hive.compactor.initiator.failed.compacts.threshold`` says. Nothing but those rows holds it back, so nothing but them,
+and the 'did not initiate' rows that they led to, is removed; older failures than the last success stay.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.errors import Refused
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site
+from compactor.settings.precedence import with_table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """The rows of one table or partition that the initiator does not count any more; with them goes their reason."""
+
+    entity: Entity
+    forgotten: tuple[Entry, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": str(self.entity),
+            "forgotten": [
+                {"compaction": e.id, "state": e.state.label, "errormessage": e.error, "end": e.end}
+                for e in self.forgotten
+            ],
+        }
+
+
+def resume(site: Site, database: str, table: str) -> list[Resumed]:
+    """Removes the failures since the last success of every partition of the table; nothing where there are none.
+
+    Raises:
+        NotFound: there is no such table.
+        Refused: the mode allows no writing.
+    """
+    found = site.metastore.catalog.table(database, table)
+    settings = with_table(site.settings, found.parameters, found.database_parameters)
+    if not may(settings, Mode.REQUEST):
+        raise Refused(f"{found}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
+    history: dict[Entity, list[Entry]] = defaultdict(list)
+    for entry in site.metastore.compactions.history():
+        if (entry.entity.database, entry.entity.table) == (found.database, found.name):
+            history[entry.entity].append(entry)
+    resumed = [
+        Resumed(entity=entity, forgotten=streak)
+        for entity, entries in sorted(history.items(), key=lambda item: str(item[0]))
+        if (streak := failures_since_success(entries))
+    ]
+    site.metastore.housekeeping.purge_history([e.id for r in resumed for e in r.forgotten])
+    return resumed
+
+
+def failures_since_success(entries: list[Entry]) -> tuple[Entry, ...]:
+    """Failed and 'did not initiate' rows that are newer than the last success, newest first."""
+    streak: list[Entry] = []
+    for entry in sorted(entries, key=lambda e: -e.id):
+        if entry.state is State.SUCCEEDED:
+            break
+        if entry.state in (State.FAILED, State.DID_NOT_INITIATE):
+            streak.append(entry)
+    return tuple(streak)

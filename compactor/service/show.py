@@ -1,0 +1,289 @@
+"""The rows of the show commands. Keys are the columns of Hive's SHOW statements in lower case, where Hive has them.
+
+Ids are integers, times epoch milliseconds of the database's clock, None where nothing was ever set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import select
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.errors import Refused
+from compactor.metastore.locks import LockRow, LockState
+from compactor.metastore.tables import TXNS
+from compactor.metastore.transactions import TxnType
+from compactor.service.blockers import all_blocked
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+
+_OURS = "compactor-"
+_STATES = {"o": "OPEN", "a": "ABORTED", "c": "COMMITTED"}
+_FREE = 4  #: parts of a worker id of ours that are no host: ``compactor``, role, process, number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Something printable; its fields are the columns."""
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.columns()}
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        return tuple(cls.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionRow(Row):
+    """SHOW COMPACTIONS. ``duration`` in milliseconds, once it has ended."""
+
+    compactionid: int
+    dbname: str
+    tabname: str
+    partname: str | None
+    type: str
+    state: str
+    workerhost: str | None
+    workerid: str | None
+    enqueuetime: int | None
+    starttime: int | None
+    duration: int | None
+    hadoopjobid: str | None
+    errormessage: str | None
+    initiatorhost: str | None
+    initiatorid: str | None
+    poolname: str
+    txnid: int | None
+    nexttxnid: int | None
+    committime: int | None
+    highestwriteid: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionRow(Row):
+    """SHOW TRANSACTIONS, and the transaction's type and agent besides."""
+
+    txnid: int
+    state: str
+    startedtime: int
+    lastheartbeattime: int
+    user: str
+    host: str
+    type: str
+    agent_info: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockShown(Row):
+    """SHOW LOCKS. ``lockid`` and ``blocked_by`` are ``external.internal``."""
+
+    lockid: str
+    database: str
+    table: str | None
+    partition: str | None
+    lock_state: str
+    blocked_by: str | None
+    lock_type: str
+    transaction_id: int
+    last_heartbeat: int
+    acquired_at: int | None
+    user: str
+    hostname: str
+    agent_info: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockerRow(Row):
+    """A transaction that keeps the cleaner away from one compaction; ``age_ms`` since it was opened."""
+
+    compactionid: int
+    table: str
+    bytes_waiting: int
+    txnid: int
+    type: str
+    user: str
+    host: str
+    agent_info: str | None
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow(Row):
+    """A setting with the value in force and the source that it comes from."""
+
+    key: str
+    value: str
+    source: str
+    unit: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRow(Row):
+    """What one pass of the initiator decided, as our state remembers it."""
+
+    at: int | None
+    table: str
+    outcome: str
+    because: str
+    numbers: Mapping[str, object]
+
+
+def compactions(site: Site) -> list[CompactionRow]:
+    """The queue and the history in Hive's order: what happened last first, then by the time of the request."""
+    entries = [*site.metastore.compactions.queue(), *site.metastore.compactions.history()]
+    return [compaction_row(entry) for entry in sorted(entries, key=_latest)]
+
+
+def history(site: Site, entity: Entity | None = None) -> list[CompactionRow]:
+    """The history alone, of one table or partition or of all, newest first."""
+    entries = site.metastore.compactions.history()
+    if entity is not None:
+        entries = [e for e in entries if (e.entity.database, e.entity.table) == (entity.database, entity.table)]
+    if entity is not None and entity.partition is not None:
+        entries = [e for e in entries if e.entity.partition == entity.partition]
+    return [compaction_row(entry) for entry in entries]
+
+
+def _latest(entry: Entry) -> tuple[int, int, int]:
+    last = max(entry.end or 0, entry.start or 0, entry.commit_time or 0)
+    return (-last, entry.enqueue_time or 0, entry.id)
+
+
+def compaction_row(entry: Entry) -> CompactionRow:
+    """One entry of the queue or the history as SHOW COMPACTIONS has it."""
+    ended = entry.end is not None and entry.start is not None
+    return CompactionRow(
+        compactionid=entry.id,
+        dbname=entry.entity.database,
+        tabname=entry.entity.table,
+        partname=entry.entity.partition,
+        type=entry.type.label,
+        state=entry.state.label,
+        workerhost=_host(entry.worker_id),
+        workerid=entry.worker_id,
+        enqueuetime=entry.enqueue_time,
+        starttime=entry.start,
+        duration=(entry.end or 0) - (entry.start or 0) if ended else None,
+        hadoopjobid=entry.job_id,
+        errormessage=entry.error,
+        initiatorhost=_initiator_host(entry.initiator_id),
+        initiatorid=entry.initiator_id,
+        poolname=entry.pool or "default",
+        txnid=entry.txn_id,
+        nexttxnid=entry.next_txn_id,
+        committime=entry.commit_time,
+        highestwriteid=entry.highest_write_id,
+    )
+
+
+def _host(worker: str | None) -> str | None:
+    """The host in a worker id: ``compactor-<role>-<host>-<pid>-<number>`` of ours, ``<host>-<thread>`` of Hive."""
+    if not worker:
+        return None
+    if worker.startswith(_OURS):
+        parts = worker.split("-")
+        return "-".join(parts[2:-2]) if len(parts) > _FREE else None
+    return worker.rpartition("-")[0] or worker
+
+
+def _initiator_host(initiator: str | None) -> str | None:
+    """``compactor-<host>-<who>`` of ours, ``<host>-<thread>`` of Hive."""
+    return initiator.removeprefix(_OURS).rpartition("-")[0] or None if initiator else None
+
+
+def transactions(site: Site) -> list[TransactionRow]:
+    """Open and aborted transactions, oldest first; committed ones only stay in TXNS for a while and are left out."""
+    query = select(TXNS).where(TXNS.c.TXN_STATE.in_(("o", "a"))).order_by(TXNS.c.TXN_ID)
+    with site.metastore.database.read() as conn:
+        rows = conn.execute(query).all()
+    return [
+        TransactionRow(
+            txnid=row.TXN_ID,
+            state=_STATES[row.TXN_STATE],
+            startedtime=row.TXN_STARTED,
+            lastheartbeattime=row.TXN_LAST_HEARTBEAT,
+            user=row.TXN_USER,
+            host=row.TXN_HOST,
+            type=TxnType(row.TXN_TYPE or 0).name,
+            agent_info=row.TXN_AGENT_INFO,
+        )
+        for row in rows
+    ]
+
+
+def locks(site: Site) -> list[LockShown]:
+    """Every lock in Hive's order: acquired first, then the weaker kinds, then as they were asked for."""
+    rows = sorted(
+        site.metastore.locks.show(),
+        key=lambda r: (r.state is not LockState.ACQUIRED, r.type.strength, r.id, r.internal_id),
+    )
+    return [_lock(row) for row in rows]
+
+
+def _lock(row: LockRow) -> LockShown:
+    return LockShown(
+        lockid=f"{row.id}.{row.internal_id}",
+        database=row.database,
+        table=row.table,
+        partition=row.partition,
+        lock_state=row.state.name,
+        blocked_by=None if row.blocked_by is None else f"{row.blocked_by[0]}.{row.blocked_by[1]}",
+        lock_type=row.type.name,
+        transaction_id=row.txn,
+        last_heartbeat=row.last_heartbeat,
+        acquired_at=row.acquired_at,
+        user=row.user,
+        hostname=row.host,
+        agent_info=row.agent,
+    )
+
+
+def blockers(site: Site) -> list[BlockerRow]:
+    """Who keeps the cleaner away from what, and how many bytes stand in those directories."""
+    return [
+        BlockerRow(
+            compactionid=blocked.entry.id,
+            table=str(blocked.entry.entity),
+            bytes_waiting=blocked.bytes_waiting,
+            txnid=blocker.txn,
+            type=blocker.type,
+            user=blocker.user,
+            host=blocker.host,
+            agent_info=blocker.agent,
+            age_ms=blocker.age_ms,
+        )
+        for blocked in all_blocked(site)
+        for blocker in blocked.by
+    ]
+
+
+def settings(of: Settings) -> list[SettingRow]:
+    """Every setting that Compactor knows."""
+    return [SettingRow(**explained._asdict()) for explained in of.explain()]
+
+
+def decisions(site: Site) -> list[DecisionRow]:
+    """What the initiator's newest pass decided.
+
+    Raises:
+        Refused: this site keeps no state of its own.
+    """
+    if site.state is None:
+        raise Refused(
+            f"metastore {site.name}: decisions are kept in our own state and there is none in mode observe without a "
+            "state_url; `compactor explain DB.TABLE` decides anew"
+        )
+    return [
+        DecisionRow(
+            at=decided.at,
+            table=str(decided.entity),
+            outcome=decided.outcome,
+            because=decided.because,
+            numbers=decided.numbers,
+        )
+        for decided in site.state.decisions.last_pass(site.name)
+    ]

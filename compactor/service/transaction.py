@@ -1,0 +1,140 @@
+"""A writer's transaction: locks, write IDs and components first, files after them, commit or abort at the end.
+
+``with writing(site) as txn:`` commits when the block ends and aborts when it raises. A component is written before any
+file of it can exist, so that an aborted transaction stays known as long as its files do (PROTOCOL 8).
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, TransactionAborted
+from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
+from compactor.locking.retry import waiting_times_within
+from compactor.service.heartbeat import Heartbeat
+from compactor.service.site import Site, Target
+
+
+class Operation(enum.Enum):
+    """TC_OPERATION_TYPE."""
+
+    INSERT = "i"
+    UPDATE = "u"  #: INSERT OVERWRITE and TRUNCATE; row updates are deletes with an insert
+    DELETE = "d"
+
+
+#: As Hive 4 with ``hive.txn.xlock.write=false``: writers stand beside each other and the first committer wins.
+_LOCKS = {
+    Operation.INSERT: LockType.SHARED_WRITE,
+    Operation.DELETE: LockType.SHARED_WRITE,
+    Operation.UPDATE: LockType.EXCL_WRITE,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """Where one statement writes: ``delta_<write ID>_<write ID>_<statement ID>`` below ``location``."""
+
+    entity: Entity
+    operation: Operation
+    write_id: WriteId
+    statement_id: int
+    location: str
+    target: Target
+
+
+class Transaction:
+    """An open transaction that writes. Made by ``writing``."""
+
+    def __init__(self, site: Site, txn: TxnId, user: str, heart: Heartbeat) -> None:
+        self._site = site
+        self._user = user
+        self._heart = heart
+        self._statements: Counter[tuple[str, str]] = Counter()
+        self._components: set[tuple[Entity, Operation]] = set()
+        self._locked: set[tuple[Entity, LockType]] = set()
+        self.id = txn
+
+    def statement(self, entity: Entity, operation: Operation) -> Statement:
+        """The next statement on ``entity``: locked, with its write ID, and recorded before its files are made.
+
+        Statement IDs count within one table, as Hive's do within a transaction.
+
+        Raises:
+            NotFound: the table or partition is not there.
+            Refused: the table is not transactional.
+            LockNotGranted: somebody holds a lock that this one has to wait for, longer than compactor.lock.wait.
+            TransactionAborted: the transaction timed out.
+        """
+        self._heart.check()
+        target = self._site.target(entity)
+        if not target.table.is_transactional:
+            raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
+        self._lock(target, _LOCKS[operation])
+        write_id = self._site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        if (entity, operation) not in self._components:
+            self._site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
+            self._components.add((entity, operation))
+        table = (entity.database, entity.table)
+        number = self._statements[table]
+        self._statements[table] += 1
+        return Statement(
+            entity=entity,
+            operation=operation,
+            write_id=write_id,
+            statement_id=number,
+            location=target.location,
+            target=target,
+        )
+
+    def snapshot(self, target: Target) -> ValidWriteIdList:
+        """What this transaction sees of a table, its own writes with it."""
+        return self._site.write_ids(target.table, self._site.metastore.transactions.snapshot(self.id))
+
+    def _lock(self, target: Target, kind: LockType) -> None:
+        if (target.entity, kind) in self._locked:
+            return
+        locks = self._site.metastore.locks
+        lock = locks.acquire(self.id, [target.lock(kind)], self._user, self._site.host)
+        for wait in waiting_times_within(self._site.settings.milliseconds("compactor.lock.wait")):
+            if lock.is_acquired:
+                break
+            time.sleep(wait / 1000)
+            lock = locks.check(lock.id)
+        if not lock.is_acquired:
+            locks.release(lock.id)
+            held = "; ".join(map(str, lock.blockers))
+            raise LockNotGranted(f"{target.entity}: no {kind.name} lock within compactor.lock.wait; in the way: {held}")
+        self._locked.add((target.entity, kind))
+
+
+@contextmanager
+def writing(site: Site, user: str | None = None) -> Iterator[Transaction]:
+    """A transaction that commits at the end of the block, or aborts when the block raises.
+
+    Raises:
+        TransactionAborted: it timed out, or lost against another writer of the same rows.
+        CommitUnknown: the answer to the commit was lost; nothing was aborted.
+    """
+    who = user or site.user
+    txn = site.metastore.transactions.open(who, site.host, agent=site.identity("writer"))[0]
+    period = site.settings.milliseconds("hive.txn.timeout") // 2
+    try:
+        with Heartbeat(site.metastore.transactions, txn, period) as heart:
+            yield Transaction(site, txn, who, heart)
+            heart.check()
+        site.metastore.transactions.commit(txn)
+    except (CommitUnknown, TransactionAborted):
+        raise
+    except BaseException:
+        with suppress(CompactorError):  # the error under way says more; a transaction that cannot be aborted times out
+            site.metastore.transactions.abort(txn, "the writer failed")
+        raise
