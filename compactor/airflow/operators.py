@@ -68,7 +68,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         from compactor.airflow.hooks import CompactorHook
 
         os.environ.update(CompactorHook(self.metastore).driver_environment())
-        return super().execute(context)
+        try:
+            return super().execute(context)
+        finally:
+            _close_pipe(self._hook)
 
     def _get_hook(self) -> SparkSubmitHook:
         """The provider's hook; its fallback for a missing connection is YARN, ours is this machine."""
@@ -80,6 +83,13 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             hook._connection.update(master=LOCAL_MASTER, queue=self.queue_name)
             hook._is_yarn = hook._is_yarn_cluster_mode = False
         return hook
+
+
+def _close_pipe(hook: SparkSubmitHook | None) -> None:
+    """The provider leaves the pipe of the command that it started to the garbage collector."""
+    started = hook._submit_sp if hook is not None else None
+    if started is not None and started.stdout is not None:
+        started.stdout.close()
 
 
 def spark_binary() -> str:

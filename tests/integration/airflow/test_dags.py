@@ -1,0 +1,211 @@
+"""Each DAG in process, on a metastore with a table that a real Hive wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.acid.names import parse_directory
+from compactor.airflow.dags import compacted, requested
+from compactor.airflow.sensors import marker_variable
+from compactor.compaction.states import State
+from compactor.demo.fixtures import LocationForm, register_fixture
+from compactor.demo.measure import measure
+from compactor.demo.place import Place
+
+ROOT = Path(__file__).resolve().parents[3]
+FIXTURES = ROOT / "tests" / "fixtures"
+TABLE = "f3_abort"
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def table(place: Place) -> Place:
+    """``default.f3_abort`` of Hive 3.1, with aborted writes between committed ones, due for compaction."""
+    with place.site() as site:
+        register_fixture(
+            site.metastore,
+            FIXTURES / "hive-3.1" / TABLE / "s1_aborts",
+            place.warehouse,
+            location_form=LocationForm.THREE_SLASHES,
+        )
+        found = site.metastore.catalog.table("default", TABLE)
+        site.metastore.catalog.set_table_parameter(found, "compactorthreshold.hive.compactor.delta.num.threshold", "1")
+    return place
+
+
+def states(place: Place) -> list[State]:
+    with place.site() as site:
+        compactions = site.metastore.compactions
+        return [entry.state for entry in (*compactions.queue(), *compactions.history())]
+
+
+def task_states(run: Any) -> dict[str, str | None]:
+    return {f"{ti.task_id}{'' if ti.map_index < 0 else ti.map_index}": ti.state for ti in run.get_task_instances()}
+
+
+@pytest.fixture
+def events(airflow_database: Path) -> Callable[[str], int]:
+    """Counts the asset events of a URI since the test began."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import func, select
+
+    def count(uri: str) -> int:
+        with create_session() as session:
+            query = select(func.count(AssetEvent.id)).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+            return int(session.scalar(query.where(AssetModel.uri == uri)) or 0)
+
+    before = {uri: count(uri) for uri in (requested("default").uri, compacted("default").uri)}
+    return lambda uri: count(uri) - before[uri]
+
+
+def variable(key: str) -> str | None:
+    from airflow.models.variable import Variable
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = session.scalar(select(Variable).where(Variable.key == key))
+        return None if found is None else str(found.val)
+
+
+def test_the_folder_has_no_import_error(airflow_database: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(ROOT / "dags"), bundle_path=ROOT / "dags", bundle_name="dags-folder")
+    assert bag.import_errors == {}
+    assert len(bag.dags) == 5
+
+
+def test_the_plugin_is_loaded(airflow_database: Path) -> None:
+    """A plugin with one bad field vanishes without an error, so its absence must be looked for."""
+    from airflow.plugins_manager import get_plugin_info
+
+    assert [plugin for plugin in get_plugin_info() if plugin["name"] == "compactor"]
+
+
+def test_the_initiator_queues_what_is_due_and_tells_the_worker(
+    table: Place, run_dag: Run, events: Callable[[str], int]
+) -> None:
+    run = run_dag("compaction_initiator")
+    assert run.state == "success", task_states(run)
+    assert states(table) == [State.INITIATED]
+    assert events(requested("default").uri) == 1
+    assert events(compacted("default").uri) == 0
+    first = variable(marker_variable("default"))
+    assert first
+    run_dag("compaction_initiator")
+    assert states(table) == [State.INITIATED]
+    assert variable(marker_variable("default")) not in (None, first)
+
+
+def test_without_work_there_is_no_event(place: Place, run_dag: Run, events: Callable[[str], int]) -> None:
+    assert run_dag("compaction_initiator").state == "success"
+    worker = run_dag("compaction_worker")
+    assert worker.state == "success"
+    assert task_states(worker) == {"plan": "success", "compact": "skipped", "announce": "success"}
+    assert events(requested("default").uri) == 0
+    assert events(compacted("default").uri) == 0
+
+
+def test_from_the_form_to_the_clean_directory(table: Place, run_dag: Run, events: Callable[[str], int]) -> None:
+    """compact_table, worker with a real Spark, cleaner and housekeeper, one after the other."""
+    with table.site() as site:
+        before = measure(site, "default", TABLE)
+    asked = run_dag("compact_table", table=f"default.{TABLE}", type="major", wait=False)
+    assert asked.state == "success", task_states(asked)
+    assert task_states(asked) == {"request": "success", "wanted": "success", "done": "skipped"}
+    assert events(requested("default").uri) == 1
+
+    worker = run_dag("compaction_worker")
+    assert worker.state == "success", task_states(worker)
+    assert states(table) == [State.READY_FOR_CLEANING]
+    assert events(compacted("default").uri) == 1
+
+    with table.site() as site:
+        wait_until_nobody_holds(site)
+    assert run_dag("compaction_cleaner").state == "success"
+    assert states(table) == [State.SUCCEEDED]
+    assert run_dag("acid_housekeeper").state == "success"
+
+    with table.site() as site:
+        after = measure(site, "default", TABLE)
+    assert (after.rows, after.checksum) == (before.rows, before.checksum)
+    (left,) = (p.name for p in (table.warehouse / TABLE).iterdir() if parse_directory(p.name) is not None)
+    assert left.startswith("base_")
+
+
+def wait_until_nobody_holds(site: Any) -> None:
+    """PROTOCOL 7.1: nothing is cleaned within a second of its commit, for an id might still be on its way."""
+    import time
+
+    (entry,) = site.metastore.compactions.queue()
+    deadline = time.monotonic() + 5
+    while site.metastore.transactions.lowest_open() <= entry.next_txn_id and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+def test_waiting_sees_a_request_that_ended(table: Place, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``wait`` with a request that somebody takes off the queue meanwhile: the task says so and fails."""
+    from compactor.airflow import passes
+
+    asked_for = passes.request
+
+    def ask_and_abort(metastore: str, arguments: Any) -> list[int]:
+        ids = asked_for(metastore, arguments)
+        with table.site() as site:
+            site.metastore.compactions.abort_request(ids[0])
+        return ids
+
+    monkeypatch.setattr(passes, "request", ask_and_abort)
+    run = run_dag("compact_table", table=f"default.{TABLE}", type="major", wait=True)
+    assert run.state == "failed"
+    assert task_states(run)["done"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"table": "f3_abort"}, r"wanted: DATABASE\.TABLE"),
+        ({"table": "default.nowhere"}, "nowhere"),
+        ({"table": "default.f3_abort", "partition": "p=1"}, "partition"),
+        ({"table": "default.f3_abort", "properties": {"compactor.spark.jars": "evil.jar"}}, r"spark\.jars"),
+    ],
+)
+def test_a_bad_request_fails_with_our_message_and_queues_nothing(
+    table: Place, run_dag: Run, conf: dict[str, Any], message: str
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from compactor.airflow import passes
+    from compactor.airflow.dags import told_once
+
+    run = run_dag("compact_table", **conf)
+    assert run.state == "failed"
+    assert task_states(run)["request"] == "failed"
+    assert states(table) == []
+    form = {"partition": None, "type": "major", "pool": None, "properties": {}}
+    with pytest.raises(AirflowFailException, match=message), told_once():
+        passes.request("default", passes.check_parameters(form | conf))
+
+
+def test_a_type_that_is_none_is_refused_before_anything_runs(table: Place, run_dag: Run) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError, match="medium"):
+        run_dag("compact_table", table="default.f3_abort", type="medium")
+
+
+def test_a_failed_batch_fails_the_run_though_the_rest_is_announced(
+    table: Place, run_dag: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__SPARK_BINARY", "/bin/false")
+    assert run_dag("compaction_initiator").state == "success"
+    run = run_dag("compaction_worker")
+    assert run.state == "failed"
+    assert task_states(run) == {"plan": "success", "compact0": "failed", "announce": "success"}
+    assert states(table) == [State.INITIATED]
