@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, delete, select
+from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import partition_names, txn_rows
-from compactor.metastore.entries import entity_is
+from compactor.metastore import components, txn_rows
 from compactor.metastore.tables import TXN_COMPONENTS, TXNS
 
 
@@ -35,11 +34,12 @@ class Aborts:
         query = (
             select(TXNS.c.TXN_ID, TXN_COMPONENTS.c.TC_WRITEID, TXNS.c.TXN_LAST_HEARTBEAT)
             .join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
-            .where(_here(entity), TXNS.c.TXN_STATE == txn_rows.ABORTED, TXN_COMPONENTS.c.TC_WRITEID.is_not(None))
+            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, TXN_COMPONENTS.c.TC_WRITEID.is_not(None))
             .distinct()
             .order_by(TXNS.c.TXN_ID)
         )
         with self._database.read() as conn:
+            query = query.where(components.of_entity(conn, entity))
             return [
                 AbortedWrite(txn=TxnId(txn), write_id=WriteId(write_id), last_heartbeat=heard)
                 for txn, write_id, heard in conn.execute(query)
@@ -47,12 +47,6 @@ class Aborts:
 
     def forget(self, entity: Entity, write_ids: Collection[WriteId]) -> int:
         """Delete the components of these aborted writes; how many. Nothing of them may be in storage (PROTOCOL 8)."""
-        aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
         gone = TXN_COMPONENTS.c.TC_WRITEID.in_(sorted(write_ids))
         with self._database.write() as conn:
-            query = delete(TXN_COMPONENTS).where(_here(entity), gone, TXN_COMPONENTS.c.TC_TXNID.in_(aborted))
-            return conn.execute(query).rowcount
-
-
-def _here(entity: Entity) -> ColumnElement[bool]:
-    return entity_is(TXN_COMPONENTS, "TC", entity, *partition_names.forms(entity.partition))
+            return components.forget_aborted(conn, entity, gone)

@@ -20,7 +20,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.errors import LostClaim, NotFound, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import entries, partition_names, stringable, txn_rows
+from compactor.metastore import components, entries, partition_names, stringable, txn_rows
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.entries import CC, CQ, entity_is
 from compactor.metastore.tables import (
@@ -370,7 +370,7 @@ class Compactions:
         """
         _ready(entry)
         with self._database.write() as conn:
-            names = _recorded_forms(conn, entry.entity)
+            names = components.recorded_forms(conn, entry.entity)
             retries = entity_is(COMPACTION_QUEUE, "CQ", entry.entity)
             if entry.type is CompactionType.ABORT_CLEANUP:
                 self._delete(conn, entry)
@@ -379,7 +379,7 @@ class Compactions:
                 leftover = (CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value) & (CQ.CQ_STATE == "r")
                 conn.execute(delete(COMPACTION_QUEUE).where(retries, leftover))
                 _forget_completed(conn, entry, names)
-            _forget_aborted(conn, entry, names, forgotten_write_ids, all_below=all_below)
+            _forget_aborted(conn, entry, forgotten_write_ids, all_below=all_below)
 
     # --- look ---------------------------------------------------------------------------------------------------
 
@@ -469,8 +469,7 @@ class Compactions:
     def aborted(self, entity: Entity) -> Aborted:
         """The aborted transactions of one entity, under every form of its partition's name."""
         with self._database.read() as conn:
-            names = _recorded_forms(conn, entity)
-            here = entity_is(TXN_COMPONENTS, "TC", entity, *names)
+            here = components.of_entity(conn, entity)
             figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))
             joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
             count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
@@ -479,18 +478,18 @@ class Compactions:
     # --- inside one transaction ---------------------------------------------------------------------------------
 
     def _aborts(self) -> dict[Entity, Aborted]:
-        components = TXN_COMPONENTS.c
+        columns = TXN_COMPONENTS.c
         query = (
             select(
-                components.TC_DATABASE,
-                components.TC_TABLE,
-                components.TC_PARTITION,
+                columns.TC_DATABASE,
+                columns.TC_TABLE,
+                columns.TC_PARTITION,
                 func.count(TXNS.c.TXN_ID.distinct()).label("transactions"),
                 func.min(TXNS.c.TXN_STARTED).label("oldest"),
             )
-            .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == components.TC_TXNID))
-            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, components.TC_TABLE.is_not(None))
-            .group_by(components.TC_DATABASE, components.TC_TABLE, components.TC_PARTITION)
+            .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
+            .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
+            .group_by(columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)
         )
         with self._database.read() as conn:
             return {
@@ -608,24 +607,6 @@ def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int
         )
 
 
-def _recorded_forms(conn: Connection, entity: Entity) -> tuple[str | None, ...]:
-    """The names under which writes into ``entity`` are recorded.
-
-    The twice escaped form is left out where it is itself the stored name of another partition, whose aborted
-    transactions must not be forgotten with ours.
-    """
-    names = partition_names.forms(entity.partition)
-    if len(names) == 1:
-        return names
-    other = (
-        select(PARTITIONS.c.PART_ID)
-        .join(TBLS, TBLS.c.TBL_ID == PARTITIONS.c.TBL_ID)
-        .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-        .where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table, PARTITIONS.c.PART_NAME == names[1])
-    )
-    return names if conn.execute(other).first() is None else names[:1]
-
-
 def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None]) -> None:
     """COMPLETED_TXN_COMPONENTS up to the entry's highest write ID; Trino's rows have none and count by mapping."""
     if entry.highest_write_id is None:
@@ -645,33 +626,24 @@ def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None
         conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, unknown))
 
 
-def _forget_aborted(
-    conn: Connection,
-    entry: Entry,
-    names: Sequence[str | None],
-    write_ids: Collection[WriteId],
-    *,
-    all_below: bool,
-) -> None:
+def _forget_aborted(conn: Connection, entry: Entry, write_ids: Collection[WriteId], *, all_below: bool) -> None:
     columns = TXN_COMPONENTS.c
-    aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
     gone: ColumnElement[bool] = columns.TC_WRITEID.in_(write_ids)
     if all_below and entry.highest_write_id is not None:
         gone = or_(gone, columns.TC_WRITEID <= entry.highest_write_id)
-    here = entity_is(TXN_COMPONENTS, "TC", entry.entity, *names)
-    conn.execute(delete(TXN_COMPONENTS).where(here, gone, columns.TC_TXNID.in_(aborted)))
+    components.forget_aborted(conn, entry.entity, gone)
 
 
 def _aborted_components() -> Select[tuple[str, str, str]]:
-    components = TXN_COMPONENTS.c
+    columns = TXN_COMPONENTS.c
     return (
         select(
-            components.TC_DATABASE.label("db_name"),
-            components.TC_TABLE.label("table_name"),
-            func.coalesce(components.TC_PARTITION, "").label("part_name"),
+            columns.TC_DATABASE.label("db_name"),
+            columns.TC_TABLE.label("table_name"),
+            func.coalesce(columns.TC_PARTITION, "").label("part_name"),
         )
-        .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == components.TC_TXNID))
-        .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, components.TC_TABLE.is_not(None))
+        .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
+        .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
     )
 
 

@@ -1,0 +1,392 @@
+"""The compaction queue: what is asked, who gets it, what is cleaned, what stays a candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import NotFound, Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore import tables as t
+from compactor.metastore.catalog import Column, Table
+from compactor.metastore.partition_names import escaped_again
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import TxnType
+
+WORKER = "compactor-1"
+T = Entity(database="default", table="t")
+
+
+@pytest.fixture
+def p(metastore: Metastore) -> Table:
+    keys = [Column(name="d", type="string")]
+    return metastore.catalog.create_table("default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=keys)
+
+
+@pytest.fixture
+def unpartitioned(metastore: Metastore) -> Table:
+    return metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+
+
+def part(metastore: Metastore, table: Table, value: str) -> Entity:
+    return Entity(database="default", table=table.name, partition=metastore.catalog.add_partition(table, [value]).name)
+
+
+def write(metastore: Metastore, *entities: Entity, operation: str = "i", abort: bool = False) -> WriteId:
+    [txn] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(txn, "default", entities[0].table)
+    for entity in entities:
+        metastore.write_ids.add_component(txn, entity, operation, write_id)
+    if abort:
+        metastore.transactions.abort(txn, "rollback")
+    else:
+        metastore.transactions.commit(txn)
+    return write_id
+
+
+def request(metastore: Metastore, entity: Entity = T, **more: Any) -> int:
+    values: dict[str, Any] = {"type": CompactionType.MAJOR, "initiator": "compactor-test"} | more
+    return metastore.compactions.request(Request(entity=entity, **values))
+
+
+def ready(metastore: Metastore, entity: Entity, highest: WriteId) -> Entry:
+    """An entry that is compacted up to ``highest``."""
+    entry_id = request(metastore, entity)
+    entry = metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0, ids=[entry_id])
+    assert entry is not None
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+    entry = metastore.compactions.record(entry, WORKER, txn, None, highest)
+    table = metastore.catalog.table(entity.database, entity.table)
+    found = None if entity.partition is None else metastore.catalog.partition(table, entity.partition)
+    place = (found or table).location
+    with metastore.compactions.committing(
+        entry, WORKER, txn, table_id=table.id, partition_id=found.id if found else None, location=place
+    ):
+        pass
+    return metastore.compactions.entry(entry_id)
+
+
+def completed(metastore: Metastore) -> list[tuple[str | None, int | None]]:
+    columns = t.COMPLETED_TXN_COMPONENTS.c
+    with metastore.database.read() as conn:
+        found = conn.execute(select(columns.CTC_PARTITION, columns.CTC_WRITEID).order_by(columns.CTC_TXNID)).all()
+    return [(row[0], row[1]) for row in found]
+
+
+def aborted(metastore: Metastore) -> list[tuple[str | None, int | None]]:
+    columns = t.TXN_COMPONENTS.c
+    with metastore.database.read() as conn:
+        found = conn.execute(select(columns.TC_PARTITION, columns.TC_WRITEID).order_by(columns.TC_TXNID)).all()
+    return [(row[0], row[1]) for row in found]
+
+
+# --- ask ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_is_kept_as_asked(metastore: Metastore) -> None:
+    properties = {"compactor.mapreduce.map.memory.mb": "512", "ü": ""}
+    asked = {"pool": "p1", "properties": properties, "run_as": "me", "buckets": 3, "order_by": "order by a desc"}
+    entry = metastore.compactions.entry(request(metastore, **asked))
+    assert {name: getattr(entry, name) for name in asked} == asked
+    assert (entry.state, entry.initiator_id, entry.retry_retention) == (State.INITIATED, "compactor-test", 0)
+
+
+def test_a_second_request_is_refused_in_hives_words(metastore: Metastore) -> None:
+    first = request(metastore)
+    with pytest.raises(Refused) as refused:
+        request(metastore, type=CompactionType.MINOR)
+    assert str(refused.value) == f"Compaction is already scheduled with state='initiated' and id={first}"
+    metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    with pytest.raises(Refused, match="state='working'"):
+        request(metastore)
+    request(metastore, Entity(database="default", table="other"))
+
+
+def test_ready_for_cleaning_only_refuses_while_nothing_was_written_since(
+    metastore: Metastore, unpartitioned: Table
+) -> None:
+    ready(metastore, T, write(metastore, T))
+    with pytest.raises(Refused, match="state='ready for cleaning'"):
+        request(metastore)
+    write(metastore, T)
+    request(metastore)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_twice_escaped_names_are_the_same_partition(order: tuple[int, int], metastore: Metastore) -> None:
+    names = ("d=a%3Db", escaped_again("d=a%3Db"))
+    first, second = (Entity(database="default", table="p", partition=names[index]) for index in order)
+    request(metastore, first)
+    with pytest.raises(Refused, match="already scheduled"):
+        request(metastore, second)
+
+
+def test_properties_that_do_not_fit_are_refused(metastore: Metastore) -> None:
+    with pytest.raises(Refused, match="2048"):
+        request(metastore, properties={"k": "x" * 2048})
+    assert metastore.compactions.queue() == []
+
+
+def test_abort_request(metastore: Metastore) -> None:
+    first = request(metastore)
+    metastore.compactions.abort_request(first)
+    entry = metastore.compactions.entry(first)
+    assert (entry.state, entry.error) == (State.ABORTED, "Compaction Aborted by Abort Comapction request.")
+    with pytest.raises(NotFound, match=f"compaction {first}"):
+        metastore.compactions.abort_request(first)
+    second = request(metastore)
+    metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    with pytest.raises(Refused, match="working"):
+        metastore.compactions.abort_request(second)
+
+
+def test_did_not_initiate_stands_in_the_history_alone(metastore: Metastore) -> None:
+    entry_id = metastore.compactions.did_not_initiate(T, "failed twice", initiator="compactor-h")
+    entry = metastore.compactions.entry(entry_id)
+    assert (entry.state, entry.type, entry.error) == (State.DID_NOT_INITIATE, CompactionType.MINOR, "failed twice")
+    assert entry.start == entry.end
+    assert metastore.compactions.queue() == []
+    assert request(metastore) == entry_id + 1
+
+
+# --- claim --------------------------------------------------------------------------------------------------------
+
+
+def claimed(metastore: Metastore, **how: Any) -> int | None:
+    entry = metastore.compactions.claim(WORKER, "test", **({"pool_timeout_ms": 60_000} | how))
+    return None if entry is None else entry.id
+
+
+def test_claims_come_in_order_and_by_pool(metastore: Metastore) -> None:
+    entities = [Entity(database="default", table=name) for name in "abcd"]
+    a, b, c, d = (
+        request(metastore, entity, pool=pool) for entity, pool in zip(entities, (None, "p1", None, "p2"), strict=True)
+    )
+    assert claimed(metastore, pool="p2") == d
+    assert claimed(metastore) == a
+    assert claimed(metastore) == c
+    assert claimed(metastore) is None
+    assert claimed(metastore, pool_timeout_ms=-60_000) == b  # waited for its pool too long
+
+
+def test_a_batch_claims_its_own_entries_only(metastore: Metastore) -> None:
+    first = request(metastore)
+    second = request(metastore, Entity(database="default", table="b"), pool="p1")
+    assert claimed(metastore, ids=[second]) == second
+    assert claimed(metastore, ids=[second, 99]) is None
+    assert claimed(metastore, ids=[]) is None
+    assert claimed(metastore) == first
+    assert [entry.id for entry in metastore.compactions.working()] == [first, second]
+
+
+def test_queue_filters(metastore: Metastore) -> None:
+    first = request(metastore)
+    second = request(metastore, Entity(database="default", table="p", partition="d=1"), pool="p1")
+    claimed(metastore)
+
+    def ids(**filters: Any) -> list[int]:
+        return [entry.id for entry in metastore.compactions.queue(**filters)]
+
+    assert ids() == [first, second]
+    assert ids(database="default", table="p") == [second]
+    assert ids(partition="d=1") == [second]
+    assert ids(pool="p1") == [second]
+    assert ids(states=[State.WORKING]) == [first]
+    assert ids(ids=[second]) == [second]
+    assert ids(database="other") == []
+
+
+# --- clean --------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_lowest_of_an_entity_is_cleaned(metastore: Metastore, unpartitioned: Table) -> None:
+    first = ready(metastore, T, write(metastore, T))
+    second = ready(metastore, T, write(metastore, T))
+    now = second.commit_time or 0
+    assert metastore.compactions.ready_for_cleaning(now) == [first]
+    metastore.compactions.mark_cleaned(first, [], all_below=True)
+    assert metastore.compactions.ready_for_cleaning(now) == [second]
+
+
+def test_back_off(metastore: Metastore, unpartitioned: Table) -> None:
+    entry = ready(metastore, T, write(metastore, T))
+    metastore.compactions.back_off(entry, 300_000, "permission denied")
+    waiting = metastore.compactions.entry(entry.id)
+    assert (waiting.retry_retention, waiting.error) == (300_000, "permission denied")
+    tried = waiting.cleaner_start or 0
+    assert metastore.compactions.ready_for_cleaning(tried + 299_999) == []
+    assert [found.id for found in metastore.compactions.ready_for_cleaning(tried + 300_000)] == [entry.id]
+
+
+def test_cleaning_a_partition_touches_no_other(metastore: Metastore, p: Table) -> None:
+    one, two = part(metastore, p, "1"), part(metastore, p, "2")
+    write(metastore, one, two)
+    write(metastore, one, two, abort=True)
+    highest = write(metastore, one)
+    entry = ready(metastore, one, highest)
+    later = write(metastore, one)
+    metastore.compactions.mark_cleaned(entry, [], all_below=True)
+    assert completed(metastore) == [(two.partition, 1), (one.partition, later)]
+    assert aborted(metastore) == [(two.partition, 2)]
+
+
+def test_a_row_without_a_partition_never_takes_the_partitions_along(metastore: Metastore, p: Table) -> None:
+    """PROTOCOL 7: an abort of a dynamic-partition insert stands without a partition name; Hive drops all then."""
+    whole, one = Entity(database="default", table="p"), part(metastore, p, "1")
+    write(metastore, whole, abort=True)
+    write(metastore, one, abort=True)
+    highest = write(metastore, one)
+    metastore.compactions.mark_cleaned(ready(metastore, whole, highest), [], all_below=True)
+    assert aborted(metastore) == [(one.partition, 2)]
+    assert completed(metastore) == [(one.partition, highest)]
+
+
+def test_only_what_is_gone_from_storage_is_forgotten(metastore: Metastore, unpartitioned: Table) -> None:
+    """PROTOCOL 8: components go only where nothing of the transaction is in storage."""
+    first, second = write(metastore, T, abort=True), write(metastore, T, abort=True)
+    entry = ready(metastore, T, write(metastore, T))
+    write(metastore, T, abort=True)
+    metastore.compactions.mark_cleaned(entry, [first], all_below=False)
+    assert aborted(metastore) == [(None, second), (None, 4)]
+
+
+def test_open_transactions_keep_their_components(metastore: Metastore, unpartitioned: Table) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(txn, "default", "t")
+    metastore.write_ids.add_component(txn, T, "i", write_id)
+    metastore.compactions.mark_cleaned(ready(metastore, T, write(metastore, T)), [write_id], all_below=True)
+    assert aborted(metastore) == [(None, write_id)]
+
+
+def test_a_component_without_write_id_goes_with_the_last_one_that_has(
+    metastore: Metastore, unpartitioned: Table
+) -> None:
+    """Hive's rebalance: an op u row without a write ID, then the op c row."""
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
+    metastore.write_ids.add_component(txn, T, "u", None)
+    first = write(metastore, T)
+    request(metastore)
+    entry = metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    assert entry is not None
+    metastore.compactions.record(entry, WORKER, txn, None, first)
+    metastore.transactions.abort(txn, "x")
+    metastore.compactions.requeue(entry.id, WORKER)
+    metastore.compactions.abort_request(entry.id)
+    cleaned = ready(metastore, T, write(metastore, T))
+    assert metastore.aborts.forget(T, []) == 0
+    assert aborted(metastore) == [(None, None), (None, first)]
+    metastore.compactions.mark_cleaned(cleaned, [], all_below=True)
+    assert aborted(metastore) == []
+
+
+def test_records_under_the_twice_escaped_name_go_too(metastore: Metastore, p: Table) -> None:
+    entity = part(metastore, p, "a b=c/d%")
+    assert entity.partition is not None
+    twice = Entity(database="default", table="p", partition=escaped_again(entity.partition))
+    write(metastore, twice)
+    write(metastore, twice, abort=True)
+    highest = write(metastore, entity)
+    assert metastore.compactions.aborted(entity).count == 1
+    metastore.compactions.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
+    assert completed(metastore) == []
+    assert aborted(metastore) == []
+
+
+def test_another_partition_of_that_very_name_is_spared(metastore: Metastore, p: Table) -> None:
+    """PROTOCOL 8: an aborted transaction that is forgotten counts as committed."""
+    entity, other = part(metastore, p, "a=b"), part(metastore, p, "a%3Db")
+    assert other.partition == escaped_again(entity.partition or "")
+    write(metastore, other, abort=True)
+    highest = write(metastore, entity)
+    assert metastore.aborts.forget(entity, [WriteId(1)]) == 0
+    metastore.compactions.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
+    assert aborted(metastore) == [(other.partition, 1)]
+
+
+def test_rows_of_trino_without_write_id_are_purged(metastore: Metastore, unpartitioned: Table) -> None:
+    """PROTOCOL 8: Trino's COMPLETED_TXN_COMPONENTS rows have a null write ID."""
+    first = write(metastore, T)
+    second = write(metastore, T)
+    with metastore.database.write() as conn:
+        conn.execute(t.COMPLETED_TXN_COMPONENTS.update().values(CTC_WRITEID=None))
+    metastore.compactions.mark_cleaned(ready(metastore, T, first), [], all_below=True)
+    assert completed(metastore) == [(None, None)]
+    metastore.compactions.mark_cleaned(ready(metastore, T, second), [], all_below=True)
+    assert completed(metastore) == []
+
+
+# --- candidates ---------------------------------------------------------------------------------------------------
+
+
+def test_candidates_come_in_one_order_and_from_behind_the_last(metastore: Metastore) -> None:
+    """PROTOCOL 10: a total order with a cursor, so that nothing behind a limit starves."""
+    wanted = [
+        Entity(database="default", table="a"),
+        Entity(database="default", table="b", partition="p=1"),
+        Entity(database="default", table="b", partition="p=2"),
+        Entity(database="default", table="c"),
+    ]
+    for entity in reversed(wanted):
+        write(metastore, entity, abort=entity.table == "c")
+        write(metastore, entity, abort=entity.table == "c")
+    assert metastore.compactions.candidates(100) == wanted
+    seen: list[Entity] = []
+    while found := metastore.compactions.candidates(1, after=seen[-1] if seen else None):
+        seen.extend(found)
+    assert seen == wanted
+
+
+def test_aborts_are_counted_by_transaction(metastore: Metastore) -> None:
+    one = Entity(database="default", table="b", partition="p=1")
+    write(metastore, T, abort=True)
+    write(metastore, T, abort=True)
+    write(metastore, T)
+    write(metastore, one, one, abort=True)
+    found = metastore.compactions.aborts()
+    assert {entity: figures.count for entity, figures in found.items()} == {T: 2, one: 1}
+    assert found[T] == metastore.compactions.aborted(T)
+    assert found[T].oldest_start <= found[one].oldest_start
+    assert metastore.compactions.aborted(Entity(database="default", table="none")).count == 0
+
+
+def test_history_is_newest_first(metastore: Metastore) -> None:
+    ids: Sequence[int] = [metastore.compactions.did_not_initiate(T, str(number)) for number in range(4)]
+    other = metastore.compactions.did_not_initiate(Entity(database="default", table="b"), "x")
+    assert [entry.id for entry in metastore.compactions.history(T)] == list(reversed(ids))
+    assert [entry.id for entry in metastore.compactions.history(limit=2)] == [other, ids[-1]]
+    assert metastore.housekeeping.purge_history(ids[:2]) == 2
+    assert [entry.id for entry in metastore.compactions.history(T)] == [ids[3], ids[2]]
+
+
+def test_duplicate_components_are_purged(metastore: Metastore) -> None:
+    for operation in ("d", "i", "i"):
+        write(metastore, T, T, operation=operation)
+    assert metastore.housekeeping.purge_components() == 4
+    assert completed(metastore) == [(None, 1), (None, 3)]
+    assert metastore.housekeeping.purge_components() == 0
+    assert metastore.compactions.candidates(10) == [T]
+
+
+def test_zeros_in_rows_that_hive_ended_read_as_not_set(metastore: Metastore) -> None:
+    entry_id = metastore.compactions.did_not_initiate(T, "x")
+    zeros = {"CC_NEXT_TXN_ID": 0, "CC_COMMIT_TIME": 0, "CC_TXN_ID": 0, "CC_START": 0, "CC_NUMBER_OF_BUCKETS": 0}
+    with metastore.database.write() as conn:
+        conn.execute(t.COMPLETED_COMPACTIONS.update().values(**zeros))
+    entry = metastore.compactions.entry(entry_id)
+    assert (entry.next_txn_id, entry.commit_time, entry.txn_id, entry.start, entry.buckets) == (None,) * 5
+
+
+def test_lowest_open_gates_the_entry(metastore: Metastore, unpartitioned: Table) -> None:
+    """PROTOCOL 7.1: strict; a reader that is itself the newest at the commit holds the entry back."""
+    highest = write(metastore, T)
+    [reader] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
+    entry = ready(metastore, T, highest)
+    assert entry.next_txn_id is not None
+    assert not entry.next_txn_id < metastore.transactions.lowest_open(-60_000)
+    metastore.transactions.commit(reader)
+    assert entry.next_txn_id < metastore.transactions.lowest_open(-60_000) == TxnId(entry.next_txn_id + 1)
