@@ -23,10 +23,10 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
     With no parts they are the statistics of a column without rows.
     """
     whole = messages.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
-    # hasNull absent means that the writer did not say, which readers take for "there may be".
-    if any(part.has_null or not part.HasField("has_null") for part in parts):
+    # Absent means that the writer did not say (Trino never does): so it stays, unless some part has one for certain.
+    if any(part.has_null for part in parts):
         whole.has_null = True
-    else:
+    elif all(part.HasField("has_null") for part in parts):
         whole.has_null = False
     if parts and all(part.HasField("bytes_on_disk") for part in parts):
         whole.bytes_on_disk = sum(part.bytes_on_disk for part in parts)
@@ -125,7 +125,10 @@ def _timestamps(target: messages.Message, parts: Sequence[messages.Message]) -> 
         low = min((part.minimum_utc, part.minimum_nanos - 1 if part.minimum_nanos else 0) for part in parts)
         high = max((part.maximum_utc, part.maximum_nanos - 1 if part.maximum_nanos else 999_999) for part in parts)
         target.minimum_utc, target.maximum_utc = low[0], high[0]
-        target.minimum_nanos, target.maximum_nanos = low[1] + 1, high[1] + 1
+        if low[1] != 0:
+            target.minimum_nanos = low[1] + 1
+        if high[1] != 999_999:
+            target.maximum_nanos = high[1] + 1
 
 
 def _collections(target: messages.Message, parts: Sequence[messages.Message]) -> None:

@@ -1,0 +1,155 @@
+"""Files made of copied stripes, read back by two other readers."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc as po
+import pyorc
+import pytest
+from pyorc.predicates import PredicateColumn
+
+from compactor.errors import NotLossless
+from compactor.orc.assembler import Assembler, write_empty
+from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compression import Compression
+from compactor.orc.source import BytesSource, LocalSink, LocalSource
+from compactor.orc.tail import Tail, read_tail
+from compactor.orc.types import acid_types, parse_hive_type, schema_text
+
+Opened = Callable[[Path], tuple[LocalSource, Tail]]
+WriteAcid = Callable[..., Path]
+
+
+def _assembled(inputs: list[tuple[LocalSource, Tail]], path: Path, checksum: bool = False) -> Tail:
+    assembler = Assembler(LocalSink(path), like=inputs[0][1], checksum=checksum)
+    for source, tail in inputs:
+        assembler.append_file(source, tail)
+    written = assembler.close({"hive.acid.version": b"2"})
+    assert written.length == path.stat().st_size
+    if checksum:
+        assert written.checksum == zlib.crc32(path.read_bytes())
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+    assert (tail.rows, len(tail.stripes)) == (written.rows, written.stripes)
+    return tail
+
+
+@pytest.mark.parametrize("checksum", [False, True])
+@pytest.mark.parametrize("compression", ["uncompressed", "zlib", "snappy", "zstd", "lz4"])
+def test_a_copy_is_the_concatenation_of_its_inputs(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened, compression: str, checksum: bool
+) -> None:
+    paths = [write_acid(write_id, 20_000, compression=compression, stripe_size=16 * 1024) for write_id in (1, 2, 3)]
+    inputs = [opened(path) for path in paths]
+    assert len(inputs[0][1].stripes) > 1
+    tail = _assembled(inputs, tmp_path / "out", checksum)
+    wanted = pa.concat_tables([po.ORCFile(str(path)).read() for path in paths])
+    assert po.ORCFile(str(tmp_path / "out")).read().equals(wanted)
+    with open(tmp_path / "out", "rb") as file:
+        reader = pyorc.Reader(file)
+        assert len(reader) == 60_000
+        assert sum(1 for _ in reader) == 60_000
+        assert reader[4].statistics["maximum"] == 19_999
+        assert reader.user_metadata == {"hive.acid.version": b"2"}
+    assert copyable(tail)
+    assert stripe_class(tail) == stripe_class(inputs[0][1])
+
+
+def test_point_predicates_answer_right_in_every_stripe(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 4: one point predicate per stripe is answered right (a count alone passes broken files)."""
+    paths = [write_acid(1, 30_000, first=first, row_index_stride=1000) for first in (0, 30_000, 60_000)]
+    tail = _assembled([opened(path) for path in paths], tmp_path / "out")
+    column = PredicateColumn(pyorc.TypeKind.LONG, name="rowId")
+    start = 0
+    for stripe in tail.stripes:
+        wanted = start + stripe.rows // 2
+        with open(tmp_path / "out", "rb") as file:
+            rows = [row for row in pyorc.Reader(file, predicate=column == wanted) if row[3] == wanted]
+        assert rows == [(0, 1, 536870912, wanted, 1, (wanted, f"name {wanted * wanted * 2654435761 % 1000003}"))]
+        start += stripe.rows
+    assert start == 90_000
+
+
+def test_stripes_are_chosen_one_by_one(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 60_000))
+    chosen = range(0, len(tail.stripes), 2)
+    assembler = Assembler(LocalSink(tmp_path / "out"), like=tail)
+    for number in chosen:
+        assembler.copy(source, tail, number)
+    assembler.close({})
+    file = po.ORCFile(source.name)
+    wanted = pa.Table.from_batches([file.read_stripe(number) for number in chosen])
+    assert po.ORCFile(str(tmp_path / "out")).read().equals(wanted)
+
+
+def test_real_files_copied_onto_themselves(
+    fixture_file: Path, tmp_path: Path, opened: Opened, raw_rows: Callable[[Path], str]
+) -> None:
+    source, tail = opened(fixture_file)
+    if not copyable(tail):
+        if not tail.stripes:
+            return
+        with pytest.raises(NotLossless, match="re-encode"):
+            Assembler(LocalSink(tmp_path / "out"), like=tail).append_file(source, tail)
+        return
+    copied = _assembled([(source, tail)], tmp_path / "out")
+    assert raw_rows(tmp_path / "out") == raw_rows(fixture_file)
+    assert copied.types == tail.types
+    assert (copied.calendar, copied.writer, copied.writer_version) == (tail.calendar, tail.writer, tail.writer_version)
+    assert copied.stripe_statistics == tail.stripe_statistics
+
+
+def test_another_class_is_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 2.2: stripes of mixed strides never share a file."""
+    like, other = opened(write_acid(1, 100)), opened(write_acid(2, 100, row_index_stride=1000))
+    with LocalSink(tmp_path / "out") as sink:
+        assembler = Assembler(sink, like=like[1])
+        with pytest.raises(NotLossless, match="re-encode"):
+            assembler.append_file(*other)
+
+
+def test_the_largest_block_and_the_oldest_writer_are_named(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened
+) -> None:
+    """PROTOCOL 2.2: block size = the largest, writer version = the lowest."""
+    a, tail_a = opened(write_acid(1, 100, compression_block_size=65536))
+    b, tail_b = opened(write_acid(2, 100, compression_block_size=262144))
+    tail_b = replace(tail_b, writer=0, writer_version=9, software="2.1.2")
+    tail = _assembled([(a, tail_a), (b, tail_b)], tmp_path / "out")
+    assert (tail.compression_block_size, tail.writer, tail.writer_version, tail.software) == (262144, 0, 6, "")
+
+
+def test_names_of_the_target_are_written(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 100))
+    types = acid_types(parse_hive_type("struct<Ä:bigint,b:string>"))
+    assembler = Assembler(LocalSink(tmp_path / "out"), like=tail, types=types)
+    assembler.append_file(source, tail)
+    assembler.close({})
+    with LocalSource(tmp_path / "out") as out:
+        assert read_tail(out).types == types
+    other = acid_types(parse_hive_type("struct<a:int,b:string>"))
+    with LocalSink(tmp_path / "not") as sink, pytest.raises(NotLossless, match="is wanted"):
+        Assembler(sink, like=tail, types=other)
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB, Compression.ZSTD])
+def test_a_file_without_rows(tmp_path: Path, compression: Compression) -> None:
+    """PROTOCOL 1.4: no directory is ever empty of files; where all rows went a 0-row file stays."""
+    types = acid_types(parse_hive_type("struct<a:int,b:array<decimal(10,2)>,c:map<string,timestamp>,d:char(3)>"))
+    metadata = {"hive.acid.version": b"2"}
+    written = write_empty(LocalSink(tmp_path / "out"), types, compression=compression, user_metadata=metadata)
+    assert (written.rows, written.stripes) == (0, 0)
+    file = po.ORCFile(str(tmp_path / "out"))
+    assert (file.nrows, file.read().num_rows) == (0, 0)
+    with open(tmp_path / "out", "rb") as stream:
+        reader = pyorc.Reader(stream)
+        assert list(reader) == []
+        assert str(reader.schema) == schema_text(types)
+    tail = read_tail(BytesSource((tmp_path / "out").read_bytes()))
+    assert len(tail.statistics) == len(types)
+    assert (tail.types, dict(tail.user_metadata)) == (types, metadata)

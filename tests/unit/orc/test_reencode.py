@@ -1,0 +1,385 @@
+"""Rows that are decoded and encoded anew must be the same rows, bit by bit, whichever codec works."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.orc as po
+import pyorc
+import pytest
+from pyorc.converters import ORCConverter
+
+from compactor.acid.row_id import RowId
+from compactor.errors import NotLossless, NotSupported
+from compactor.ids import WriteId
+from compactor.orc.assembler import Assembler
+from compactor.orc.codec import Codec, Unfit
+from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compression import Compression
+from compactor.orc.reencode import (
+    ARROW,
+    PYORC,
+    Piece,
+    check_calendar,
+    encode_acid,
+    last_key,
+    piece_batches,
+    read_keys,
+    reencode,
+    reencode_original,
+    with_codec,
+)
+from compactor.orc.source import BytesSource, LocalSink, LocalSource
+from compactor.orc.tail import Tail, empty_tail, read_tail
+from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, schema_text
+
+Opened = Callable[[Path], tuple[LocalSource, Tail]]
+WriteAcid = Callable[..., Path]
+RawRows = Callable[[Path], str]
+
+
+def _target(tail: Tail) -> Tail:
+    return tail if tail.row_index_stride else replace(tail, row_index_stride=10_000)
+
+
+def _pieces(source: LocalSource | BytesSource, tail: Tail, keep: Any = None) -> list[Piece]:
+    return [Piece(source=source, tail=tail, stripe_index=i, keep=keep) for i in range(len(tail.stripes))]
+
+
+def test_real_rows_come_back_and_can_be_copied(
+    fixture_file: Path, tmp_path: Path, opened: Opened, raw_rows: RawRows
+) -> None:
+    """PROTOCOL 2.2: re-encoded stripes are of the target's class; footer types are those wanted."""
+    source, tail = opened(fixture_file)
+    if not tail.is_acid:
+        return
+    like = _target(tail)
+    out = reencode(_pieces(source, tail), tmp_path / "re", like=like, types=tail.types)
+    assert raw_rows(tmp_path / "re") == raw_rows(fixture_file)
+    assert (out.types, out.rows) == (tail.types, tail.rows)
+    assert stripe_class(out) == stripe_class(like)
+    assert copyable(out)
+    with LocalSource(tmp_path / "re") as encoded:
+        assembler = Assembler(LocalSink(tmp_path / "out"), like=like)
+        assembler.append_file(encoded, out)
+        assert assembler.close({}).rows == tail.rows
+    assert raw_rows(tmp_path / "out") == raw_rows(fixture_file)
+
+
+@pytest.mark.parametrize("fixture", ["hive-2.3/f6_types", "hive-3.1/f6_types", "hive-4.1/f6_types"])
+def test_pyorc_loses_nothing_of_any_type(fixture: str, tmp_path: Path, opened: Opened, raw_rows: RawRows) -> None:
+    """Char and varchar, extreme timestamps, dates before 1582, NaN, nested types."""
+    paths = [path for path in sorted((Path("tests/fixtures") / fixture).rglob("bucket_*")) if path.is_file()]
+    assert paths
+    for number, path in enumerate(paths):
+        source, tail = opened(path)
+        out = tmp_path / str(number)
+        encode_acid(PYORC.read_batches(source, tail), out, like=_target(tail), types=tail.types, codec=PYORC)
+        assert raw_rows(out) == raw_rows(path)
+
+
+def test_rows_that_are_judged_away_are_gone(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 30_000))
+    keep = [np.arange(stripe.rows) % 3 != 0 for stripe in tail.stripes]
+    pieces = [Piece(source=source, tail=tail, stripe_index=i, keep=mask) for i, mask in enumerate(keep)]
+    out = reencode(pieces, tmp_path / "re", like=tail, types=tail.types)
+    wanted = po.ORCFile(source.name).read().filter(pa.array(np.concatenate(keep)))
+    assert po.ORCFile(str(tmp_path / "re")).read().equals(wanted)
+    assert out.rows == wanted.num_rows
+
+
+def test_both_codecs_judge_alike(tmp_path: Path, write_acid: WriteAcid, opened: Opened, raw_rows: RawRows) -> None:
+    source, tail = opened(write_acid(1, 3000))
+    piece = Piece(source=source, tail=tail, stripe_index=0, keep=pa.array([i % 7 == 1 for i in range(3000)]))
+    for codec in (ARROW, PYORC):
+        batches = piece_batches(piece, codec, tail.types)
+        encode_acid(batches, tmp_path / codec.name, like=tail, types=tail.types, codec=codec)
+    assert raw_rows(tmp_path / "arrow") == raw_rows(tmp_path / "pyorc")
+
+
+def test_a_judgement_of_another_stripe_is_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 100))
+    with pytest.raises(NotLossless, match="99 rows are judged, it has 100"):
+        reencode(_pieces(source, tail, np.ones(99, bool)), tmp_path / "re", like=tail, types=tail.types)
+    assert not (tmp_path / "re").exists()
+
+
+def test_all_rows_gone_leaves_a_whole_file(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 100))
+    out = reencode(_pieces(source, tail, np.zeros(100, bool)), tmp_path / "re", like=tail, types=tail.types)
+    assert (out.rows, out.types) == (0, tail.types)
+    assert po.ORCFile(str(tmp_path / "re")).read().num_rows == 0
+
+
+@pytest.mark.parametrize("stride", [1000, 10_000])
+@pytest.mark.parametrize("compression", [c for c in Compression if c not in (Compression.LZO, Compression.BROTLI)])
+def test_the_class_of_the_target_is_kept(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened, compression: Compression, stride: int
+) -> None:
+    source, tail = opened(write_acid(1, 5000))
+    like = replace(tail, compression=compression, row_index_stride=stride, calendar=1, compression_block_size=32768)
+    for codec in (ARROW, PYORC):
+        out = tmp_path / codec.name
+        encoded = encode_acid(
+            codec.read_batches(source, tail),
+            out,
+            like=like,
+            types=tail.types,
+            user_metadata={"a": b"b"},
+            codec=codec,
+        )
+        assert stripe_class(encoded) == stripe_class(like)
+        assert (encoded.calendar, dict(encoded.user_metadata)) == (1, {"a": b"b"})
+        assert po.ORCFile(str(out)).read().equals(po.ORCFile(source.name).read())
+
+
+def test_a_codec_that_cannot_be_written_is_named(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 10))
+    like = replace(tail, compression=Compression.LZO)
+    with pytest.raises(NotSupported, match="LZO"):
+        reencode(_pieces(source, tail), tmp_path / "re", like=like, types=tail.types)
+
+
+class _Raw(ORCConverter):
+    @staticmethod
+    def from_orc(seconds: int, nanos: int, zone: object) -> tuple[int, int]:
+        return seconds, nanos
+
+    @staticmethod
+    def to_orc(value: tuple[int, int], zone: object) -> tuple[int, int]:
+        return value
+
+
+_TIMES = [
+    (-62135596800, 0),
+    (253402300799, 999_999_999),
+    (-12219292801, 999_999_999),
+    (-86401, 500_000_000),
+    (-5, 5),
+    (0, 1),
+    (1_700_000_000, 123_456_789),
+]
+
+
+def _timestamps(values: list[tuple[int, int]], zone: str = "UTC") -> bytes:
+    import zoneinfo
+
+    file = io.BytesIO()
+    schema = schema_text(acid_types(parse_hive_type("struct<t:timestamp,l:array<timestamp>>")))
+    with pyorc.Writer(
+        file, schema, timezone=zoneinfo.ZoneInfo(zone), converters={pyorc.TypeKind.TIMESTAMP: _Raw}
+    ) as writer:
+        for number, value in enumerate(values):
+            writer.write((0, 1, 536870912, number, 1, (value, [value, None])))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("times", [_TIMES[:3], _TIMES[3:4], _TIMES[4:5], _TIMES[5:], _TIMES])
+def test_timestamps_keep_every_bit(tmp_path: Path, raw_rows: RawRows, times: list[tuple[int, int]]) -> None:
+    (tmp_path / "in").write_bytes(_timestamps(times))
+    source = BytesSource((tmp_path / "in").read_bytes())
+    tail = read_tail(source)
+    reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    assert raw_rows(tmp_path / "re") == raw_rows(tmp_path / "in")
+
+
+def test_arrow_says_that_it_would_lose_a_timestamp(tmp_path: Path) -> None:
+    """Arrow raises beyond 64 bits of nanoseconds, and writes fractions before 1970 with the wrong sign."""
+    source = BytesSource(_timestamps(_TIMES[:1]))
+    with pytest.raises(Unfit, match="out of range"):
+        list(ARROW.read_batches(source, read_tail(source)))
+    source = BytesSource(_timestamps(_TIMES[3:4]))
+    tail = read_tail(source)
+    with pytest.raises(Unfit, match="before 1970"):
+        encode_acid(ARROW.read_batches(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    assert not (tmp_path / "re").exists()
+
+
+def test_a_writers_time_zone_does_not_move_the_wall_clock(tmp_path: Path) -> None:
+    source = BytesSource(_timestamps([(1_700_000_000, 5), (1_500_000_000, 7)], zone="Europe/Berlin"))
+    tail = read_tail(source)
+
+    def wall_clock(file: Any) -> list[Any]:
+        return po.ORCFile(file).read().column("row").to_pylist()
+
+    reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    assert wall_clock(str(tmp_path / "re")) == wall_clock(pa.BufferReader(source.read(0, source.length)))
+
+
+def _acid(row: str, values: list[Any]) -> BytesSource:
+    file = io.BytesIO()
+    with pyorc.Writer(file, schema_text(acid_types(parse_hive_type(row)))) as writer:
+        for number, value in enumerate(values):
+            writer.write((0, 1, 536870912, number, 1, value))
+    return BytesSource(file.getvalue())
+
+
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
+def test_rows_of_an_older_schema_fit_the_wanted_one(tmp_path: Path, codec: Codec) -> None:
+    """Hive's schema evolution: by position, missing trailing columns are NULL, numbers grow."""
+    old = "struct<a:int,b:varchar(3),s:struct<x:smallint>,l:array<int>,m:map<string,float>,d:decimal(5,2)>"
+    new = "struct<A:bigint,B:string,S:struct<x:int,y:date>,l:array<bigint>,m:map<string,double>,d:decimal(9,4),t:timestamp>"
+    rows = [(1, "é", (2,), [3, None], {"k": 0.5}, Decimal("1.25")), (None,) * 6, None]
+    source = _acid(old, rows)
+    tail = read_tail(source)
+    types = acid_types(parse_hive_type(new))
+    batches = (b for piece in _pieces(source, tail) for b in piece_batches(piece, codec, types))
+    out = encode_acid(batches, tmp_path / "re", like=tail, types=types, codec=codec)
+    assert out.types == types
+    with open(tmp_path / "re", "rb") as file:
+        found = [row[5] for row in pyorc.Reader(file)]
+    assert found == [(1, "é", (2, None), [3, None], {"k": 0.5}, Decimal("1.2500"), None), (None,) * 7, None]
+
+
+def test_an_empty_row_struct_fits_any_schema(tmp_path: Path) -> None:
+    """Delete deltas of Hive 2.3 have ``row:struct<>``."""
+    source = _acid("struct<>", [None, None])
+    tail = read_tail(source)
+    types = acid_types(parse_hive_type("struct<a:int,b:string>"))
+    assert reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=types).types == types
+    assert po.ORCFile(str(tmp_path / "re")).read().column("row").null_count == 2
+
+
+@pytest.mark.parametrize("wanted", ["struct<a:int>", "struct<a:int,b:varchar(2)>", "struct<a:smallint,b:string>"])
+def test_rows_that_do_not_fit_are_refused(tmp_path: Path, wanted: str) -> None:
+    source = _acid("struct<a:int,b:string>", [(1, "x")])
+    tail = read_tail(source)
+    with pytest.raises(NotLossless, match="do not fit"):
+        reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=acid_types(parse_hive_type(wanted)))
+    assert not (tmp_path / "re").exists()
+
+
+def test_unions_are_copied_and_never_re_encoded(tmp_path: Path, raw_rows: RawRows) -> None:
+    source = _acid("struct<u:uniontype<int,string>>", [(1,), ("x",)])
+    tail = read_tail(source)
+    with pytest.raises(NotLossless, match="uniontype"):
+        reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    assembler = Assembler(LocalSink(tmp_path / "out"), like=tail)
+    assembler.append_file(source, tail)
+    assembler.close({})
+    assert "'x'" in raw_rows(tmp_path / "out")
+    assert [batch.column("rowId").to_pylist() for batch in read_keys(source, tail, 0)] == [[0, 1]]
+
+
+def test_encrypted_files_are_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 10))
+    with pytest.raises(NotLossless, match="encrypted"):
+        reencode(_pieces(source, replace(tail, encrypted=True)), tmp_path / "re", like=tail, types=tail.types)
+
+
+def test_a_text_that_is_no_utf8_passes_arrow(tmp_path: Path, raw_rows: RawRows) -> None:
+    source = _acid("struct<b:binary>", [(b"\xff\xfe",)])
+    data = read_tail(source)
+    types = acid_types(parse_hive_type("struct<b:string>"))
+    tail = replace(data, types=types)  # the same bytes, said to be text
+    out = reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=types)
+    with LocalSource(tmp_path / "re") as encoded:
+        batch = next(ARROW.read_batches(encoded, out))
+    assert batch.column("row").field(0).cast(pa.binary(), safe=False).to_pylist() == [b"\xff\xfe"]
+
+
+def _days(days: list[datetime], calendar: int) -> tuple[BytesSource, Tail]:
+    file = io.BytesIO()
+    with pyorc.Writer(file, schema_text(acid_types(parse_hive_type("struct<d:date,t:timestamp>")))) as writer:
+        for number, day in enumerate(days):
+            writer.write((0, 1, 536870912, number, 1, (day.date(), day)))
+    source = BytesSource(file.getvalue())
+    return source, replace(read_tail(source), calendar=calendar)
+
+
+def test_days_before_1582_never_change_their_calendar() -> None:
+    """PROTOCOL 2.2: calendars do not mix; on later days all of them agree."""
+    _, modern = _days([datetime(1582, 10, 16, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)], 1)
+    _, old = _days([datetime(1582, 10, 4, tzinfo=UTC)], 1)
+    check_calendar(modern, replace(modern, calendar=2))
+    check_calendar(old, old)
+    for calendar in (0, 2):
+        with pytest.raises(NotLossless, match="before 1582-10-15"):
+            check_calendar(old, replace(old, calendar=calendar))
+    with pytest.raises(NotLossless, match="before 1582-10-15"):
+        check_calendar(replace(modern, stripe_statistics=None), replace(modern, calendar=2))
+
+
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
+def test_original_rows_become_acid_rows(tmp_path: Path, codec: Codec) -> None:
+    file = io.BytesIO()
+    with pyorc.Writer(file, "struct<a:int,b:varchar(5)>", stripe_size=1024) as writer:
+        writer.writerows((i, f"v{i}" if i % 3 else None) for i in range(3000))
+    source = BytesSource(file.getvalue())
+    tail = read_tail(source)
+    types = acid_types(row_types(tail.types))
+    keep = np.arange(3000) % 5 != 0
+    out = reencode_original(
+        source,
+        tail,
+        write_id=WriteId(7),
+        bucket_property=536870912,
+        first_row_id=100,
+        path=tmp_path / "re",
+        like=replace(empty_tail(types), row_index_stride=1000),
+        types=types,
+        keep=keep,
+    )
+    assert (out.is_acid, out.rows) == (True, 2400)
+    with open(tmp_path / "re", "rb") as stream:
+        rows = list(pyorc.Reader(stream))
+    wanted = [(0, 7, 536870912, 100 + i, 7, (i, f"v{i}" if i % 3 else None)) for i in range(3000) if i % 5]
+    assert rows == wanted
+
+
+def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 10))
+
+    def broken(codec: Codec) -> Iterator[pa.RecordBatch]:
+        yield from codec.read_batches(source, tail)
+        raise ZeroDivisionError
+
+    for codec in (ARROW, PYORC):
+        with pytest.raises(ZeroDivisionError):
+            encode_acid(broken(codec), tmp_path / "re", like=tail, types=tail.types, codec=codec)
+        assert not (tmp_path / "re").exists()
+
+
+def test_sliced_batches_are_written_whole(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    """Arrow's writer takes the validity of a sliced struct from the wrong place."""
+    rows = [None if i % 3 else (i, f"{i}") for i in range(100)]
+    source = _acid("struct<a:int,b:string>", rows)
+    tail = read_tail(source)
+    batch = next(ARROW.read_batches(source, tail))
+    encode_acid([batch.slice(7, 50)], tmp_path / "re", like=tail, types=tail.types)
+    with open(tmp_path / "re", "rb") as file:
+        assert [row[5] for row in pyorc.Reader(file)] == rows[7:57]
+
+
+def test_last_keys(fixture_file: Path, opened: Opened) -> None:
+    """DESIGN 4: the key index is computed; its entries are the keys of each stripe's last row."""
+    source, tail = opened(fixture_file)
+    if not tail.is_acid:
+        return
+    for number in range(len(tail.stripes)):
+        batch = po.ORCFile(str(fixture_file)).read_stripe(number, columns=[0, 1, 2, 3, 4])
+        last = [column.to_pylist()[-1] for column in batch.columns]
+        assert last_key(source, tail, number) == RowId(WriteId(last[1]), last[2], last[3])
+
+
+def test_the_second_codec_is_asked_only_when_the_first_would_lose() -> None:
+    asked: list[str] = []
+
+    def work(codec: Codec) -> str:
+        asked.append(codec.name)
+        if codec is ARROW:
+            raise Unfit("because")
+        return codec.name
+
+    types: Types = acid_types(parse_hive_type("struct<a:int>"))
+    assert with_codec([types], work) == "pyorc"
+    assert with_codec([types], lambda codec: codec.name) == "arrow"
+    assert asked == ["arrow", "pyorc"]

@@ -1,0 +1,76 @@
+"""Some stripes of a file, as decoders shall see them, in batches of bounded size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc as po
+
+from compactor.orc.codec import KEYS
+from compactor.orc.reencode import ARROW, PYORC
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import Tail
+from compactor.orc.view import BATCH_ROWS, StripeView, batch_rows
+
+Opened = Callable[[Path], tuple[LocalSource, Tail]]
+WriteAcid = Callable[..., Path]
+
+
+def test_chosen_stripes_are_read_and_no_others(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 60_000))
+    file = po.ORCFile(source.name)
+    assert len(tail.stripes) > 2
+    for chosen in ([0], [1], [0, 2], list(range(len(tail.stripes)))):
+        wanted = pa.concat_tables([pa.Table.from_batches([file.read_stripe(i)]) for i in chosen])
+        for codec in (ARROW, PYORC):
+            found = pa.Table.from_batches(list(codec.read_batches(source, tail, stripes=chosen)))
+            assert found.equals(wanted), codec.name
+    assert list(ARROW.read_batches(source, tail, stripes=[])) == []
+
+
+def test_batches_are_bounded_and_whole(write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 2.4: decode in row batches, never a stripe at once."""
+    source, tail = opened(write_acid(1, 5000))
+    for codec in (ARROW, PYORC):
+        batches = list(codec.read_batches(source, tail, rows=64))
+        assert max(batch.num_rows for batch in batches) <= 64
+        assert pa.Table.from_batches(batches).equals(po.ORCFile(source.name).read())
+
+
+def test_only_wanted_columns_in_any_codec(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(3, 100))
+    for codec in (ARROW, PYORC):
+        (batch,) = codec.read_batches(source, tail, columns=KEYS)
+        assert batch.schema.names == ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
+        (batch,) = codec.read_batches(source, tail, columns=(3, 1))
+        assert batch.to_pylist()[7] == {"rowId": 7, "originalTransaction": 3}
+
+
+def test_wide_rows_come_in_small_batches(tmp_path: Path, opened: Opened) -> None:
+    """PROTOCOL 2.4: memory is bounded by rows × width."""
+    po.write_table(pa.table({"a": ["x" * 1_000_000] * 100}), str(tmp_path / "wide"), compression="zlib")
+    source, tail = opened(tmp_path / "wide")
+    assert source.length < 1_000_000
+    assert batch_rows(tail, [0], None) == 33
+    assert max(batch.num_rows for batch in ARROW.read_batches(source, tail)) <= 33
+
+
+def test_key_columns_come_in_large_batches(write_acid: WriteAcid, opened: Opened) -> None:
+    _, tail = opened(write_acid(1, 10))
+    assert batch_rows(tail, [0], KEYS) == BATCH_ROWS
+
+
+def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 100))
+    view = StripeView(source, tail, [0], None)
+    assert view.read(3) == b"ORC"
+    view.seek(-1, os.SEEK_END)
+    last = view.read()
+    assert (len(last), view.tell()) == (1, view.size())
+    view.seek(tail.length - 2)
+    across = view.read(10)
+    assert across[:2] == source.read(tail.length - 2, 2)
+    assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
