@@ -1,0 +1,131 @@
+"""The demo's tables: a year of flights that our writer makes, and three that a real Hive or Trino wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from compactor.acid.directory import acid_directory
+from compactor.compaction.entry import Entity
+from compactor.demo import flights, writing
+from compactor.demo.fixtures import register_fixture
+from compactor.demo.flights import Change, Kind
+from compactor.metastore.catalog import Column, Table
+from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
+from compactor.service.site import Site
+from compactor.service.transaction import Operation, Transaction
+from compactor.service.transaction import writing as in_transaction
+
+DATABASE = "demo"
+_THRESHOLDS = "compactorthreshold.hive.compactor.delta."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreign:
+    """A table of the fixtures: whose it is, and properties that make the initiator take or leave it."""
+
+    name: str
+    step: str
+    properties: Mapping[str, str]
+
+
+_TAKE = {f"{_THRESHOLDS}num.threshold": "1"}
+_LEAVE = {f"{_THRESHOLDS}num.threshold": "1000", f"{_THRESHOLDS}pct.threshold": "1000"}
+FOREIGN = (
+    Foreign(name="hive31_aborts", step="hive-3.1/f3_abort/s1_aborts", properties=_TAKE),
+    Foreign(name="hive41_query", step="hive-4.1/q1_query/s1_minor_not_cleaned", properties=_LEAVE),
+    Foreign(name="trino_deletes", step="trino-476/t8_nobucket_multi/s1_trino_deletes", properties=_LEAVE),
+)
+FLIGHTS = "flights"
+TABLES = tuple((DATABASE, name) for name in (FLIGHTS, *(one.name for one in FOREIGN)))
+#: Tables that the initiator leaves alone, for somebody to ask for.
+BY_HAND = tuple(Entity(database=DATABASE, table=one.name) for one in FOREIGN if one.properties is _LEAVE)
+
+
+def due(months: int) -> list[Entity]:
+    """What the initiator is to find by itself."""
+    partitions = [
+        Entity(database=DATABASE, table=FLIGHTS, partition=partition(month)) for month in range(1, months + 1)
+    ]
+    return partitions + [Entity(database=DATABASE, table=one.name) for one in FOREIGN if one.properties is _TAKE]
+
+
+def partition(month: int) -> str:
+    """A month's PART_NAME."""
+    return f"{flights.PARTITION_KEY}={month}"
+
+
+def load(site: Site, fixtures: Path, warehouse: Path, months: int, tell: Callable[[str], None]) -> None:
+    """Make and fill every table of ``TABLES``, with the first ``months`` of flights."""
+    site.metastore.catalog.create_database(DATABASE, str(warehouse / f"{DATABASE}.db"))
+    # Transaction ids stand in the names of fixtures' directories, so these come before any transaction of ours.
+    for one in FOREIGN:
+        made = register_fixture(site.metastore, fixtures / one.step, warehouse, database=DATABASE, table=one.name)
+        for key, value in one.properties.items():
+            site.metastore.catalog.set_table_parameter(made, key, value)
+    tell(f"{len(FOREIGN)} tables that Hive 3.1, Hive 4.1 and Trino wrote are registered")
+    _Flights(site, warehouse, months).write(tell)
+
+
+class _Flights:
+    """``demo.flights`` on its way into the warehouse."""
+
+    def __init__(self, site: Site, warehouse: Path, months: int) -> None:
+        self._site = site
+        self._days = {(month, day): rows for month, day, rows in flights.by_day(flights.read_flights(), months)}
+        self._table = self._create(warehouse, months)
+
+    def _create(self, warehouse: Path, months: int) -> Table:
+        catalog = self._site.metastore.catalog
+        table = catalog.create_table(
+            DATABASE,
+            FLIGHTS,
+            str(warehouse / f"{DATABASE}.db" / FLIGHTS),
+            [Column(name=name, type=kind) for name, kind in flights.COLUMNS.items()],
+            partition_keys=[Column(name=flights.PARTITION_KEY, type="int")],
+            parameters={"transactional": "true", "transactional_properties": "default"},
+        )
+        for month in range(1, months + 1):
+            location = Path(self._site.storage.resolve(catalog.add_partition(table, [str(month)]).location))
+            location.mkdir(parents=True)
+        return table
+
+    def write(self, tell: Callable[[str], None]) -> None:
+        changes = flights.story(list(self._days))
+        for change in changes:
+            try:
+                with in_transaction(self._site) as txn:
+                    self._apply(txn, change)
+                    if not change.commits:
+                        raise _ChangedMindError
+            except _ChangedMindError:
+                continue
+        aborted = sum(not change.commits for change in changes)
+        tell(f"{DATABASE}.{FLIGHTS}: {len(changes) - aborted} transactions committed, {aborted} aborted")
+
+    def _apply(self, txn: Transaction, change: Change) -> None:
+        entity = Entity(database=DATABASE, table=FLIGHTS, partition=partition(change.month))
+        if change.kind is Kind.LOAD:
+            writing.insert(txn.statement(entity, Operation.INSERT), self._days[change.month, change.day])
+            return
+        old = self._visible(entity, txn)
+        old = old.filter(flights.affected(change, old))
+        writing.delete(txn.statement(entity, Operation.DELETE), old)
+        if change.kind is Kind.CORRECT:
+            new = flights.corrected(old.drop_columns(list(ROW_ID_COLUMNS)))
+            writing.insert(txn.statement(entity, Operation.INSERT), new)
+
+    def _visible(self, entity: Entity, txn: Transaction) -> pa.Table:
+        """The partition's rows as the transaction sees them, ROW__IDs in front."""
+        target = self._site.target(entity)
+        txns = self._site.metastore.transactions.snapshot(txn.id)
+        write_ids = self._site.write_ids(target.table, txns)
+        directory = acid_directory(self._site.storage.listing(target.location), write_ids, txns)
+        return pa.Table.from_batches(read_snapshot(target.location, directory, write_ids, target.row_type))
+
+
+class _ChangedMindError(Exception):
+    """Makes a transaction of the story abort."""
