@@ -70,6 +70,8 @@ def execute(unit: Unit) -> UnitResult:
         events_invisible=events.invisible,
         events_applied=len(applied) if unit.shape is Shape.MINOR else 0,
         events_out=len(kept_events) if unit.shape is Shape.MINOR else 0,
+        files_in=len(unit.inserts) + len(unit.deletes),
+        files_out=len(outputs),
         bytes_in=unit.input_bytes,
         bytes_out=sum(o.length for o in outputs),
     )
@@ -158,9 +160,7 @@ def _like(choices: Iterable[Choice], types: Types) -> Tail:
     )
 
 
-def _string_together(
-    choices: Sequence[Choice], like: Tail, types: Types, path: str
-) -> tuple[Written, list[RowId]]:
+def _string_together(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> tuple[Written, list[RowId]]:
     """Stripes one after another: copied as they are, re-encoded ones through a file of their own."""
     last_keys: list[RowId] = []
     with LocalSink(path) as sink:
@@ -194,9 +194,7 @@ def _piece(choice: Choice) -> Piece:
     if file.is_raw:
         first = file.first_row_id + file.first_row_of(choice.stripe)
         original = SyntheticKeys(write_id=file.write_id, bucket=file.bucket, first_row_id=first)
-    return Piece(
-        source=file.source, tail=file.tail, stripe_index=choice.stripe, keep=choice.keep, original=original
-    )
+    return Piece(source=file.source, tail=file.tail, stripe_index=choice.stripe, keep=choice.keep, original=original)
 
 
 def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> tuple[Written, list[RowId]]:

@@ -128,9 +128,7 @@ def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) ->
 
 
 def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
-    return [
-        (_number(f), Input(path=f.path, length=f.length, raw=True, group="originals")) for f in directory.originals
-    ]
+    return [(_number(f), Input(path=f.path, length=f.length, raw=True, group="originals")) for f in directory.originals]
 
 
 def _base(directory: AcidDirectory) -> list[tuple[int, Input]]:

@@ -139,7 +139,9 @@ def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: in
         "directories": [
             {
                 "name": directory.name,
-                "files": [{"name": f.name, "length": f.length, "crc32": f.crc32, "rows": f.rows} for f in directory.files],
+                "files": [
+                    {"name": f.name, "length": f.length, "crc32": f.crc32, "rows": f.rows} for f in directory.files
+                ],
             }
             for directory in staged.directories
         ],

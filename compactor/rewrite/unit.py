@@ -86,6 +86,8 @@ class Figures:
     stripes_encoded: int = 0
     stripes_dropped: int = 0
     bytes_copied: int = 0
+    files_in: int = 0
+    files_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
 

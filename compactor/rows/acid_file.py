@@ -39,7 +39,6 @@ from compactor.rows.keys import (
 )
 from compactor.storage.protocol import Storage
 
-
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
 
 

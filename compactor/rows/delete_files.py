@@ -34,9 +34,7 @@ class LoadedEvents:
     types: Types | None
 
 
-def load_events(
-    location: str, sources: Sequence[RowSource], number: int, write_ids: ValidWriteIdList
-) -> LoadedEvents:
+def load_events(location: str, sources: Sequence[RowSource], number: int, write_ids: ValidWriteIdList) -> LoadedEvents:
     """The delete events in these files.
 
     Raises:

@@ -57,8 +57,8 @@ class DeleteEvents:
                 low + int(np.searchsorted(column, value, side="left")),
                 low + int(np.searchsorted(column, value, side="right")),
             )
-        side = "right" if after else "left"
-        return low + int(np.searchsorted(self.keys["row_id"][low:high], key.row_id, side=side))
+        rows = self.keys["row_id"][low:high]
+        return low + int(np.searchsorted(rows, key.row_id, side="right" if after else "left"))
 
     def hits(self, block: KeyBlock) -> Mask:
         """Which rows of ``block`` are deleted."""

@@ -11,12 +11,13 @@ from compactor.compaction.batching import Batch, Item, batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, DatabaseUnavailable, NotFound
+from compactor.errors import CompactorError, DatabaseUnavailable
 from compactor.rewrite.runner import Runner
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome, work
+from compactor.state.runs import Run
 from compactor.state.store import State as Store
 
 log = logging.getLogger(__name__)
@@ -170,7 +171,7 @@ def run_batch(
     try:
         return run_entries(
             site,
-            store.batches.get(batch_id).entries,
+            store.batches.get(batch_id).entry_ids,
             runner,
             options,
             parallel=parallel,
@@ -178,7 +179,7 @@ def run_batch(
             between=lambda: store.batches.extend(batch_id, driver, reserved_ms),
         )
     finally:
-        store.batches.done(batch_id)
+        store.batches.done(batch_id, driver)
 
 
 def run_entries(
@@ -217,25 +218,35 @@ def run_entries(
 def claimable(site: Site, pool: str | None = None) -> list[int]:
     """Ids of the entries that a worker without a batch may take now."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    return [
-        entry.id for entry in _claimable(site, pool, reserved) if _item(site, entry) is not None
-    ]
+    return [entry.id for entry in _claimable(site, pool, reserved) if _item(site, entry) is not None]
 
 
 def _remember(site: Site, outcome: Outcome) -> None:
     """The figures of a run, for ``explain`` and the page; nothing correct depends on them."""
-    if site.state is None or outcome.fate not in (Fate.COMPACTED, Fate.CLEAN_ONLY, Fate.FAILED):
+    if site.state is None or outcome.fate is not Fate.COMPACTED:
         return
+    f = outcome.figures
+    run = Run(
+        metastore=site.name,
+        entry_id=outcome.entry.id,
+        entity=outcome.entry.entity,
+        type=outcome.entry.type,
+        txn=outcome.txn,
+        worker_id=outcome.worker_id,
+        directories_before=outcome.directories_in,
+        directories_after=len(outcome.output),
+        files_before=f.files_in,
+        files_after=f.files_out,
+        bytes_before=f.bytes_in,
+        bytes_after=f.bytes_out,
+        rows_in=f.rows_in,
+        rows_out=f.rows_out,
+        stripes_copied=f.stripes_copied,
+        stripes_reencoded=f.stripes_encoded,
+        stripes_dropped=f.stripes_dropped,
+        seconds=outcome.seconds,
+    )
     try:
-        site.state.runs.record(
-            metastore=site.name,
-            entry_id=outcome.entry.id,
-            entity=str(outcome.entry.entity),
-            type=outcome.entry.type.label,
-            fate=outcome.fate.name.lower(),
-            message=outcome.message,
-            seconds=outcome.seconds,
-            figures={name: getattr(outcome.figures, name) for name in outcome.figures.__slots__},
-        )
+        site.state.runs.add(run)
     except DatabaseUnavailable as error:
         log.warning("the figures of entry %d are not kept: %s", outcome.entry.id, error)

@@ -7,12 +7,14 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory, acid_directory
-from compactor.acid.names import parse_hidden, parse_staging
+from compactor.acid.names import parse_directory, parse_hidden, parse_staging
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import Clean, Drop, Wait, may_clean, removable, retry_retention
+from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.states import State
-from compactor.errors import BadName, CompactorError, NotFound, StorageError
+from compactor.compaction.forgetting import forget_before, shown
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import BadName, CompactorError, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite import publish
 from compactor.service import repair
@@ -65,7 +67,12 @@ class CleanerPass:
     def to_json(self) -> dict[str, object]:
         return {
             "cleaned": [
-                {"table": str(c.entity), "compaction": c.entry_id, "removed": list(c.removed), "bytes_freed": c.bytes_freed}
+                {
+                    "table": str(c.entity),
+                    "compaction": c.entry_id,
+                    "removed": list(c.removed),
+                    "bytes_freed": c.bytes_freed,
+                }
                 for c in self.cleaned
             ],
             "waiting": [
@@ -126,25 +133,54 @@ def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
         target = site.target(entry.entity)
     except NotFound:
         site.metastore.compactions.mark_cleaned(entry, (), all_below=True)
-        return Ended(entity=entry.entity, entry_id=entry.id, state=State.SUCCEEDED, because="the table or partition is gone")
+        return Ended(
+            entity=entry.entity, entry_id=entry.id, state=State.SUCCEEDED, because="the table or partition is gone"
+        )
     if not may(target.settings, Mode.CLEAN):
         return None  # Hive's own cleaner, or nobody, removes there
-    match may_clean(entry, lowest, state, settings=target.settings, now_ms=site.metastore.now_ms()):
+    forbidden = no_cleanup(target.table.parameters, target.partition.parameters if target.partition else {})
+    verdict = may_clean(
+        entry,
+        lowest,
+        state,
+        now_ms=site.metastore.now_ms(),
+        settings=target.settings,
+        forbidden_by=forbidden,
+        rebalance_committed=_rebalance_committed(site, target, entry),
+        newest_at_first_sight=_first_sight(site, entry),
+    )
+    match verdict:
         case Wait(because=because):
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers(site, entry))
         case Drop(state=fate, error=error):
-            if entry.txn_id is not None:
+            if state == "a" and entry.txn_id is not None:
                 repair.erase(site, target.location, entry.txn_id)
             site.metastore.compactions.finish(entry, fate, error)
-            return Ended(entity=entry.entity, entry_id=entry.id, state=fate, because=error)
+            return Ended(entity=entry.entity, entry_id=entry.id, state=fate, because=error or fate.label)
+        case Clean(location=str() as elsewhere):
+            raise NotSupported(
+                f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
+                "Hive's cleaner do it"
+            )
         case Clean():
             pass
-    if target.no_cleanup:
-        because = "the property no_cleanup is set; obsolete directories stay"
-        site.metastore.compactions.finish(entry, State.REFUSED, because)
-        return Ended(entity=entry.entity, entry_id=entry.id, state=State.REFUSED, because=because)
     site.metastore.compactions.mark_cleaner_start(entry)
     return _remove(site, target, entry, lowest)
+
+
+def _first_sight(site: Site, entry: Entry) -> TxnId | None:
+    """What stands for a stamp that Hive did not write (its rebalance, Hive 3's rows): the newest transaction when the
+    row was first seen. Without a state of ours to remember it in, such rows wait for Hive."""
+    if entry.next_txn_id is not None or site.state is None:
+        return None
+    return site.state.sightings.first(site.name, entry.id, site.metastore.transactions.newest())
+
+
+def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
+    """A rebalance whose row in TXNS is gone committed if its base bears its number (PROTOCOL 7.4)."""
+    if entry.type is not CompactionType.REBALANCE or entry.txn_id is None:
+        return False
+    return bool(publish.named_by(site.storage, target.location, entry.txn_id))
 
 
 def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
@@ -164,9 +200,7 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
     site.metastore.compactions.mark_cleaned(entry, forgotten, all_below=False)
     reach(Step.CLEANED)
     log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
-    return Cleaned(
-        entity=entry.entity, entry_id=entry.id, removed=tuple(sorted({*names, *swept})), bytes_freed=freed
-    )
+    return Cleaned(entity=entry.entity, entry_id=entry.id, removed=tuple(sorted({*names, *swept})), bytes_freed=freed)
 
 
 def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDirectory:
@@ -176,9 +210,7 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDi
     """
     snapshot = site.metastore.transactions.snapshot()
     watermark = TxnId(lowest - 1)
-    txns = ValidTxnList(
-        high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark)
-    )
+    txns = ValidTxnList(high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark))
     write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
     if directory.unparsable:
@@ -206,28 +238,12 @@ def _hidden_left(site: Site, target: Target) -> tuple[str, ...]:
 
 
 def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -> tuple[WriteId, ...]:
-    """Aborted write IDs of ``entity`` of which nothing exists in storage, a grace time after the abort (PROTOCOL 8).
-
-    TXNS has no time of abort; a transaction without heartbeat is aborted hive.txn.timeout later at the latest.
-    """
-    grace = target.settings.milliseconds("compactor.forget.grace") + target.settings.milliseconds("hive.txn.timeout")
-    horizon = site.metastore.now_ms() - grace
-    snapshot = site.metastore.transactions.snapshot()
-    everything = site.write_ids(target.table, snapshot)
-    listing = site.storage.listing(target.location)
-    there = acid_directory(listing, everything, ValidTxnList.parse(""))
-    ranges = [
-        (d.delta.min_write_id, d.delta.max_write_id) for d in there.deltas
-    ]
-    present = {w for w in there.aborted_write_ids}
-    return tuple(
-        component.write_id
-        for component in site.metastore.compactions.aborted_components(entity)
-        if component.write_id <= highest
-        and component.last_heartbeat < horizon
-        and component.write_id not in present
-        and not any(low <= component.write_id <= high for low, high in ranges)
-    )
+    """Aborted write IDs of ``entity`` of which nothing exists in storage, a grace time after the abort."""
+    horizon = forget_before(site.metastore.now_ms(), target.settings)
+    old = {
+        w.write_id for w in site.metastore.aborts.writes(entity) if w.write_id <= highest and w.last_heartbeat < horizon
+    }
+    return tuple(sorted(old - shown(site.storage.listing(target.location), old).keys()))
 
 
 def _abort_candidates(site: Site) -> tuple[Entity, ...]:
@@ -243,30 +259,40 @@ def _abort_candidates(site: Site) -> tuple[Entity, ...]:
 
 
 def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
-    """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed."""
+    """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
+
+    A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions.
+    """
     table = site.metastore.catalog.table(entity.database, entity.table)
+    names = [entity.partition]
     if entity.partition is None and table.partition_keys:
-        partitions = [Entity(database=entity.database, table=entity.table, partition=p.name) for p in site.metastore.catalog.partitions(table)]
-    else:
-        partitions = [entity]
+        names = [p.name for p in site.metastore.catalog.partitions(table)]
     removed: list[str] = []
     freed = 0
-    for one in partitions:
-        target = site.target(one)
+    forgotten: set[WriteId] | None = None
+    for name in names:
+        target = site.target(Entity(database=entity.database, table=entity.table, partition=name))
         if not may(target.settings, Mode.CLEAN) or target.no_cleanup:
-            continue
+            return None
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(target.table, txns)
         directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
-        names = tuple(n for n in directory.aborted)
-        freed += _take_away(site, target, names)
-        removed.extend(names)
-        forgotten = _forgettable(site, target, entity, write_ids.high_watermark)
-        if forgotten and len(partitions) == 1:
-            site.metastore.compactions.forget_components(entity, forgotten)
+        doomed = [n for n in directory.aborted if _is_a_write(n)]
+        freed += _take_away(site, target, doomed)
+        removed += doomed
+        nothing_left = set(_forgettable(site, target, entity, write_ids.high_watermark))
+        forgotten = nothing_left if forgotten is None else forgotten & nothing_left
+    if forgotten:
+        site.metastore.aborts.forget(entity, forgotten)
     if not removed:
         return None
     return Cleaned(entity=entity, entry_id=None, removed=tuple(removed), bytes_freed=freed)
+
+
+def _is_a_write(name: str) -> bool:
+    """Whether the directory is a user's; a compaction's own leftovers go by the gate of ``sweep``."""
+    acid = parse_directory(name)
+    return acid is not None and not acid.visibility_txn_id
 
 
 def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting:

@@ -6,11 +6,10 @@ import logging
 from collections import defaultdict
 from dataclasses import dataclass
 
-from compactor.acid.directory import Listing
-from compactor.acid.names import Base, Delta, parse_directory
 from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.forgetting import forget_before, shown
 from compactor.compaction.retention import Policy, to_purge
-from compactor.errors import BadName, CompactorError, NotFound
+from compactor.errors import CompactorError, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog import Table
 from compactor.service import repair
@@ -45,17 +44,18 @@ def keep_house(site: Site) -> HousekeeperPass:
     keeping = site.metastore.housekeeping
     now = site.metastore.now_ms()
     purged = keeping.purge_history(_outdated(site, now))
-    kept = _still_in_storage(site)
-    forget_age = site.settings.milliseconds("compactor.forget.grace") + site.settings.milliseconds("hive.txn.timeout")
+    kept = _still_needed(site, now)
     return HousekeeperPass(
         acted=True,
         repaired=len(repaired),
         history_purged=purged,
         write_set_purged=keeping.purge_write_set(),
-        write_ids_purged=keeping.purge_write_ids(keep=frozenset(kept)),
+        write_ids_purged=keeping.purge_write_ids(),
         components_purged=keeping.purge_components(),
-        transactions_forgotten=keeping.forget_transactions(keep=frozenset(kept), aborted_before=now - forget_age),
-        kept=tuple(f"{txn}: {where}" for txn, where in sorted(kept.items())),
+        transactions_forgotten=keeping.forget_transactions(
+            kept, open_txn_timeout_ms=site.settings.milliseconds("hive.txn.opentxn.timeout")
+        ),
+        kept=tuple(f"{txn}: {why}" for txn, why in sorted(kept.items())),
     )
 
 
@@ -67,25 +67,39 @@ def _outdated(site: Site, now_ms: int) -> list[int]:
     return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
 
 
-def _still_in_storage(site: Site) -> dict[TxnId, str]:
-    """Aborted transactions with a directory of their write ID, or their number in a directory's name, somewhere.
+def _still_needed(site: Site, now_ms: int) -> dict[TxnId, str]:
+    """Aborted transactions that may not be forgotten yet, and why: too young, or something of them is in storage.
 
-    Were such a one forgotten, its directory would count as committed: an aborted TRUNCATE's ``base_N`` would empty the
-    table [seen]. What cannot be listed keeps its transactions too.
+    What cannot be listed keeps its transactions too.
     """
+    horizon = forget_before(now_ms, site.settings)
     kept: dict[TxnId, str] = {}
-    for (database, name), aborted in site.metastore.write_ids.aborted_by_table().items():
+    by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
+    for ended in site.metastore.housekeeping.forgettable():
+        if ended.state != "a":
+            continue
+        if ended.last_heartbeat >= horizon:
+            kept[ended.id] = "aborted within compactor.forget.grace"
+        for database, name, write_id in site.metastore.write_ids.of(ended.id):
+            by_table[(database, name)][write_id] = ended.id
+    for (database, name), aborted in by_table.items():
+        kept.update(_in_storage(site, database, name, aborted))
+    return kept
+
+
+def _in_storage(site: Site, database: str, name: str, aborted: dict[WriteId, TxnId]) -> dict[TxnId, str]:
+    try:
+        table = site.metastore.catalog.table(database, name)
+    except NotFound:
+        return {}  # the table is gone, and its directories with it
+    kept: dict[TxnId, str] = {}
+    for location in _locations(site, table):
         try:
-            table = site.metastore.catalog.table(database, name)
-        except NotFound:
-            continue  # the table is gone, and its directories with it
-        for location in _locations(site, table):
-            try:
-                shown = _shown(site.storage.listing(site.storage.resolve(location)), aborted)
-            except CompactorError as error:
-                log.warning("%s: cannot be listed, so its aborted transactions stay: %s", location, error)
-                shown = {txn: f"{location} cannot be listed" for txn in aborted.values()}
-            kept.update(shown)
+            there = shown(site.storage.listing(site.storage.resolve(location)), aborted)
+        except CompactorError as error:
+            log.warning("%s: cannot be listed, so its aborted transactions stay: %s", location, error)
+            return dict.fromkeys(aborted.values(), f"{location} cannot be listed")
+        kept.update((aborted[w], f"{location}/{directory}") for w, directory in there.items())
     return kept
 
 
@@ -93,23 +107,3 @@ def _locations(site: Site, table: Table) -> list[str]:
     if not table.partition_keys:
         return [table.location]
     return [p.location for p in site.metastore.catalog.partitions(table)]
-
-
-def _shown(listing: Listing, aborted: dict[WriteId, TxnId]) -> dict[TxnId, str]:
-    shown: dict[TxnId, str] = {}
-    for directory in listing.directories:
-        try:
-            acid = parse_directory(directory)
-        except BadName:
-            continue
-        match acid:
-            case Base(write_id=number):
-                within = {number}
-            case Delta(min_write_id=low, max_write_id=high):
-                within = {w for w in aborted if low <= w <= high} if acid.visibility_txn_id == 0 else set()
-            case None:
-                continue
-        for write_id in within & aborted.keys():
-            if acid.visibility_txn_id == 0:
-                shown[aborted[write_id]] = directory
-    return shown

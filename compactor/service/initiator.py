@@ -15,11 +15,13 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.catalog import Partition, Table
-from compactor.metastore.compactions import Aborts
+from compactor.metastore.compactions import Aborted
+from compactor.metastore.partition_names import escaped_once_less
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings, with_table
+from compactor.state.decisions import Decided
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -78,7 +80,15 @@ def initiate(site: Site) -> InitiatorPass:
     if site.state is not None:
         site.state.decisions.record(
             site.name,
-            [(str(c.entity), c.outcome, c.because, dict(c.decision.numbers) if c.decision else {}) for c in considered],
+            [
+                Decided(
+                    entity=c.entity,
+                    outcome=c.outcome,
+                    because=c.because,
+                    numbers=dict(c.decision.numbers) if c.decision else {},
+                )
+                for c in considered
+            ],
         )
     return InitiatorPass(repaired=repaired, considered=considered)
 
@@ -108,7 +118,7 @@ class _Scan:
     now_ms: int = field(init=False)
     queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
-    aborts: Mapping[Entity, Aborts] = field(init=False)
+    aborts: Mapping[Entity, Aborted] = field(init=False)
     tables: dict[tuple[str, str], _Found | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,8 +142,8 @@ class _Scan:
             found = self.found(entity)
             name = entity.partition
             if found is not None and name is not None and name not in found.partitions:
-                partition = self.site.metastore.catalog.match(found.partitions, name)
-                name = partition.name if partition is not None else name
+                less = escaped_once_less(name)
+                name = less if less in found.partitions else name
             seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
         return list(seen)
 
@@ -210,9 +220,7 @@ class _Scan:
         location = found.partitions[entity.partition].location if entity.partition else found.table.location
         listing = self.site.storage.listing(self.site.storage.resolve(location))
         directory = acid_directory(listing, found.write_ids, self.txns)
-        facts = Facts.of(
-            directory, aborts=count, oldest_abort_age_ms=age, is_insert_only=found.table.is_insert_only
-        )
+        facts = Facts.of(directory, aborts=count, oldest_abort_age_ms=age, is_insert_only=found.table.is_insert_only)
         decision = decide(facts, found.settings)
         ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]
         if isinstance(decision, CleanOnly) and ready:

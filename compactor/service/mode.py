@@ -18,7 +18,6 @@ class Mode(enum.IntEnum):
 
 def mode_of(settings: Settings) -> Mode:
     """The tightest mode that the metastore, the database and the table name in ``compactor.mode``."""
-    text = settings.text("compactor.mode")
     return Mode[settings.mode.upper()]
 
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from compactor.acid.names import parse_directory
+from compactor.acid.names import parse_directory, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import BadFile, CompactorError, LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
 from compactor.rewrite import publish
-from compactor.acid.names import staging_name
 from compactor.service.site import Site, Target, View
 from compactor.steps import Step, reach
 
@@ -133,7 +132,9 @@ def no_strangers(site: Site, target: Target, view: View) -> None:
         acid = parse_directory(name)
         txn = acid.visibility_txn_id if acid is not None else TxnId(0)
         if site.metastore.transactions.state(txn) == "o":
-            raise LockNotGranted(f"{target.entity}: {name} is being written by transaction {txn}; the next pass looks again")
+            raise LockNotGranted(
+                f"{target.entity}: {name} is being written by transaction {txn}; the next pass looks again"
+            )
         raise Refused(
             f"{target.entity}: {name} bears transaction {txn}, which this metastore has not opened (the newest is "
             f"{site.metastore.transactions.newest()}); find out where it comes from and move it away"

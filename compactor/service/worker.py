@@ -11,12 +11,20 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim, NotSupported, Refused, StorageError
+from compactor.errors import (
+    CommitUnknown,
+    CompactorError,
+    LockNotGranted,
+    LostClaim,
+    NotSupported,
+    Refused,
+    StorageError,
+)
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.transactions import TxnType
@@ -56,6 +64,9 @@ class Outcome:
     figures: Figures = field(default_factory=Figures)
     seconds: float = 0.0
     output: tuple[str, ...] = ()
+    directories_in: int = 0
+    txn: TxnId | None = None
+    worker_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,14 +124,7 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
         outcome.fate.value,
         f": {outcome.message}" if outcome.message else f" in {seconds:.2f} s",
     )
-    return Outcome(
-        entry=outcome.entry,
-        fate=outcome.fate,
-        message=outcome.message,
-        figures=outcome.figures,
-        seconds=seconds,
-        output=outcome.output,
-    )
+    return replace(outcome, seconds=seconds, txn=hold.txn, worker_id=worker_id)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -162,7 +166,9 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
     with Heartbeat(site.metastore.transactions, txn, period) as heart:
         lock = site.metastore.locks.try_acquire(txn, [target.lock(LockType.SHARED_READ)], site.user, site.host)
         if lock is None:
-            raise LockNotGranted(f"{entry.entity}: a statement holds or waits for it exclusively; the next pass tries again")
+            raise LockNotGranted(
+                f"{entry.entity}: a statement holds or waits for it exclusively; the next pass tries again"
+            )
         reach(Step.LOCKED)
         repair.sweep(site, target.location)
         view = compactor_view(site, target, txn)
@@ -182,7 +188,7 @@ def _may_compact(target: Target, entry: Entry) -> None:
         raise NotSupported(f"{entry.entity}: insert-only tables are not compacted by this release; leave them to Hive")
     if "orc" not in (table.input_format or "").lower():
         raise NotSupported(f"{entry.entity}: expected the ORC input format, found {table.input_format}")
-    if (target.partition.sort_columns if target.partition else table.sort_columns):
+    if target.partition.sort_columns if target.partition else table.sort_columns:
         raise Refused(f"{entry.entity}: the table is sorted, and compaction would not keep its order")
     if entry.type not in _SHAPES:
         raise NotSupported(
@@ -234,6 +240,7 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
         message=note,
         figures=staged.figures,
         output=tuple(d.name for d in staged.directories),
+        directories_in=len(planned.inputs),
     )
 
 

@@ -15,6 +15,7 @@ from compactor.errors import DatabaseUnavailable
 from compactor.state.batches import Batches
 from compactor.state.decisions import Decisions
 from compactor.state.runs import Runs
+from compactor.state.sightings import Sightings
 from compactor.state.tables import VERSION_TABLE
 
 
@@ -26,6 +27,7 @@ class State:
         self.batches = Batches(database)
         self.runs = Runs(database)
         self.decisions = Decisions(database)
+        self.sightings = Sightings(database)
 
     def close(self) -> None:
         """Let go of the database."""

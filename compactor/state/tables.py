@@ -87,3 +87,11 @@ DECISIONS = Table(
     Index("COMPACTOR_DECISIONS_PASS_IDX", "METASTORE", "PASS_AT"),
     sqlite_autoincrement=True,
 )
+
+SIGHTINGS = Table(
+    "COMPACTOR_SIGHTINGS",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("NEWEST_TXN_ID", BigInteger, nullable=False),
+)

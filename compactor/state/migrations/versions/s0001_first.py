@@ -23,6 +23,7 @@ def upgrade() -> None:
     _batches()
     _runs()
     _decisions()
+    _sightings()
 
 
 def _batches() -> None:
@@ -99,3 +100,12 @@ def _decisions() -> None:
     )
     op.create_index("COMPACTOR_DECISIONS_ENTITY_IDX", "COMPACTOR_DECISIONS", ["METASTORE", "DB_NAME", "TABLE_NAME"])
     op.create_index("COMPACTOR_DECISIONS_PASS_IDX", "COMPACTOR_DECISIONS", ["METASTORE", "PASS_AT"])
+
+
+def _sightings() -> None:
+    op.create_table(
+        "COMPACTOR_SIGHTINGS",
+        sa.Column("METASTORE", sa.String(128), primary_key=True),
+        sa.Column("ENTRY_ID", sa.BigInteger, primary_key=True, autoincrement=False),
+        _count("NEWEST_TXN_ID"),
+    )

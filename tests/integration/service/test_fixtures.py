@@ -1,0 +1,119 @@
+"""Tables that real Hives and a real Trino wrote, through worker and cleaner: rows and ROW__IDs stay as they were shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.names import Base, parse_directory
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType, State
+from compactor.demo.fixtures import register_fixture
+from compactor.errors import Refused
+from compactor.metastore.catalog import Table
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
+from compactor.rewrite.runner import InProcessRunner
+from compactor.rows.reader import read_snapshot
+from compactor.service.batch import claimable, run_entries
+from compactor.service.cleaner import clean
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker import Fate
+from compactor.settings.precedence import Layer, Settings
+from tests.support.expected import Expected, difference, plain_rows, read_expected, render_line, step_id, steps
+
+STEPS = steps("hive-3.1", "hive-4.1", "trino-476")
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    """Ids count as settled after a millisecond, not after a second: a test needn't wait for its own commit."""
+    return replace(
+        deployment,
+        settings=Settings.of(
+            [Layer(name="flag", values={"hive.txn.opentxn.timeout": "1ms", "compactor.mode": "clean"})]
+        ),
+    )
+
+
+def entities(site: Site, table: Table) -> list[Entity]:
+    if not table.partition_keys:
+        return [Entity(database=table.database, table=table.name)]
+    return [
+        Entity(database=table.database, table=table.name, partition=p.name)
+        for p in site.metastore.catalog.partitions(table)
+    ]
+
+
+def shown(site: Site, table: Table, expected: Expected) -> list[tuple[tuple[int, int, int], str]]:
+    """ROW__ID and line of every row that our reader shows now."""
+    found = []
+    for entity in entities(site, table):
+        target = site.target(entity)
+        txns = site.metastore.transactions.snapshot()
+        write_ids = site.write_ids(table, txns)
+        directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+        values = target.partition.values if target.partition else ()
+        for batch in read_snapshot(target.location, directory, write_ids, target.row_type):
+            for row in plain_rows(batch):
+                found.append(((row[0], row[1], row[2]), render_line(expected, row[3:], values)))
+    return found
+
+
+@pytest.mark.parametrize("step", STEPS, ids=step_id)
+def test_our_reader_shows_what_the_writer_showed(site: Site, warehouse: Path, step: Path) -> None:
+    expected = read_expected(step)
+    table = register_fixture(site.metastore, step, warehouse)
+    assert difference([(tuple(k), v) for k, v in expected.row_ids], shown(site, table, expected)) == ""
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize("step", STEPS, ids=step_id)
+def test_compaction_and_cleaning_change_nothing_that_is_shown(
+    site: Site, warehouse: Path, step: Path, kind: str
+) -> None:
+    expected = read_expected(step)
+    table = register_fixture(site.metastore, step, warehouse)
+    before = [(tuple(k), v) for k, v in expected.row_ids]
+    clean(site)  # rows that the dump left ready for cleaning
+    assert difference(before, shown(site, table, expected)) == ""
+    try:
+        request_compaction(site, table=f"{table.database}.{table.name}", type=kind)
+    except Refused as error:
+        assert "already scheduled" in str(error) or "partitions" in str(error)
+    done = run_entries(site, claimable(site), InProcessRunner())
+    assert [o.message for o in done.outcomes if o.fate in (Fate.FAILED, Fate.LOST, Fate.WAITING)] == []
+    assert difference(before, shown(site, table, expected)) == ""
+    passed = clean(site)
+    assert [w.because for w in (*passed.waiting, *passed.failed)] == []
+    assert difference(before, shown(site, table, expected)) == ""
+    assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
+    for outcome in done.outcomes:
+        if outcome.fate is Fate.COMPACTED:
+            assert_written_strictly(site, outcome.entry.entity, outcome.entry.type)
+
+
+def assert_written_strictly(site: Site, entity: Entity, kind: CompactionType) -> None:
+    """DESIGN 4: only what is read is there, file names without attempt, side file, computed key index."""
+    location = Path(site.target(entity).location)
+    parsed = {path: parse_directory(path.name) for path in location.iterdir()}
+    made = [path for path, acid in parsed.items() if acid is not None and acid.visibility_txn_id]
+    assert made, sorted(parsed)
+    if kind is CompactionType.MAJOR:
+        assert [type(acid) for acid in parsed.values()] == [Base]
+    for path in made:
+        assert (path / "_orc_acid_version").read_bytes() == b"2"
+        data = sorted(path.glob("bucket_*"))
+        assert data, "a directory is never empty of files (PROTOCOL 1.4)"
+        for file in data:
+            assert len(file.name) == len("bucket_00000"), file
+            with LocalSource(file) as source:
+                tail = read_tail(source)
+            assert tail.is_acid
+            assert tail.user_metadata["hive.acid.key.index"].count(b";") == len(tail.stripes)
+            assert tail.user_metadata["hive.acid.version"] == b"2"
+            assert tail.row_index_stride > 0
