@@ -50,9 +50,10 @@ def _shown(directory: AcidDirectory, asked: dict[str, str]) -> dict[str, str]:
         "unparsable": ", ".join(directory.unparsable),
         "uncompacted_aborts": "true" if directory.has_uncompacted_aborts else "",
     }
+    shown = {key: value for key, value in shown.items() if value}
     if "compactable" in asked:
-        shown["compactable"] = ", ".join(d.directory for d in directory.compactable())
-    return {key: value for key, value in shown.items() if value}
+        shown["compactable"] = ", ".join(d.directory for d in directory.compactable()) or "none"
+    return shown
 
 
 def _padded(names: str) -> str:
