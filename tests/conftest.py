@@ -22,6 +22,10 @@ settings.register_profile(
 settings.register_profile("search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+# A developer's own metastore is no test material.
+for _name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
+    del os.environ[_name]
+
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
