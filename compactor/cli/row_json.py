@@ -1,24 +1,28 @@
 """Rows of an ORC file as JSON, in the forms of ``orcfiledump -d``.
 
 Dates, timestamps and decimals are texts as Java prints them, binary is a list of bytes, a map a list of ``_key`` and
-``_value``. Timestamps outside 64 bits of nanoseconds come from the second codec as seconds and nanoseconds.
+``_value``; NaN and the infinities are texts. Days and seconds count in the proleptic Gregorian calendar, whatever the
+file's. Timestamps outside 64 bits of nanoseconds come from the second codec as seconds and nanoseconds.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from compactor.orc.arrow_codec import arrow_lossless
 from compactor.orc.codec import Codec, Unfit, root_names
-from compactor.orc.reencode import ARROW, PYORC, arrow_lossless
+from compactor.orc.reencode import ARROW, PYORC
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
 from compactor.orc.types import Kind, Types
 
 _NANOS = 10**9
+_INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  #: JSON has no numbers for them
 _TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 
 
@@ -69,7 +73,10 @@ def value(scalar: Any, types: Types, column: int) -> object:
     if item.kind is Kind.DATE:
         return str(np.datetime64(scalar.value, "D"))
     if item.kind is Kind.DECIMAL:
-        return str(scalar.as_py())
+        return format(scalar.as_py(), "f")
+    if item.kind in (Kind.FLOAT, Kind.DOUBLE):
+        number = scalar.as_py()
+        return number if math.isfinite(number) else _INFINITE[str(number)]
     if item.kind is Kind.BINARY:
         return list(scalar.as_py())
     if item.kind is Kind.STRUCT:

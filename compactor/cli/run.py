@@ -96,12 +96,18 @@ def housekeeper(face: Face, once: bool) -> None:
     from compactor.service.housekeeper import keep_house
 
     def one_pass(site: Site) -> bool:
-        done = keep_house(site).to_json()
+        done = keep_house(site)
         if face.json:
-            print_json_line(done)
+            print_json_line(done.to_json())
+        elif not done.acted:
+            click.echo("housekeeper: nothing is done in a mode below clean; Hive keeps its own house")
         else:
-            told = ", ".join(f"{key} {value}" for key, value in done.items() if isinstance(value, int) and value)
-            click.echo(f"housekeeper: {told or 'nothing to do'}")
+            counts = {key: value for key, value in done.to_json().items() if key not in ("acted", "kept") and value}
+            click.echo(
+                "housekeeper: " + (", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing to do")
+            )
+            for kept in done.kept:
+                click.echo(f"  kept transaction {kept}")
         return True
 
     _role(face, once, "hive.metastore.acid.housekeeper.interval", one_pass)

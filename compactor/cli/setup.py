@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from compactor.cli.face import Face, faced
@@ -104,7 +106,7 @@ def _upgrade(face: Face) -> None:
     _say(face, {"url": database.url, "version": version}, f"state {database.url}: version {version}")
 
 
-def _say(face: Face, value: dict[str, object], text: str) -> None:
+def _say(face: Face, value: Mapping[str, object], text: str) -> None:
     if face.json:
         print_json(value)
     else:

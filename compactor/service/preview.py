@@ -101,13 +101,7 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
 
 
 def _preview(site: Site, entity: Entity, wanted: CompactionType | None) -> Preview:
-    because = "it was asked for"
-    kind = wanted
-    if kind is None:
-        considered = look(site, entity)
-        because = considered.because
-        chosen = considered.decision.type if considered.decision is not None else None
-        kind = chosen if chosen in _SHAPES else CompactionType.MAJOR
+    kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(site, entity)
     target = site.target(entity)
     view = compactor_view(site, target)
     sufficient = enough(view.directory, kind)
@@ -122,6 +116,15 @@ def _preview(site: Site, entity: Entity, wanted: CompactionType | None) -> Previ
         row_type=target.row_type,
     )
     return _costed(target, kind, because, made)
+
+
+def _chosen(site: Site, entity: Entity) -> tuple[CompactionType, str]:
+    considered = look(site, entity)
+    chosen = considered.decision.type if considered.decision is not None else None
+    if chosen in _SHAPES and chosen is not None:
+        return chosen, considered.because
+    because = f"the initiator asks for nothing ({considered.because}), so this is what a major would do"
+    return CompactionType.MAJOR, because
 
 
 def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> Preview:

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from compactor.cli import output
+
+
+def test_a_table_for_a_pipe_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "x" * 400
+    output.print_table([{"a": 1, "b": long}, {"a": 22, "b": "y"}], ("a", "b"), "nothing")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["a   b", f"1   {long}", "22  y"]
+
+
+def test_columns_that_say_nothing_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table([{"a": 1, "b": None}, {"a": None, "b": None}], ("a", "b"), "nothing")
+    assert capsys.readouterr().out.splitlines() == ["a", "1", "-"]
+
+
+def test_an_empty_table_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table([], ("a",), "there are none")
+    assert capsys.readouterr().out == "there are none\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text"),
+    [
+        ("bytes", 999, "999 B"),
+        ("bytes", 1_500_000, "1.5 MB"),
+        ("bytes", 10**18, "1000.0 PB"),
+        ("enqueuetime", 1_000, "1970-01-01T00:00:01Z"),
+        ("duration", 1_000, "1000"),
+        ("errormessage", "two\nlines", "two lines"),
+        ("anything", None, "-"),
+        ("because", "[red]not markup[/red]", "[red]not markup[/red]"),
+    ],
+)
+def test_cells(column: str, value: object, text: str) -> None:
+    assert output.cell(column, value) == text
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(0, "0 ms"), (1_999, "1999 ms"), (2_000, "2 s"), (7_200_000, "2 h"), (172_800_000, "2 d")],
+)
+def test_durations(milliseconds: int, text: str) -> None:
+    assert output.duration(milliseconds) == text
+
+
+def test_json_keeps_letters_and_order(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_json({"b": "Zürich", "a": None})
+    text = capsys.readouterr().out
+    assert "Zürich" in text
+    assert list(json.loads(text)) == ["b", "a"]
+
+
+def test_a_json_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_json_line({"a": "x\ny"})
+    assert capsys.readouterr().out.count("\n") == 1

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from compactor.cli import submit
+from compactor.cli.face import Face
+from compactor.errors import NotSupported
+from compactor.service.batch import PlannedBatch
+
+BATCH = PlannedBatch(
+    batch_id=7,
+    pool="nightly",
+    queue="etl",
+    run_as="hive",
+    conf={"spark.executor.memory": "4g", "spark.executor.cores": "2"},
+    entries=3,
+    bytes=10,
+)
+
+
+def line(batch: PlannedBatch = BATCH, **changed: object) -> list[str]:
+    face = Face(metastore="west", config="/etc/compactor.toml", flags={"compactor.mode": "clean"})
+    options = {"user": "airflow", "master": None, "deploy_mode": None, **changed}
+    return list(submit.command("spark-submit", face, batch, **options))  # type: ignore[arg-type]
+
+
+def test_the_application_is_named_queued_and_run_as() -> None:
+    found = line(master="yarn", deploy_mode="cluster")
+    assert found[: found.index("--conf")] == [
+        *("spark-submit", "--name", "compactor-west-7", "--master", "yarn", "--deploy-mode", "cluster"),
+        *("--queue", "etl", "--proxy-user", "hive"),
+    ]
+    assert found[found.index("--conf") :][:4] == [
+        "--conf",
+        "spark.executor.cores=2",
+        "--conf",
+        "spark.executor.memory=4g",
+    ]
+
+
+def test_the_job_is_a_file_of_its_own_folder_with_the_batch() -> None:
+    found = line()
+    job = next(i for i, word in enumerate(found) if word.endswith("worker.py"))
+    assert Path(found[job]).is_file()
+    assert Path(found[job]).parent.name == "jobs"
+    assert found[job + 1 :] == [
+        *("--metastore", "west", "--batch", "7", "--config", "/etc/compactor.toml", "--set", "compactor.mode=clean")
+    ]
+
+
+def test_no_proxy_for_oneself_and_no_queue_without_one() -> None:
+    batch = PlannedBatch(batch_id=1, pool=None, queue=None, run_as="airflow", conf={}, entries=1, bytes=1)
+    found = line(batch)
+    assert "--proxy-user" not in found
+    assert "--queue" not in found
+
+
+def test_nothing_of_the_connection_is_on_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", "postgresql://u:hunter2@h/m")
+    assert "hunter2" not in " ".join(line())
+    assert submit.environment(None)["COMPACTOR_METASTORE_URL"] == "postgresql://u:hunter2@h/m"
+
+
+def test_local_executors_run_this_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert submit.environment("local[2]")["PYSPARK_PYTHON"] == sys.executable
+    assert "PYSPARK_PYTHON" not in submit.environment("yarn")
+
+
+def test_spark_submit_of_spark_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = tmp_path / "bin" / "spark-submit"
+    binary.parent.mkdir()
+    binary.write_text("#!/bin/sh\n")
+    binary.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert submit.spark_submit() == str(binary)
+
+
+def test_without_spark_the_message_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    monkeypatch.setattr(submit.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NotSupported, match="compactor run worker"):
+        submit.spark_submit()
