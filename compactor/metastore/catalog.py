@@ -128,9 +128,10 @@ class Catalog:
             raise Refused(
                 f"partition {text!r} of {table}: expected PART_NAME as stored or <key>=<value>,... with the keys {keys}"
             )
-        for part in partitions:
-            if part.values == values:
-                return part.name
+        by_values = {part.values: part.name for part in partitions}
+        for wanted in (values, tuple(value.strip() for value in values)):
+            if wanted in by_values:
+                return by_values[wanted]
         raise NotFound(f"table {table} has no partition {text!r}; look at `compactor explain {table}`")
 
     # --- write --------------------------------------------------------------------------------------------------

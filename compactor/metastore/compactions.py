@@ -84,12 +84,12 @@ class Compactions:
                 f"{_PROPERTIES_LENGTH} fit into the queue; pass fewer of them"
             )
         with self._database.write() as conn:
+            entry_id = self._draw(conn)  # first, since the counter's row keeps two askers apart on every database
             duplicate = _duplicate(conn, request.entity)
             if duplicate is not None:
                 raise Refused(
                     f"Compaction is already scheduled with state='{duplicate.state.label}' and id={duplicate.id}"
                 )
-            entry_id = self._draw(conn)
             row = {
                 "CQ_ID": entry_id,
                 "CQ_DATABASE": request.entity.database,

@@ -186,7 +186,9 @@ def _ranked_components() -> Select[Any]:
         _CTC.CTC_UPDATE_DELETE,
     )
     query = select(*columns, write_id.label("write_id"), func.count().label("copies"))
-    return query.group_by(*columns).order_by(func.coalesce(write_id, 0).desc(), _CTC.CTC_TXNID.desc())
+    return query.group_by(*columns).order_by(
+        func.coalesce(write_id, 0).desc(), _CTC.CTC_WRITEID.is_(None), _CTC.CTC_TXNID.desc()
+    )
 
 
 def _compacted_up_to(conn: Connection) -> dict[tuple[str, str | None, str | None], int]:

@@ -92,8 +92,9 @@ class Locks:
         """
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
-            blockers = _blockers(_rows(conn), wanted, txn, before=None)
-            return self._insert(conn, txn, wanted, user, host, agent, blockers)
+            lock_id = self._draw(conn)
+            blockers = _blockers(_rows(conn), wanted, txn, before=lock_id)
+            return _insert(conn, lock_id, txn, wanted, user, host, agent, blockers)
 
     def try_acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
@@ -108,9 +109,10 @@ class Locks:
         """
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
-            blockers = _blockers(_rows(conn), wanted, txn, before=None)
+            lock_id = self._draw(conn)
+            blockers = _blockers(_rows(conn), wanted, txn, before=lock_id)
             if not blockers:
-                return self._insert(conn, txn, wanted, user, host, agent, {})
+                return _insert(conn, lock_id, txn, wanted, user, host, agent, {})
         _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
         return None
 
@@ -189,45 +191,46 @@ class Locks:
             raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
         return wanted
 
-    def _insert(
-        self,
-        conn: Connection,
-        txn: TxnId,
-        wanted: Sequence[LockRequest],
-        user: str,
-        host: str,
-        agent: str | None,
-        blockers: dict[LockRequest, LockRow],
-    ) -> Lock:
-        lock_id = self._draw(conn)
-        now = now_ms(conn)
-        state = LockState.WAITING if blockers else LockState.ACQUIRED
-        rows = [
-            {
-                "HL_LOCK_EXT_ID": lock_id,
-                "HL_LOCK_INT_ID": number,
-                "HL_TXNID": txn,
-                "HL_DB": request.database,
-                "HL_TABLE": request.table,
-                "HL_PARTITION": request.partition,
-                "HL_LOCK_STATE": state.value,
-                "HL_LOCK_TYPE": request.type.value,
-                "HL_LAST_HEARTBEAT": now if txn == NO_TXN else 0,
-                "HL_ACQUIRED_AT": None if blockers else now,
-                "HL_USER": user,
-                "HL_HOST": host,
-                "HL_AGENT_INFO": agent,
-                **_blocked_by(blockers.get(request)),
-            }
-            for number, request in enumerate(wanted, start=1)
-        ]
-        conn.execute(insert(HIVE_LOCKS), rows)
-        return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
-
     def _draw(self, conn: Connection) -> int:
+        """The next lock's id. Drawn before other locks are looked at: the counter's row keeps two askers apart."""
         found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
         conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + 1))
         return int(found)
+
+
+def _insert(
+    conn: Connection,
+    lock_id: int,
+    txn: TxnId,
+    wanted: Sequence[LockRequest],
+    user: str,
+    host: str,
+    agent: str | None,
+    blockers: dict[LockRequest, LockRow],
+) -> Lock:
+    now = now_ms(conn)
+    state = LockState.WAITING if blockers else LockState.ACQUIRED
+    rows = [
+        {
+            "HL_LOCK_EXT_ID": lock_id,
+            "HL_LOCK_INT_ID": number,
+            "HL_TXNID": txn,
+            "HL_DB": request.database,
+            "HL_TABLE": request.table,
+            "HL_PARTITION": request.partition,
+            "HL_LOCK_STATE": state.value,
+            "HL_LOCK_TYPE": request.type.value,
+            "HL_LAST_HEARTBEAT": now if txn == NO_TXN else 0,
+            "HL_ACQUIRED_AT": None if blockers else now,
+            "HL_USER": user,
+            "HL_HOST": host,
+            "HL_AGENT_INFO": agent,
+            **_blocked_by(blockers.get(request)),
+        }
+        for number, request in enumerate(wanted, start=1)
+    ]
+    conn.execute(insert(HIVE_LOCKS), rows)
+    return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
 
 
 def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:

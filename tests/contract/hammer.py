@@ -28,7 +28,7 @@ def work(url: str, number: int, rounds: int, counter: Path, results: Any) -> Non
         got["write_ids"].append(metastore.write_ids.allocate(txn, "default", "t"))
         lock = metastore.locks.acquire(txn, [EXCLUSIVE], "u", f"h{number}")
         while not lock.is_acquired:
-            time.sleep(0.02)
+            time.sleep(0.1)
             lock = metastore.locks.check(lock.id)
         got["locks"].append(lock.id)
         counter.write_text(str(int(counter.read_text()) + 1))  # only safe under the exclusive lock

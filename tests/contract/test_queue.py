@@ -372,6 +372,19 @@ def test_duplicate_components_are_purged(metastore: Metastore) -> None:
     assert metastore.compactions.candidates(10) == [T]
 
 
+def test_duplicates_keep_one_and_trinos_go_once_compacted(metastore: Metastore, unpartitioned: Table) -> None:
+    """PROTOCOL 8: null write IDs below what was compacted are purged too."""
+    highest = write(metastore, T)
+    metastore.compactions.mark_cleaned(ready(metastore, T, highest), [], all_below=True)
+    later = write(metastore, T, T)
+    with metastore.database.write() as conn:
+        for txn, write_id in ((TxnId(1), None), (TxnId(3), None)):
+            row = {"CTC_DATABASE": "default", "CTC_TABLE": "t", "CTC_UPDATE_DELETE": "N"}
+            conn.execute(t.COMPLETED_TXN_COMPONENTS.insert().values(CTC_TXNID=txn, CTC_WRITEID=write_id, **row))
+    assert metastore.housekeeping.purge_components() == 3
+    assert completed(metastore) == [(None, later)]
+
+
 def test_zeros_in_rows_that_hive_ended_read_as_not_set(metastore: Metastore) -> None:
     entry_id = metastore.compactions.did_not_initiate(T, "x")
     zeros = {"CC_NEXT_TXN_ID": 0, "CC_COMMIT_TIME": 0, "CC_TXN_ID": 0, "CC_START": 0, "CC_NUMBER_OF_BUCKETS": 0}

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import logging
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import IntegrityError
+
+from compactor.database.engine import Database, masked, open_database
+from compactor.errors import BadSetting, DatabaseUnavailable, NotSupported
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = open_database(f"sqlite:///{tmp_path / 'x.db'}")
+    with opened.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+        conn.exec_driver_sql("CREATE TABLE child (id INTEGER REFERENCES parent (id))")
+    yield opened
+    opened.close()
+
+
+def count(database: Database) -> int:
+    with database.read() as conn:
+        return int(conn.exec_driver_sql("SELECT COUNT(*) FROM parent").scalar_one())
+
+
+def test_settings_of_every_connection(database: Database) -> None:
+    """PROTOCOL 9: WAL, foreign_keys=ON, synchronous=FULL."""
+    for open_transaction in (database.read, database.write):
+        with open_transaction() as conn:
+            found = [
+                conn.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+                for name in ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")
+            ]
+        assert found == ["wal", 1, 2, 60_000]
+
+
+def test_a_body_that_raises_leaves_nothing(database: Database) -> None:
+    def body() -> None:
+        with database.write() as conn:
+            conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        body()
+    assert count(database) == 0
+
+
+def test_foreign_keys_hold(database: Database) -> None:
+    with pytest.raises(IntegrityError), database.write() as conn:
+        conn.exec_driver_sql("INSERT INTO child VALUES (7)")
+
+
+def test_a_writing_transaction_excludes_others_from_its_first_statement(database: Database) -> None:
+    """PROTOCOL 9: BEGIN IMMEDIATE; two that read a counter before writing it would hand out one number twice."""
+    inside, order = threading.Event(), []
+
+    def second() -> None:
+        inside.wait(10)
+        with database.write() as conn:
+            order.append(conn.exec_driver_sql("SELECT COUNT(*) FROM parent").scalar_one())
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    with database.write() as conn:
+        inside.set()
+        thread.join(0.2)
+        assert order == []
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+    thread.join(10)
+    assert order == [1]
+
+
+def test_a_reader_sees_one_instant_and_does_not_wait(database: Database) -> None:
+    with database.read() as reader:
+        assert reader.exec_driver_sql("SELECT COUNT(*) FROM parent").scalar_one() == 0
+        with database.write() as writer:
+            writer.exec_driver_sql("INSERT INTO parent VALUES (1)")
+        assert reader.exec_driver_sql("SELECT COUNT(*) FROM parent").scalar_one() == 0
+    assert count(database) == 1
+
+
+def test_busy_is_tried_again_and_then_said(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("compactor.database.engine.BUSY_TIMEOUT_SECONDS", 0.01)
+    slept: list[float] = []
+    impatient = Database(make_url(f"sqlite:///{database.path}"), sleep=slept.append, attempts=3)
+    with (
+        database.write(),
+        caplog.at_level(logging.WARNING),
+        pytest.raises(DatabaseUnavailable, match="database is locked"),
+        impatient.write(),
+    ):
+        pytest.fail("the body must not run")
+    assert len(slept) == 2
+    assert "beginning again" in caplog.text
+    with impatient.write() as conn:
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+
+
+def test_read_only_refuses_to_write(database: Database) -> None:
+    observer = open_database(f"sqlite:///{database.path}", read_only=True)
+    with pytest.raises(DatabaseUnavailable, match="read-only"), observer.write():
+        pytest.fail("the body must not run")
+    with pytest.raises(DatabaseUnavailable, match="readonly"), observer.read() as conn:
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+    assert count(observer) == 0
+
+
+@pytest.fixture
+def foreign(database: Database) -> Iterator[Path]:
+    """A database that another user may read and neither write nor make files beside."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    path = folder / "theirs.db"
+    with sqlite3.connect(database.path) as source, sqlite3.connect(path) as target:
+        source.backup(target)
+    source.close()
+    target.close()
+    with open_database(f"sqlite:///{path}").write() as conn:  # WAL, as any metastore of ours
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+    path.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
+    folder.chmod(0o555)
+    yield path
+    folder.chmod(0o755)
+    path.unlink()
+    folder.rmdir()
+
+
+def as_somebody_else(path: Path, warm: Path) -> subprocess.CompletedProcess[str]:
+    """Counts in a process that may write nothing there; root gives up its rights once everything is imported."""
+    script = (
+        "import os, sys\n"
+        "from compactor.database.engine import open_database\n"
+        "def count(path):\n"
+        "    with open_database('sqlite:///' + path, read_only=True).read() as conn:\n"
+        "        return conn.exec_driver_sql('SELECT COUNT(*) FROM parent').scalar_one()\n"
+        "count(sys.argv[2])\n"
+        "if os.getuid() == 0: os.setuid(65534)\n"
+        "print(count(sys.argv[1]))\n"
+    )
+    command = [sys.executable, "-c", script, str(path), str(warm)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT)})
+
+
+def test_read_only_works_where_the_user_may_write_nothing(foreign: Path, database: Database) -> None:
+    done = as_somebody_else(foreign, database.path)
+    assert done.stdout == "1\n", done.stderr
+    assert [path.name for path in foreign.parent.iterdir()] == ["theirs.db"]
+
+
+def test_a_missing_file_is_not_made_by_reading(tmp_path: Path) -> None:
+    missing = open_database(f"sqlite:///{tmp_path / 'no.db'}")
+    with pytest.raises(DatabaseUnavailable, match=r"no\.db.*compactor metastore init"), missing.read():
+        pytest.fail("the body must not run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DatabaseUnavailable, match=r"none/x\.db"),
+        open_database(f"sqlite:///{tmp_path}/none/x.db").write(),
+    ):
+        pytest.fail("the body must not run")
+
+
+def test_another_kind_of_file_is_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(DatabaseUnavailable, match="not a database"), open_database(f"sqlite:///{path}").read():
+        pytest.fail("the body must not run")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:geheim@host/metastore",
+        "mysql+pymysql://me:geheim@host/metastore?ssl_password=geheim",
+        "oracle://me:geheim@host/x",
+    ],
+)
+def test_other_databases_are_refused_by_name_without_their_password(url: str) -> None:
+    with pytest.raises(NotSupported, match="supported is SQLite") as refused:
+        open_database(url)
+    assert "geheim" not in str(refused.value)
+    assert "me:***@host" in str(refused.value)
+
+
+def test_a_malformed_url_is_never_repeated() -> None:
+    with pytest.raises(BadSetting) as refused:
+        open_database("me:geheim@host")
+    assert "geheim" not in str(refused.value)
+    assert refused.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
+def test_a_database_in_memory_is_refused(url: str) -> None:
+    with pytest.raises(NotSupported, match="name a file"):
+        open_database(url)
+
+
+def test_masked_hides_passwords_in_queries() -> None:
+    url = make_url("postgresql://u:p@h/d?sslpassword=a&Password=b&application_name=c")
+    shown = masked(url)
+    assert "application_name=c" in shown
+    assert "=a&" not in shown
+    assert "=b" not in shown

@@ -1,0 +1,64 @@
+"""Mode observe: everything that is read is read without writing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
+from compactor.errors import DatabaseUnavailable
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore, open_metastore
+
+T = Entity(database="default", table="t")
+LOCK = LockRequest(database="default", table="t", type=LockType.SHARED_READ)
+
+READS: list[Callable[[Metastore], Any]] = [
+    lambda m: m.catalog.databases(),
+    lambda m: m.catalog.tables(),
+    lambda m: m.catalog.partitions(m.catalog.table("default", "t")),
+    lambda m: m.transactions.snapshot(),
+    lambda m: m.transactions.lowest_open(),
+    lambda m: m.transactions.open_transactions(),
+    lambda m: m.transactions.state(TxnId(1)),
+    lambda m: m.transactions.newest(),
+    lambda m: m.write_ids.valid("default", "t", m.transactions.snapshot()),
+    lambda m: m.write_ids.next("default", "t"),
+    lambda m: m.locks.show(),
+    lambda m: m.locks.blockers(TxnId(0), [LOCK]),
+    lambda m: m.locks.waiting_exclusive(T),
+    lambda m: m.compactions.queue(),
+    lambda m: m.compactions.history(),
+    lambda m: m.compactions.candidates(10),
+    lambda m: m.compactions.aborts(),
+    lambda m: m.compactions.ready_for_cleaning(0),
+    lambda m: m.housekeeping.forgettable(),
+]
+
+
+@pytest.fixture
+def written(metastore: Metastore) -> Metastore:
+    if "default" not in metastore.catalog.databases():
+        metastore.catalog.create_database("default", "/w")
+    metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")])
+    [txn] = metastore.transactions.open("u", "h")
+    metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
+    metastore.locks.acquire(txn, [LOCK], "u", "h")
+    metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
+    return metastore
+
+
+def test_an_observer_reads_everything(written: Metastore) -> None:
+    observer = open_metastore("default", f"sqlite:///{written.database.path}", read_only=True)
+    before = written.database.path.read_bytes()
+    for read in READS:
+        assert read(observer) == read(written)
+    assert written.database.path.read_bytes() == before
+    with pytest.raises(DatabaseUnavailable, match="read-only"):
+        observer.transactions.open("u", "h")
