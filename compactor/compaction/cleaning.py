@@ -119,7 +119,8 @@ def _gate(entry: Entry, lowest_open: TxnId, newest_at_first_sight: TxnId | None)
 def _delay(entry: Entry, now_ms: int, settings: Settings) -> Wait | None:
     """A failed cleaning is tried again its retention after it began (Hive counts from the commit, so never waits)."""
     committed = entry.commit_time or 0
-    due = committed + delayed_cleanup(settings) if committed else 0
+    delay = delayed_cleanup(settings)
+    due = committed + delay if committed and delay else 0
     if entry.retry_retention:
         due = max(due, max(committed, entry.cleaner_start or 0, entry.enqueue_time or 0) + entry.retry_retention)
     if now_ms > due:

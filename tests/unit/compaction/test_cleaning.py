@@ -120,6 +120,7 @@ def test_row_of_hive_3_without_transaction() -> None:
 @pytest.mark.parametrize(("after", "clean"), [(299_999, False), (300_000, False), (300_001, True)])
 def test_delayed_cleanup(after: int, clean: bool) -> None:
     assert isinstance(_may(now=COMMITTED + after, settings=DELAYED), Clean) is clean
+    assert _may(now=COMMITTED) == Clean()
     assert delayed_cleanup(DEFAULTS) == 0
     assert delayed_cleanup(DELAYED) == 300_000
 
