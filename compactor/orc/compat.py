@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.orc.compression import Compression
 from compactor.orc.tail import Tail
 from compactor.orc.types import CALENDAR_KINDS, Types, shape
 
+DEFAULT_STRIDE = 10_000  #: rows per entry of a row index, Hive's default
 ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
 
 
@@ -48,3 +49,8 @@ def copyable(tail: Tail) -> bool:
     return (
         not tail.encrypted and tail.writer_version >= ORC_135 and tail.row_index_stride > 0 and tail.complete_statistics
     )
+
+
+def target_of(tail: Tail) -> Tail:
+    """``tail`` as a target to encode for: with a row index where its own file has none (PROTOCOL 2.2)."""
+    return tail if tail.row_index_stride > 0 else replace(tail, row_index_stride=DEFAULT_STRIDE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compat import copyable, stripe_class, target_of
 from compactor.orc.compression import Compression
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail, empty_tail
@@ -64,3 +64,9 @@ def test_old_minors_are_not_copied(opened: Opened) -> None:
         assert copyable(tail) == (tail.row_index_stride > 0)
         found += tail.row_index_stride == 0
     assert found > 10
+
+
+def test_a_target_always_has_a_row_index() -> None:
+    """PROTOCOL 2.2: stripes without row index (stride 0, streaming) are always re-encoded."""
+    assert target_of(_tail(row_index_stride=0)).row_index_stride == 10_000
+    assert target_of(_tail(row_index_stride=500)) == _tail(row_index_stride=500)

@@ -18,11 +18,11 @@ import pytest
 from pyorc.converters import ORCConverter
 
 from compactor.acid.row_id import RowId
-from compactor.errors import NotLossless, NotSupported
+from compactor.errors import BadFile, NotLossless, NotSupported
 from compactor.ids import WriteId
 from compactor.orc.assembler import Assembler
 from compactor.orc.codec import Codec, Unfit
-from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compat import copyable, stripe_class, target_of
 from compactor.orc.compression import Compression
 from compactor.orc.reencode import (
     ARROW,
@@ -46,10 +46,6 @@ WriteAcid = Callable[..., Path]
 RawRows = Callable[[Path], str]
 
 
-def _target(tail: Tail) -> Tail:
-    return tail if tail.row_index_stride else replace(tail, row_index_stride=10_000)
-
-
 def _pieces(source: LocalSource | BytesSource, tail: Tail, keep: Any = None) -> list[Piece]:
     return [Piece(source=source, tail=tail, stripe_index=i, keep=keep) for i in range(len(tail.stripes))]
 
@@ -61,7 +57,7 @@ def test_real_rows_come_back_and_can_be_copied(
     source, tail = opened(fixture_file)
     if not tail.is_acid:
         return
-    like = _target(tail)
+    like = target_of(tail)
     out = reencode(_pieces(source, tail), tmp_path / "re", like=like, types=tail.types)
     assert raw_rows(tmp_path / "re") == raw_rows(fixture_file)
     assert (out.types, out.rows) == (tail.types, tail.rows)
@@ -82,7 +78,7 @@ def test_pyorc_loses_nothing_of_any_type(fixture: str, tmp_path: Path, opened: O
     for number, path in enumerate(paths):
         source, tail = opened(path)
         out = tmp_path / str(number)
-        encode_acid(PYORC.read_batches(source, tail), out, like=_target(tail), types=tail.types, codec=PYORC)
+        encode_acid(PYORC.read_batches(source, tail), out, like=target_of(tail), types=tail.types, codec=PYORC)
         assert raw_rows(out) == raw_rows(path)
 
 
@@ -201,6 +197,16 @@ def test_arrow_says_that_it_would_lose_a_timestamp(tmp_path: Path) -> None:
     with pytest.raises(Unfit, match="before 1970"):
         encode_acid(ARROW.read_batches(source, tail), tmp_path / "re", like=tail, types=tail.types)
     assert not (tmp_path / "re").exists()
+
+
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
+def test_instants_stay_instants(tmp_path: Path, raw_rows: RawRows, codec: Codec) -> None:
+    source = _acid("struct<t:timestamp with local time zone>", [(datetime(2024, 3, 1, 1, 2, 3, 4, tzinfo=UTC),)])
+    (tmp_path / "in").write_bytes(source.read(0, source.length))
+    tail = read_tail(source)
+    out = encode_acid(codec.read_batches(source, tail), tmp_path / "re", like=tail, types=tail.types, codec=codec)
+    assert out.types == tail.types
+    assert raw_rows(tmp_path / "re") == raw_rows(tmp_path / "in")
 
 
 def test_a_writers_time_zone_does_not_move_the_wall_clock(tmp_path: Path) -> None:
@@ -333,6 +339,16 @@ def test_original_rows_become_acid_rows(tmp_path: Path, codec: Codec) -> None:
         rows = list(pyorc.Reader(stream))
     wanted = [(0, 7, 536870912, 100 + i, 7, (i, f"v{i}" if i % 3 else None)) for i in range(3000) if i % 5]
     assert rows == wanted
+
+
+def test_damaged_stripes_are_a_bad_file(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 5000))
+    stripe = tail.stripes[0]
+    good = source.read(0, source.length)
+    damaged = good[: stripe.offset] + b"\x55" * (stripe.length - 200) + good[stripe.end - 200 :]
+    for codec in (ARROW, PYORC):
+        with pytest.raises(BadFile, match="cannot be decoded"):
+            list(codec.read_batches(BytesSource(damaged, "f"), tail))
 
 
 def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:

@@ -1,0 +1,81 @@
+"""Whether a file answers point predicates right: its row indexes and statistics against its rows (PROTOCOL 4)."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+import pyorc
+from pyorc.predicates import PredicateColumn
+
+from compactor.acid.row_id import RowId
+from compactor.errors import VerificationFailed
+from compactor.ids import WriteId
+from compactor.orc.codec import decoding_failed
+from compactor.orc.source import Source
+from compactor.orc.tail import Tail
+
+
+class SourceFile(io.RawIOBase):
+    """A source as the file object that decoders want."""
+
+    def __init__(self, source: Source, length: int) -> None:
+        super().__init__()
+        self._source = source
+        self._length = length
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
+        self._place = max(0, start + offset)
+        return self._place
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self._length - self._place)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = self._source.read(self._place, wanted)
+        self._place += wanted
+        return data
+
+
+def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None:
+    """Ask an ACID file for the last row of each stripe by its key, as a reader with a predicate would.
+
+    ``last_keys`` are those of the key index: they come from the inputs, so that the file is not judged by its own
+    statistics. A wrong row index or wrong statistics make readers skip rows that are there, which no count shows.
+
+    Raises:
+        VerificationFailed: a row is not found by its key, or there is not one key for each stripe.
+        BadFile: the file cannot be decoded.
+    """
+    if len(last_keys) != len(tail.stripes):
+        raise VerificationFailed(
+            f"file {tail.name}: {len(last_keys)} last keys for {len(tail.stripes)} stripes, one each was wanted; "
+            "nothing was published"
+        )
+    for number, key in enumerate(last_keys):
+        if not _found(source, tail, key):
+            raise VerificationFailed(
+                f"file {tail.name}: row {tuple(key)} of stripe {number} is not found by its key; its row index or its "
+                "statistics are wrong, nothing was published"
+            )
+
+
+def _found(source: Source, tail: Tail, key: RowId) -> bool:
+    names = tail.types[0].field_names
+    predicate = PredicateColumn(pyorc.TypeKind.LONG, name=names[3]) == key.row_id
+    predicate &= PredicateColumn(pyorc.TypeKind.LONG, name=names[1]) == key.write_id
+    try:
+        reader = pyorc.Reader(SourceFile(source, tail.length), column_indices=[1, 2, 3], predicate=predicate)
+        return any(RowId(WriteId(row[0]), row[1], row[2]) == key for row in reader)
+    except (pyorc.errors.ORCError, ValueError, OSError) as error:
+        raise decoding_failed(tail, error) from error

@@ -1,0 +1,65 @@
+"""The check must pass right files and find those that a count of rows passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.row_id import RowId
+from compactor.errors import VerificationFailed
+from compactor.orc.assembler import Assembler
+from compactor.orc.point_check import check_points
+from compactor.orc.reencode import last_key
+from compactor.orc.source import BytesSource, LocalSink, LocalSource, Source
+from compactor.orc.tail import Tail, read_tail
+from compactor.orc.tail_writer import tail_bytes
+
+Opened = Callable[[Path], tuple[LocalSource, Tail]]
+WriteAcid = Callable[..., Path]
+
+
+def _last_keys(source: Source, tail: Tail) -> list[RowId]:
+    return [last_key(source, tail, number) for number in range(len(tail.stripes))]
+
+
+def test_real_files_answer_right(fixture_file: Path, opened: Opened) -> None:
+    source, tail = opened(fixture_file)
+    if tail.is_acid and tail.row_index_stride:
+        check_points(source, tail, _last_keys(source, tail))
+
+
+def test_copied_files_answer_right(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 4: one point predicate per stripe."""
+    inputs = [opened(write_acid(write_id, 30_000, row_index_stride=1000)) for write_id in (1, 2)]
+    assembler = Assembler(LocalSink(tmp_path / "out"), like=inputs[0][1])
+    for source, tail in inputs:
+        assembler.append_file(source, tail)
+    assembler.close({})
+    source, tail = opened(tmp_path / "out")
+    assert len(tail.stripes) > 2
+    check_points(source, tail, _last_keys(source, tail))
+
+
+@pytest.mark.parametrize("damage", ["statistics", "stride"])
+def test_files_that_lose_rows_are_found(write_acid: WriteAcid, opened: Opened, damage: str) -> None:
+    """PROTOCOL 4: a count alone passes broken files; these have all their rows."""
+    source, tail = opened(write_acid(1, 40_000, row_index_stride=1000))
+    assert len(tail.stripes) > 1
+    assert tail.stripe_statistics is not None
+    if damage == "statistics":
+        wrong = replace(tail, stripe_statistics=tail.stripe_statistics[::-1])
+    else:
+        wrong = replace(tail, row_index_stride=10_000)
+    data = source.read(0, tail.stripes[-1].end) + tail_bytes(wrong)
+    broken = BytesSource(data, "broken")
+    found = read_tail(broken)
+    assert found.rows == 40_000
+    keys = _last_keys(source, tail)
+    check_points(source, tail, keys)
+    with pytest.raises(VerificationFailed, match="not found by its key"):
+        check_points(broken, found, keys)
+    with pytest.raises(VerificationFailed, match="one each was wanted"):
+        check_points(source, tail, keys[1:])
