@@ -35,6 +35,19 @@ def insert(statement: Statement, rows: pa.Table) -> None:
     seal_rows(str(path), tail, like=like, types=types)
 
 
+def with_row_ids(statement: Statement, rows: pa.Table) -> pa.Table:
+    """``rows`` behind the ROW__ID columns that ``insert`` gave them under ``statement``."""
+    count = rows.num_rows
+    columns = (
+        np.full(count, statement.write_id, dtype=np.int64),
+        np.full(count, bucket.encode(_NUMBER, statement.statement_id), dtype=np.int32),
+        np.arange(count, dtype=np.int64),
+    )
+    for at, (name, values) in enumerate(zip(ROW_ID_COLUMNS, columns, strict=True)):
+        rows = rows.add_column(at, name, pa.array(values))
+    return rows
+
+
 def delete(statement: Statement, rows: pa.Table) -> None:
     """Delete events for ``rows``, which have the ROW__ID columns of ``read_snapshot``, as the statement's delete delta."""
     types = _types(statement)
