@@ -42,6 +42,10 @@ WORKER_PREFIX = "compactor-"  #: a restarting Hive takes back rows whose worker 
 #: Hive's own words (``AbortCompactionFunction``), spelling included.
 ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."
 _PROPERTIES_LENGTH = 2048  #: CQ_TBLPROPERTIES
+#: Types that only other table formats have (Iceberg's in a newer Hive) are nobody's business here.
+_TYPES = tuple(kind.value for kind in CompactionType)
+_KNOWN_QUEUED = CQ.CQ_TYPE.in_(_TYPES)
+_KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +91,7 @@ class Compactions:
             entry_id = self._draw(conn)  # first, since the counter's row keeps two askers apart on every database
             duplicate = _duplicate(conn, request.entity)
             if duplicate is not None:
-                raise Refused(
-                    f"Compaction is already scheduled with state='{duplicate.state.label}' and id={duplicate.id}"
-                )
+                raise Refused(f"Compaction is already scheduled with {duplicate}")
             row = {
                 "CQ_ID": entry_id,
                 "CQ_DATABASE": request.entity.database,
@@ -173,7 +175,7 @@ class Compactions:
             raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
         with self._database.write() as conn:
             now = now_ms(conn)
-            waiting = select(CQ.CQ_ID).where(CQ.CQ_STATE == State.INITIATED.value)
+            waiting = select(CQ.CQ_ID).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED)
             if ids is not None:
                 waiting = waiting.where(CQ.CQ_ID.in_(ids))
             elif pool is not None:
@@ -323,7 +325,8 @@ class Compactions:
         The back-off counts from the last attempt, or from the commit where there was none. ``now`` is epoch ms.
         """
         with self._database.read() as conn:
-            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value).order_by(CQ.CQ_ID)
+            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, _KNOWN_QUEUED)
+            ready = ready.order_by(CQ.CQ_ID)
             found = [entries.queued(row) for row in conn.execute(ready).mappings()]
         due = [entry for entry in found if _tried(entry) + entry.retry_retention <= now]
         lowest: dict[Entity, WriteId] = {}
@@ -415,7 +418,7 @@ class Compactions:
             (CQ.CQ_PARTITION, partition),
             (CQ.CQ_POOL_NAME, pool),
         ]
-        query = select(COMPACTION_QUEUE).order_by(CQ.CQ_ID)
+        query = select(COMPACTION_QUEUE).where(_KNOWN_QUEUED).order_by(CQ.CQ_ID)
         query = query.where(*(column == value for column, value in wanted if value is not None))
         if states is not None:
             query = query.where(CQ.CQ_STATE.in_([state.value for state in states]))
@@ -430,7 +433,7 @@ class Compactions:
 
     def history(self, entity: Entity | None = None, limit: int | None = None) -> list[Entry]:
         """Entries of the history, newest first; of one entity, or of all."""
-        query = select(COMPLETED_COMPACTIONS).order_by(CC.CC_ID.desc()).limit(limit)
+        query = select(COMPLETED_COMPACTIONS).where(_KNOWN_ENDED).order_by(CC.CC_ID.desc()).limit(limit)
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
         with self._database.read() as conn:
@@ -561,8 +564,8 @@ def _tried(entry: Entry) -> int:
     return max(entry.cleaner_start or 0, entry.commit_time or 0) if entry.retry_retention else 0
 
 
-def _duplicate(conn: Connection, entity: Entity) -> Entry | None:
-    """An entry that makes a new request for ``entity`` pointless, or None."""
+def _duplicate(conn: Connection, entity: Entity) -> str | None:
+    """State and id of a row that makes a new request for ``entity`` pointless, whatever its type; or None."""
     names: Sequence[str | None] = (None,)
     if entity.partition is not None:
         less = partition_names.escaped_once_less(entity.partition)
@@ -571,9 +574,9 @@ def _duplicate(conn: Connection, entity: Entity) -> Entry | None:
     high_mark = next_write_id(conn, entity.database, entity.table) - 1
     busy = CQ.CQ_STATE.in_((State.INITIATED.value, State.WORKING.value))
     covered = (CQ.CQ_STATE == State.READY_FOR_CLEANING.value) & (CQ.CQ_HIGHEST_WRITE_ID == high_mark)
-    query = select(COMPACTION_QUEUE).where(same, or_(busy, covered)).order_by(CQ.CQ_ID)
-    found = conn.execute(query).mappings().first()
-    return None if found is None else entries.queued(found)
+    query = select(CQ.CQ_ID, CQ.CQ_STATE).where(same, or_(busy, covered)).order_by(CQ.CQ_ID)
+    found = conn.execute(query).first()
+    return None if found is None else f"state='{State(found.CQ_STATE).label}' and id={found.CQ_ID}"
 
 
 def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int | None, location: str) -> None:

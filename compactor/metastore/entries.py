@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, RowMapping, Table
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
+from compactor.errors import NotSupported
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import stringable
 from compactor.metastore.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
@@ -83,7 +84,7 @@ def _entry(row: RowMapping, prefix: str, *, end: int | None, cleaner_start: int 
         id=get("ID"),
         entity=entity,
         state=State(get("STATE")),
-        type=CompactionType(get("TYPE")),
+        type=_type(get("ID"), get("TYPE")),
         properties=stringable.decode(get("TBLPROPERTIES")),
         pool=get("POOL_NAME"),
         worker_id=get("WORKER_ID"),
@@ -105,6 +106,16 @@ def _entry(row: RowMapping, prefix: str, *, end: int | None, cleaner_start: int 
         buckets=_set(get("NUMBER_OF_BUCKETS")),
         order_by=get("ORDER_BY"),
     )
+
+
+def _type(entry_id: int, code: str) -> CompactionType:
+    try:
+        return CompactionType(code)
+    except ValueError:
+        known = ", ".join(f"{kind.value} {kind.label}" for kind in CompactionType)
+        raise NotSupported(
+            f"compaction {entry_id} has type {code!r}; known are {known}. Leave it to the engine that asked for it"
+        ) from None
 
 
 CQ = COMPACTION_QUEUE.c

@@ -38,6 +38,11 @@ class TxnType(enum.IntEnum):
     SOFT_DELETE = 5
     REBALANCE_COMPACTION = 6
 
+    @classmethod
+    def _missing_(cls, value: object) -> TxnType:
+        """A type of a newer Hive is held to be one that writes."""
+        return cls.DEFAULT
+
     @property
     def compacts(self) -> bool:
         return self in (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)

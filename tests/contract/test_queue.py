@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotFound, Refused
+from compactor.errors import NotFound, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import tables as t
 from compactor.metastore.catalog import Column, Table
@@ -124,6 +124,21 @@ def test_twice_escaped_names_are_the_same_partition(order: tuple[int, int], meta
     request(metastore, first)
     with pytest.raises(Refused, match="already scheduled"):
         request(metastore, second)
+
+
+def test_types_of_other_table_formats_are_left_alone_but_refuse_a_second(metastore: Metastore) -> None:
+    """Hive's newer queues hold Iceberg's own types; one such row must not stop a pass over the others."""
+    foreign = request(metastore)
+    metastore.compactions.did_not_initiate(T, "x")
+    with metastore.database.write() as conn:
+        conn.execute(t.COMPACTION_QUEUE.update().values(CQ_TYPE="s"))
+        conn.execute(t.COMPLETED_COMPACTIONS.update().values(CC_TYPE="s"))
+    assert metastore.compactions.queue() == metastore.compactions.history() == []
+    assert metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0) is None
+    with pytest.raises(Refused, match=f"id={foreign}"):
+        request(metastore)
+    with pytest.raises(NotSupported, match="type 's'"):
+        metastore.compactions.abort_request(foreign)
 
 
 def test_properties_that_do_not_fit_are_refused(metastore: Metastore) -> None:

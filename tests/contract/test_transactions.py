@@ -210,3 +210,11 @@ def test_components_are_one_of_three_operations(metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h")
     with pytest.raises(Refused, match="'x'"):
         metastore.write_ids.add_component(txn, T, "x", WriteId(1))
+
+
+def test_types_of_a_newer_hive_count_as_writing(metastore: Metastore) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    with metastore.database.write() as conn:
+        conn.execute(t.TXNS.update().where(t.TXNS.c.TXN_ID == txn).values(TXN_TYPE=42))
+    assert metastore.transactions.snapshot().open == {txn}
+    assert [found.type for found in metastore.transactions.open_transactions()] == [TxnType.DEFAULT]
