@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.states import CompactionType
+from compactor.demo.fixtures import register_fixture
+from compactor.errors import NotFound, NotSupported, Refused
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service.batch import run_entries
+from compactor.service.preview import preview
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from tests.support.expected import step
+
+
+def tree(root: Path) -> set[str]:
+    return {str(p.relative_to(root)) for p in root.rglob("*")}
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_what_is_foretold_is_what_happens(kind: str, deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
+    before = tree(warehouse)
+    (told,) = preview(deployment, "default.f1_basic", type=kind)
+    assert tree(warehouse) == before
+    (asked,) = request_compaction(deployment, table="default.f1_basic", type=kind)
+    assert asked.entry_id is not None
+    (outcome,) = run_entries(deployment, [asked.entry_id], InProcessRunner()).outcomes
+    assert told.outputs == outcome.output
+    assert (told.cost.rows_in, told.cost.rows_out) == (outcome.figures.rows_in, outcome.figures.rows_out)
+    assert told.cost.stripes_copied == outcome.figures.stripes_copied
+    assert told.cost.stripes_reencoded == outcome.figures.stripes_encoded
+    assert told.input_bytes == outcome.figures.bytes_in
+    assert told.highest_write_id == deployment.metastore.compactions.entry(asked.entry_id).highest_write_id
+
+
+def test_without_a_type_it_is_what_the_initiator_would_ask_for(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
+    (told,) = preview(deployment, "default.f1_basic")
+    assert told.type is CompactionType.MAJOR
+    assert "hive.compactor.delta.pct.threshold" in told.because
+    assert "base_0000006_v0000031" in told.inputs
+
+
+def test_partitions_one_or_all(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
+    assert len(preview(deployment, "default.f2_part")) == 6
+    (told,) = preview(deployment, "default.f2_part", partition="p=x,q=1")
+    assert told.entity.partition == "p=x/q=1"
+    assert told.to_json()["partition"] == "p=x/q=1"
+    with pytest.raises(NotFound, match="p=nope"):
+        preview(deployment, "default.f2_part", partition="p=nope,q=1")
+
+
+def test_nothing_to_merge_is_said(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s9_major_cleaned"), warehouse)
+    (told,) = preview(deployment, "default.f1_basic", type="major")
+    assert told.nothing is not None
+    assert told.outputs == ()
+
+
+def test_what_is_not_compacted_is_refused_by_name(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s9_major_cleaned"), warehouse)
+    catalog = deployment.metastore.catalog
+    catalog.create_table("default", "plain", str(warehouse / "plain"), [])
+    inserts = {"transactional": "true", "transactional_properties": "insert_only"}
+    catalog.create_table("default", "io", str(warehouse / "io"), [], parameters=inserts)
+    with pytest.raises(Refused, match="not transactional"):
+        preview(deployment, "default.plain")
+    with pytest.raises(NotSupported, match="insert-only"):
+        preview(deployment, "default.io")
+    with pytest.raises(NotSupported, match="rebalance"):
+        preview(deployment, "default.f1_basic", type="rebalance")
