@@ -1,0 +1,182 @@
+"""DESIGN 8.5: killing any process at any step, then running each role again, changes no row and leaves nothing behind.
+
+Each case kills a real process with SIGKILL at one member of ``steps.Step``. Meanwhile a reader who honours visibility
+looks at the table again and again; then the next passes repair and finish the job.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from compactor.acid.names import Base, Delta, parse_directory
+from compactor.compaction.states import State
+from compactor.metastore.catalog import Table
+from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
+from compactor.metastore.transactions import TxnType
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service.batch import claimable, run_entries
+from compactor.service.cleaner import clean
+from compactor.service.repair import repair
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.steps import Step
+from tests.support import roles
+from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
+
+INITIATOR, WORKER, CLEANER, REPAIR = "initiator", "worker", "cleaner", "repair"
+#: Whose step it is. A member of ``Step`` that is missing here fails a test below.
+ROLE = {
+    Step.ENQUEUED: INITIATOR,
+    Step.CLAIMED: WORKER,
+    Step.TXN_OPENED: WORKER,
+    Step.LOCKED: WORKER,
+    Step.RECORDED: WORKER,
+    Step.ATTEMPT_STARTED: WORKER,
+    Step.ATTEMPT_WRITTEN: WORKER,
+    Step.ACCEPTED: WORKER,
+    Step.VERIFIED: WORKER,
+    Step.MANIFEST_WRITTEN: WORKER,
+    Step.COMMITTING: WORKER,
+    Step.NAMED_FIRST: WORKER,
+    Step.NAMED: WORKER,
+    Step.COMMITTED: WORKER,
+    Step.STAGING_REMOVED: WORKER,
+    Step.CLEANING: CLEANER,
+    Step.HIDDEN: CLEANER,
+    Step.REMOVED: CLEANER,
+    Step.CLEANED: CLEANER,
+    Step.REPAIR_ABORTED: REPAIR,
+    Step.REPAIR_HIDDEN: REPAIR,
+}
+
+
+def test_every_step_has_its_crash_test() -> None:
+    assert set(ROLE) == set(Step)
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize("step", Step, ids=lambda step: step.name)
+def test_a_crash_at_any_step_is_invisible_and_repaired(
+    deployment: Site, metastore_url: str, warehouse: Path, step: Step, kind: str
+) -> None:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table = make_table(site, warehouse)
+    insert(site, table, range(2000, 2020))
+    insert(site, table, range(2020, 2040))
+    compact(site, table, "major")
+    story(site, table)
+    delete(site, table, [2003, 2024])  # a minor keeps events for the base: a pair
+    wanted = rows_of(site, table)
+    role = ROLE[step]
+    with watched(site, table, wanted):
+        if role == INITIATOR:
+            killed(roles.initiator, metastore_url, step)
+        else:
+            request_compaction(site, table="default.t", type=kind)
+        if role == WORKER:
+            killed(roles.worker, metastore_url, step)
+        elif role == CLEANER:
+            run_entries(site, claimable(site), InProcessRunner())
+            killed(roles.cleaner, metastore_url, step)
+        elif role == REPAIR:
+            killed(roles.worker, metastore_url, Step.NAMED)
+            age(site)
+            killed(roles.repair, metastore_url, step)
+        finish(site)
+    assert rows_of(site, table) == wanted
+    assert_settled(site, warehouse / "t")
+
+
+def compact(site: Site, table: Table, kind: str) -> None:
+    request_compaction(site, table=str(table), type=kind)
+    run_entries(site, claimable(site), InProcessRunner())
+    clean(site)
+
+
+def killed(role: Callable[[str], None], metastore_url: str, step: Step) -> None:
+    """Runs one pass of ``role`` in a process that dies at ``step``; fails if it lives on."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.roles"])
+    process = context.Process(target=roles.die_at, args=(role, metastore_url, step.name))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {step.name}"
+
+
+def age(site: Site) -> None:
+    """Lets hive.txn.timeout pass for what the dead worker held, and for nobody else."""
+    with site.metastore.database.write() as conn:
+        compactions = TXNS.c.TXN_TYPE == TxnType.COMPACTION
+        conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o", compactions).values(TXN_LAST_HEARTBEAT=0))
+        conn.execute(update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_STATE == "w").values(CQ_START=0))
+
+
+def finish(site: Site) -> None:
+    """What the next passes of every role do; the reader may hold the cleaner back for a moment."""
+    age(site)
+    repair(site)
+    for _ in range(200):
+        run_entries(site, claimable(site), InProcessRunner())
+        clean(site)
+        if not site.metastore.compactions.queue():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"stuck: {site.metastore.compactions.queue()}")
+
+
+@contextmanager
+def watched(site: Site, table: Table, wanted: list[Any]) -> Iterator[None]:
+    """A reader that looks at the table until the block ends; every look must show the same rows."""
+    stop = threading.Event()
+    wrong: list[object] = []
+    looks = 0
+
+    def look() -> None:
+        nonlocal looks
+        while not stop.is_set():
+            try:
+                found = rows_of(site, table)
+            except Exception as error:  # noqa: BLE001 - whatever a reader meets is what this test is about
+                wrong.append(error)
+                return
+            if found != wanted:
+                wrong.append([row for row in found if row not in wanted] or [row for row in wanted if row not in found])
+            looks += 1
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+    assert wrong == []
+    assert looks > 0
+
+
+def assert_settled(site: Site, location: Path) -> None:
+    """No orphan, no twin, no row stuck, no compaction transaction open."""
+    assert site.metastore.compactions.queue() == []
+    assert site.metastore.transactions.open_transactions() == []
+    names = sorted(os.listdir(location))
+    parsed = [parse_directory(name) for name in names]
+    assert all(acid is not None for acid in parsed), f"orphans: {names}"
+    ranges = [
+        (type(a), a.write_id) if isinstance(a, Base) else (a.kind, a.min_write_id, a.max_write_id, a.statement_id)
+        for a in parsed
+        if isinstance(a, Base | Delta)
+    ]
+    assert len(ranges) == len(set(ranges)), f"twins: {names}"
+    assert State.SUCCEEDED in {entry.state for entry in site.metastore.compactions.history()}

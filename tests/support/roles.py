@@ -1,0 +1,47 @@
+"""One pass of each role over an embedded metastore, for processes of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from compactor.deployment import configure, open_site
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service import batch
+from compactor.service import cleaner as cleaning
+from compactor.service import initiator as initiating
+from compactor.service import repair as repairing
+from compactor.service.site import Site
+
+
+def die_at(role: Callable[[str], None], metastore_url: str, step: str) -> None:
+    """Runs ``role``; ``steps.reach`` kills this process at ``step``."""
+    os.environ["COMPACTOR_DIE_AT"] = step
+    role(metastore_url)
+
+
+def initiator(metastore_url: str) -> None:
+    _with_site(metastore_url, initiating.initiate, {"hive.compactor.delta.num.threshold": "1"})
+
+
+def worker(metastore_url: str) -> None:
+    _with_site(metastore_url, lambda site: batch.run_entries(site, batch.claimable(site), InProcessRunner()), {})
+
+
+def cleaner(metastore_url: str) -> None:
+    _with_site(metastore_url, _clean_until_done, {"hive.txn.opentxn.timeout": "1ms"})
+
+
+def repair(metastore_url: str) -> None:
+    _with_site(metastore_url, repairing.repair, {})
+
+
+def _clean_until_done(site: Site) -> None:
+    while site.metastore.compactions.queue():
+        cleaning.clean(site)
+
+
+def _with_site(metastore_url: str, pass_: Callable[[Site], object], flags: dict[str, str]) -> None:
+    configuration = configure(flags=flags, environment={"COMPACTOR_METASTORE_URL": metastore_url})
+    with open_site(configuration) as site:
+        pass_(site)

@@ -1,0 +1,123 @@
+"""A small table of our own writer, and what a reader who honours visibility sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from compactor.acid.directory import acid_directory
+from compactor.compaction.entry import Entity
+from compactor.metastore.catalog import Column, Table
+from compactor.rows.reader import read_snapshot
+from compactor.rows.writer import write_deletes, write_rows
+from compactor.service.site import Site
+from compactor.service.transaction import Operation, writing
+from compactor.settings.precedence import Layer, Settings
+
+NUMBERS = (0, 1)  #: every insert writes both files
+
+
+def with_settings(site: Site, **values: str) -> Site:
+    """The same site under other settings; keys with underscores for dots (``hive_txn_timeout``)."""
+    given = {"compactor.mode": "clean"} | {key.replace("_", "."): value for key, value in values.items()}
+    return replace(site, settings=Settings.of([Layer(name="flag", values=given)]))
+
+
+def make_table(site: Site, warehouse: Path, name: str = "t", **parameters: str) -> Table:
+    """``default.<name>(a int, b string)``, empty."""
+    if "default" not in site.metastore.catalog.databases():
+        site.metastore.catalog.create_database("default", str(warehouse))
+    location = warehouse / name
+    location.mkdir()
+    return site.metastore.catalog.create_table(
+        "default",
+        name,
+        str(location),
+        [Column(name="a", type="int"), Column(name="b", type="string")],
+        parameters={"transactional": "true", "transactional_properties": "default", **parameters},
+    )
+
+
+def entity_of(table: Table) -> Entity:
+    return Entity(database=table.database, table=table.name)
+
+
+class _Changed(Exception):
+    """Makes a transaction abort."""
+
+
+def insert(site: Site, table: Table, values: Iterable[int], *, commits: bool = True) -> None:
+    """Rows ``(v, 'row v')`` in one transaction, half of them in each file."""
+    rows = list(values)
+    with suppress(_Changed), writing(site) as txn:
+        statement = txn.statement(entity_of(table), Operation.INSERT)
+        for number in NUMBERS:
+            part = [v for v in rows if v % len(NUMBERS) == number]
+            if part:
+                write_rows(
+                    statement.location,
+                    statement.target.row_type,
+                    pa.table({"a": pa.array(part, pa.int32()), "b": [f"row {v}" for v in part]}),
+                    write_id=statement.write_id,
+                    statement_id=statement.statement_id,
+                    number=number,
+                )
+        if not commits:
+            raise _Changed
+
+
+def delete(site: Site, table: Table, values: Iterable[int]) -> None:
+    """Deletes the rows with these values of ``a`` in one transaction."""
+    gone = set(values)
+    with writing(site) as txn:
+        statement = txn.statement(entity_of(table), Operation.DELETE)
+        txns = site.metastore.transactions.snapshot(txn.id)
+        write_ids = site.write_ids(table, txns)
+        directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)
+        batches = list(read_snapshot(statement.location, directory, write_ids, statement.target.row_type))
+        seen = pa.Table.from_batches(batches)
+        for number in NUMBERS:
+            wanted = [v in gone and v % len(NUMBERS) == number for v in seen["a"].to_pylist()]
+            part = seen.filter(pa.array(wanted))
+            if part.num_rows:
+                write_deletes(
+                    statement.location,
+                    statement.target.row_type,
+                    part,
+                    write_id=statement.write_id,
+                    statement_id=statement.statement_id,
+                    number=number,
+                )
+
+
+def story(site: Site, table: Table) -> None:
+    """A base's worth of inserts, deletes below and within, and an aborted insert."""
+    for start in range(0, 60, 10):
+        insert(site, table, range(start, start + 10))
+    delete(site, table, [3, 14, 55])
+    insert(site, table, range(1000, 1010), commits=False)
+    insert(site, table, range(60, 70))
+    delete(site, table, [4, 61])
+
+
+def rows_of(site: Site, table: Table) -> list[tuple[Any, ...]]:
+    """Every row with its ROW__ID, sorted, as a transaction of its own sees it; it is open while it reads."""
+    txn = site.metastore.transactions.open("reader", site.host)[0]
+    try:
+        target = site.target(entity_of(table))
+        txns = site.metastore.transactions.snapshot(txn)
+        write_ids = site.write_ids(table, txns)
+        directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+        found = [
+            tuple(row.values())
+            for batch in read_snapshot(target.location, directory, write_ids, target.row_type)
+            for row in batch.to_pylist()
+        ]
+    finally:
+        site.metastore.transactions.commit(txn)
+    return sorted(found)
