@@ -70,6 +70,8 @@ class Working:
 
     def queue(self, *, once: bool, linger_s: float | None) -> None:
         """What waits in the queue: once, or until asked to stop or nothing came for ``linger_s``."""
+        if not once:
+            self._tell("worker: waits for requests")
         idle_since = time.monotonic()
         while not self._stop.asked:
             worked = self._pass(once)
