@@ -114,7 +114,7 @@ def _site_layers(hive_conf: str | None) -> Iterator[Layer]:
         raise BadSetting(f"hive_conf {hive_conf!r}: expected a directory with {' or '.join(SITE_FILES)}")
     for file in SITE_FILES:
         if (folder / file).is_file():
-            yield Layer(name=file, values=parse_site((folder / file).read_text(encoding="utf-8")))
+            yield Layer(name=file, values=parse_site((folder / file).read_bytes()))
 
 
 @contextmanager

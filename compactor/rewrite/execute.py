@@ -17,6 +17,7 @@ from compactor.acid.row_id import RowId
 from compactor.errors import CompactorError, StorageError
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Assembler, Written
+from compactor.orc.compat import target_of
 from compactor.orc.reencode import Piece, SyntheticKeys, last_key, reencode
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, empty_tail
@@ -91,6 +92,9 @@ class _Rows:
     figures: Figures
 
 
+BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
+
+
 def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: DeleteEvents, path: str) -> _Rows:
     choices = choose(files, deletes, unit.write_ids, look_always=unit.full_verify)
     types = _types(unit, files, None)
@@ -149,14 +153,19 @@ def _like(choices: Iterable[Choice], types: Types) -> Tail:
     tails = [c.file.tail for c in choices if c.action is Action.COPY]
     if tails:
         return tails[0]
-    serving = sorted((c.file.tail for c in choices), key=lambda t: (t.row_index_stride > 0, t.length))
-    best = serving[-1]
+    best = max((c.file.tail for c in choices), key=lambda t: (t.row_index_stride > 0, t.length))
+    return _new(best, types)
+
+
+def _new(best: Tail, types: Types) -> Tail:
+    """An empty file of the class that ``best`` has, or should have."""
+    target = target_of(best)
     return empty_tail(
         types,
-        compression=best.compression,
-        compression_block_size=best.compression_block_size or 256 * 1024,
-        row_index_stride=best.row_index_stride or 10_000,
-        calendar=best.calendar,
+        compression=target.compression,
+        compression_block_size=target.compression_block_size or BLOCK_SIZE,
+        row_index_stride=target.row_index_stride,
+        calendar=target.calendar,
     )
 
 
@@ -215,15 +224,7 @@ def _write_kept(
     loaded: LoadedEvents,
     path: str,
 ) -> Output:
-    tails = [*loaded.tails, *(f.tail for f in files)]
-    best = tails[0]
-    like = empty_tail(
-        types,
-        compression=best.compression,
-        compression_block_size=best.compression_block_size or 256 * 1024,
-        row_index_stride=best.row_index_stride or 10_000,
-        calendar=best.calendar,
-    )
+    like = _new([*loaded.tails, *(f.tail for f in files)][0], types)
     written = write_events(events, path, like=like, types=types)
     return _output(unit, DeltaKind.DELETE, path, written)
 

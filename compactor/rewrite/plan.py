@@ -71,10 +71,7 @@ def plan(
             "who wrote it and move it away, then ask again"
         )
     deltas = directory.compactable()
-    if shape is Shape.MAJOR:
-        sources = [*_originals(directory), *_base(directory)]
-    else:
-        sources = []
+    sources = [*_originals(directory), *_base(directory)] if shape is Shape.MAJOR else []
     if not deltas and not sources:
         raise Refused(f"{location}: nothing to compact")
     lowest, highest = _range(directory, deltas, shape)

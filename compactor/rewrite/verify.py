@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import pyorc
-from pyorc.predicates import PredicateColumn
 
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
 from compactor.orc.acid_metadata import KEY_INDEX, key_index
+from compactor.orc.point_check import check_points
 from compactor.orc.reencode import read_keys
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail, read_tail
@@ -39,25 +38,9 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
             )
         if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
             raise VerificationFailed(f"{path}: its key index is not that of its stripes; nothing was changed")
-        for stripe, key in enumerate(last_keys):
-            _must_answer(path, tail, stripe, key)
+        check_points(source, tail, last_keys)
         if full:
             _every_key(source, tail, deletes)
-
-
-def _must_answer(path: str, tail: Tail, stripe: int, key: RowId) -> None:
-    """Asks the file for one key; with a predicate the reader skips what its indexes rule out."""
-    names = tail.types[0].field_names
-    predicate = PredicateColumn(pyorc.TypeKind.LONG, names[ROW_ID]) == key.row_id
-    wanted = [names[i] for i in (WRITE_ID, BUCKET, ROW_ID)]
-    with open(path, "rb") as file:
-        reader = pyorc.Reader(file, column_names=wanted, predicate=predicate)
-        found = sum(1 for row in reader.read_stripe(stripe) if tuple(row) == tuple(key))
-    if found != 1:
-        raise VerificationFailed(
-            f"{path}, stripe {stripe}: the row {tuple(key)} was written and a search for it finds {found}; nothing was "
-            "changed, please report this"
-        )
 
 
 def _every_key(source: LocalSource, tail: Tail, deletes: DeleteEvents) -> None:

@@ -21,6 +21,7 @@ from compactor.service import repair
 from compactor.service.blockers import Blocker, blockers
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
+from compactor.settings.precedence import Settings
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -128,44 +129,59 @@ def clean(site: Site) -> CleanerPass:
 
 def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
     lowest = repair.lowest_open(site)
-    state = None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id)
-    try:
-        target = site.target(entry.entity)
-    except NotFound:
-        site.metastore.compactions.mark_cleaned(entry, (), all_below=True)
-        return Ended(
-            entity=entry.entity, entry_id=entry.id, state=State.SUCCEEDED, because="the table or partition is gone"
-        )
-    if not may(target.settings, Mode.CLEAN):
+    target = _target(site, entry)
+    settings = site.settings if target is None else target.settings
+    if not may(settings, Mode.CLEAN):
         return None  # Hive's own cleaner, or nobody, removes there
-    forbidden = no_cleanup(target.table.parameters, target.partition.parameters if target.partition else {})
-    verdict = may_clean(
-        entry,
-        lowest,
-        state,
-        now_ms=site.metastore.now_ms(),
-        settings=target.settings,
-        forbidden_by=forbidden,
-        rebalance_committed=_rebalance_committed(site, target, entry),
-        newest_at_first_sight=_first_sight(site, entry),
-    )
-    match verdict:
+    match _verdict(site, target, entry, lowest, settings):
         case Wait(because=because):
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers(site, entry))
-        case Drop(state=fate, error=error):
-            if state == "a" and entry.txn_id is not None:
-                repair.erase(site, target.location, entry.txn_id)
-            site.metastore.compactions.finish(entry, fate, error)
-            return Ended(entity=entry.entity, entry_id=entry.id, state=fate, because=error or fate.label)
+        case Drop() as drop:
+            return _drop(site, target, entry, drop)
         case Clean(location=str() as elsewhere):
             raise NotSupported(
                 f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
                 "Hive's cleaner do it"
             )
         case Clean():
-            pass
-    site.metastore.compactions.mark_cleaner_start(entry)
-    return _remove(site, target, entry, lowest)
+            assert target is not None  # what is gone was dropped above
+            site.metastore.compactions.mark_cleaner_start(entry)
+            return _remove(site, target, entry, lowest)
+
+
+def _target(site: Site, entry: Entry) -> Target | None:
+    """The entry's table and partition, None when they are gone."""
+    try:
+        return site.target(entry.entity)
+    except NotFound:
+        return None
+
+
+def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, settings: Settings) -> Clean | Wait | Drop:
+    parameters = target.partition.parameters if target and target.partition else {}
+    return may_clean(
+        entry,
+        lowest,
+        None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id),
+        now_ms=site.metastore.now_ms(),
+        settings=settings,
+        exists=target is not None,
+        forbidden_by=no_cleanup(target.table.parameters, parameters) if target else None,
+        rebalance_committed=target is not None and _rebalance_committed(site, target, entry),
+        newest_at_first_sight=_first_sight(site, entry),
+    )
+
+
+def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
+    """The row goes to the history. Only what is known to be aborted loses its directories."""
+    if drop.aborted and target is not None and entry.txn_id is not None:
+        repair.erase(site, target.location, entry.txn_id)
+    if drop.state is State.SUCCEEDED:
+        site.metastore.compactions.mark_cleaned(entry, (), all_below=target is None)
+    else:
+        site.metastore.compactions.finish(entry, drop.state, drop.error)
+    because = drop.error or "the table or partition is gone"
+    return Ended(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
 
 
 def _first_sight(site: Site, entry: Entry) -> TxnId | None:
@@ -272,7 +288,8 @@ def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
     forgotten: set[WriteId] | None = None
     for name in names:
         target = site.target(Entity(database=entity.database, table=entity.table, partition=name))
-        if not may(target.settings, Mode.CLEAN) or target.no_cleanup:
+        partition_parameters = target.partition.parameters if target.partition else {}
+        if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
             return None
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(target.table, txns)

@@ -102,11 +102,6 @@ class Target:
             database=self.entity.database, table=self.entity.table, partition=self.entity.partition, type=kind
         )
 
-    @property
-    def no_cleanup(self) -> bool:
-        parameters = [*self.table.parameters.items(), *(self.partition.parameters.items() if self.partition else ())]
-        return any(key.lower() == "no_cleanup" and value.lower() == "true" for key, value in parameters)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
