@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,8 @@ _TIMES = frozenset(
         "at",
     }
 )
+#: Columns that are folded when a terminal is narrow, each at least so wide.
+_SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect"}), 30
 _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
 
 
@@ -44,10 +47,17 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], em
         return
     shown = [c for c in columns if any(row.get(c) is not None for row in rows)]
     cells = [[cell(column, row.get(column)) for column in shown] for row in rows]
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and _fits(shown, cells, shutil.get_terminal_size().columns):
         _print_rich(shown, cells)
     else:
         _print_plain(shown, cells)
+
+
+def _fits(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> bool:
+    """Whether only sentences would have to be folded; ids and names broken over lines are worse than long lines."""
+    narrow = [max(len(c), *(len(row[i]) for row in cells)) for i, c in enumerate(columns) if c not in _SENTENCES]
+    sentences = len(columns) - len(narrow)
+    return sum(narrow) + sentences * _LEAST + 3 * len(columns) <= width
 
 
 def cell(column: str, value: object) -> str:
@@ -98,7 +108,7 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column not in _SENTENCES)
     for row in cells:
         table.add_row(*(Text(text) for text in row))
     Console(highlight=False).print(table)

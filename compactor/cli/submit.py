@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+import compactor
 from compactor.cli.face import FAILED, Face, faced
 from compactor.cli.output import print_json, size
 from compactor.errors import NotSupported
@@ -100,6 +101,5 @@ def environment(master: str | None) -> Mapping[str, str]:
 
 
 def _job() -> str:
-    import compactor.jobs
-
-    return str(Path(compactor.jobs.__path__[0]) / "worker.py")
+    # by its path, as spark-submit takes it: faces don't import each other
+    return str(Path(compactor.__file__).parent / "jobs" / "worker.py")

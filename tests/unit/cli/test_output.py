@@ -59,3 +59,12 @@ def test_json_keeps_letters_and_order(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_json_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_json_line({"a": "x\ny"})
     assert capsys.readouterr().out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("width", "fits"),
+    [(200, True), (45, True), (44, False)],
+)
+def test_a_terminal_gets_a_drawn_table_only_where_no_name_would_be_broken(width: int, fits: bool) -> None:
+    columns, cells = ("table", "because"), [["default.t", "x" * 500]]
+    assert output._fits(columns, cells, width) is fits
