@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from compactor.airflow.configuration import text
 from compactor.airflow.hooks import CompactorHook
+from compactor.airflow.options import OPTIONS
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound
 from compactor.metastore.marker import change_marker
@@ -63,6 +65,10 @@ def plan(metastore: str) -> list[dict[str, Any]]:
             log.info("metastore %s: compactor.mode leaves the work to Hive's workers", metastore)
             return []
         batches = plan_batches(site)
+    pool = text("pool")
+    if batches and pool != OPTIONS["pool"].default:
+        # A task cannot ask which pools there are, and Airflow lets a task of an unknown pool wait without a word.
+        log.info("batches wait for a slot of pool %s; where it is missing: airflow pools set %s 2 Spark", pool, pool)
     for batch in batches:
         log.info("batch %s: %s entries, %s bytes, pool %s", batch.batch_id, batch.entries, batch.bytes, batch.pool)
     return [

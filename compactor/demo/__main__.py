@@ -28,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
+    # The table needs this width; where the terminal has less it breaks the lines itself.
     console = Console()
+    console.width = max(console.width, 130)
     demo = Demo(_ROOT, given.folder.resolve(), console, months=given.months, port=given.port)
     try:
         demo.run() if given.what == "run" else demo.up()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ def measure(site: Site, database: str, name: str) -> Figures:
 
 
 def _targets(site: Site, table: Table) -> Iterator[Target]:
-    names: list[str | None] = [None]
+    names: Sequence[str | None] = [None]
     if table.partition_keys:
         names = sorted(partition.name for partition in site.metastore.catalog.partitions(table))
     for name in names:

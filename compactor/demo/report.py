@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich import box
 from rich.table import Table
 
 
@@ -26,10 +27,10 @@ class Figures:
 
 def comparison(before: Sequence[Figures], after: Sequence[Figures]) -> Table:
     """What the terminal shows: each figure before -> after."""
-    table = Table(title="Before -> after compaction", title_justify="left")
-    table.add_column("table")
+    table = Table(title="Before -> after compaction", title_justify="left", box=box.SIMPLE)
+    table.add_column("table", no_wrap=True)
     for heading in ("partitions", "directories", "files", "bytes", "rows", "seconds to read", "checksum"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for old, new in zip(before, after, strict=True):
         table.add_row(
             old.table,
@@ -39,7 +40,7 @@ def comparison(before: Sequence[Figures], after: Sequence[Figures]) -> Table:
             f"{old.bytes:,} -> {new.bytes:,}",
             f"{new.rows:,}" if old.rows == new.rows else f"{old.rows:,} -> {new.rows:,}",
             f"{old.seconds:.2f} -> {new.seconds:.2f}",
-            f"{new.checksum[:12]} =" if old.checksum == new.checksum else f"{old.checksum[:12]} -> {new.checksum[:12]}",
+            f"{new.checksum[:8]} =" if old.checksum == new.checksum else f"{old.checksum[:8]} -> {new.checksum[:8]}",
         )
     return table
 

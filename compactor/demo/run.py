@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,9 +25,9 @@ from compactor.service.site import Site
 #: Airflow's section [compactor] for the demo: short intervals, one Spark application at a time.
 _AIRFLOW = {
     "AIRFLOW__COMPACTOR__POOL": "compaction",
-    "AIRFLOW__COMPACTOR__POLL_SECONDS": "1",
-    "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "15",
-    "AIRFLOW__COMPACTOR__HOUSEKEEPER_INTERVAL": "60",
+    "AIRFLOW__COMPACTOR__POLL_SECONDS": "2",
+    "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "30",
+    "AIRFLOW__COMPACTOR__HOUSEKEEPER_INTERVAL": "120",
 }
 
 
@@ -93,7 +95,8 @@ class Demo:
                     yield servers, site, Story(servers, site, self._console)
             finally:
                 self._console.print("Stopping Airflow.")
-                servers.stop()
+                with _undisturbed():
+                    servers.stop()
 
     def _load(self, servers: AirflowServers, site: Site, story: Story) -> list[Figures]:
         """Write the tables and measure them while Airflow starts; its DAGs are paused until then."""
@@ -125,10 +128,24 @@ class Demo:
         """What somebody asks for in the form, though the tables' thresholds are far away."""
         for entity in tables.BY_HAND:
             name = f"{entity.database}.{entity.table}"
-            story.tell(f"compact_table is triggered for {name}, whose threshold is raised by a table property")
+            story.tell(f"compact_table is triggered for {name}, whose thresholds a table property raised")
             story.trigger("compact_table", {"table": name, "type": "major", "wait": True})
         story.wait("the requests by hand are compacted and cleaned", lambda: story.compacted(tables.BY_HAND), 120)
         story.wait("compact_table ended", partial(story.succeeded, "compact_table", "", len(tables.BY_HAND)), 60)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A second Ctrl-C does not keep us from ending what we started; that takes seconds and has an end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _measured(site: Site) -> list[Figures]:

@@ -63,4 +63,4 @@ def test_the_terminal_shows_each_figure_before_and_after() -> None:
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "400 -> 12" in text
     assert "2.50 -> 0.50" in text
-    assert f"{'a' * 12} =" in text
+    assert f"{'a' * 8} =" in text
