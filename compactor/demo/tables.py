@@ -6,17 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
+from compactor.acid import bucket
 from compactor.compaction.entry import Entity
-from compactor.demo import flights, writing
+from compactor.demo import flights
 from compactor.demo.fixtures import register_fixture
 from compactor.demo.flights import Change, Kind
 from compactor.metastore.catalog import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
+from compactor.rows.writer import write_deletes, write_rows
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, Statement, Transaction
-from compactor.service.transaction import writing as in_transaction
+from compactor.service.transaction import Operation, Statement, Transaction, writing
 
 DATABASE = "demo"
 _THRESHOLDS = "compactorthreshold.hive.compactor.delta."
@@ -99,7 +101,7 @@ class _Flights:
         changes = flights.story(list(self._days))
         for change in changes:
             try:
-                with in_transaction(self._site) as txn:
+                with writing(self._site) as txn:
                     self._apply(txn, change)
                     if not change.commits:
                         raise _ChangedMindError
@@ -112,21 +114,54 @@ class _Flights:
         entity = Entity(database=DATABASE, table=FLIGHTS, partition=partition(change.month))
         if change.kind is Kind.LOAD:
             statement = txn.statement(entity, Operation.INSERT)
-            writing.insert(statement, self._days[change.month, change.day])
+            _insert(statement, self._days[change.month, change.day])
             if change.commits:
                 self._loaded[change.month, change.day] = statement
             return
         old = self._known(change)
         old = old.filter(flights.affected(change, old))
-        writing.delete(txn.statement(entity, Operation.DELETE), old)
+        _delete(txn.statement(entity, Operation.DELETE), old)
         if change.kind is Kind.CORRECT:
             new = flights.corrected(old.drop_columns(list(ROW_ID_COLUMNS)))
-            writing.insert(txn.statement(entity, Operation.INSERT), new)
+            _insert(txn.statement(entity, Operation.INSERT), new)
 
     def _known(self, change: Change) -> pa.Table:
         """The day's rows with the ROW__IDs that its load gave them; in this story no day is changed twice."""
         day = change.month, change.day
-        return writing.with_row_ids(self._loaded[day], self._days[day])
+        return _with_row_ids(self._loaded[day], self._days[day])
+
+
+def _insert(statement: Statement, rows: pa.Table) -> None:
+    write_rows(
+        statement.location,
+        statement.target.row_type,
+        rows,
+        write_id=statement.write_id,
+        statement_id=statement.statement_id,
+    )
+
+
+def _delete(statement: Statement, rows: pa.Table) -> None:
+    write_deletes(
+        statement.location,
+        statement.target.row_type,
+        rows,
+        write_id=statement.write_id,
+        statement_id=statement.statement_id,
+    )
+
+
+def _with_row_ids(statement: Statement, rows: pa.Table) -> pa.Table:
+    """``rows`` behind the ROW__IDs that they got when ``statement`` wrote them into file 0."""
+    count = rows.num_rows
+    columns = (
+        np.full(count, statement.write_id, dtype=np.int64),
+        np.full(count, bucket.encode(0, statement.statement_id), dtype=np.int32),
+        np.arange(count, dtype=np.int64),
+    )
+    for at, (name, values) in enumerate(zip(ROW_ID_COLUMNS, columns, strict=True)):
+        rows = rows.add_column(at, name, pa.array(values))
+    return rows
 
 
 class _ChangedMindError(Exception):
