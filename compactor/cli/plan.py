@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
 
-from compactor.cli.face import Face, faced
+from compactor.cli.face import FAILED, Face, faced
 from compactor.cli.output import print_json, size
+
+if TYPE_CHECKING:
+    from compactor.service.preview import Preview
 
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 
@@ -23,8 +30,17 @@ def plan(face: Face, table: str, partition: str | None, kind: str | None) -> Non
         previews = preview(site, table, partition=partition, type=kind)
     if face.json:
         print_json([p.to_json() for p in previews])
-        return
+    else:
+        _print(table, previews)
+    if any(p.error is not None for p in previews):
+        sys.exit(FAILED)
+
+
+def _print(table: str, previews: Sequence[Preview]) -> None:
     for p in previews:
+        if p.error is not None:
+            click.echo(f"{p.entity}: {p.error}")
+            continue
         click.echo(f"{p.entity}: {p.type.label.lower()}, because {p.because}")
         if p.nothing is not None:
             click.echo(f"  nothing to do: {p.nothing}")

@@ -143,7 +143,8 @@ def worker(
         working = Working(
             site=site,
             stop=stop,
-            say=None if face.json else click.echo,
+            say=_nothing if face.json else click.echo,
+            report=(lambda done: print_json_line(done.to_json())) if face.json else _nothing,
             master=None if in_process else master or "local[*]",
             full_verify=verify == "full",
             pool=pool,
@@ -151,11 +152,15 @@ def worker(
         try:
             if batch is not None:
                 working.batch(batch)
-            if batch is None or linger is not None:
-                working.queue(once=once, linger_s=linger)
+            if linger is not None or (batch is None and not once):
+                working.run_on(linger)
+            elif batch is None:
+                working.once()
         finally:
             working.close()
-    if face.json:
-        print_json_line(working.to_json())
     if working.failed:
         sys.exit(FAILED)
+
+
+def _nothing(said: object) -> None:
+    """Where somebody else speaks."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,14 +25,18 @@ _WIDEST = 8  #: entries under way at once; each holds a transaction open
 
 
 class Working:
-    """Runs entries. Spark is started when there is something to do, and not before."""
+    """Runs entries. Spark is started when there is something to do, and not before.
+
+    ``report`` gets what was done: once for a batch or a single pass, group by group for one who runs on.
+    """
 
     def __init__(
         self,
         *,
         site: Site,
         stop: Stop,
-        say: Callable[[str], None] | None,
+        say: Callable[[str], None],
+        report: Callable[[WorkerPass], None],
         master: str | None,
         full_verify: bool,
         pool: str | None,
@@ -38,83 +44,83 @@ class Working:
         self._site = site
         self._stop = stop
         self._say = say
+        self._report = report
         self._master = master
         self._options = Options(full_verify=full_verify)
         self._pool = pool
         self._runner: Runner | None = None
         self._session: Any = None
         self._width = 1
-        self._passes: list[WorkerPass] = []
-        self._pass_failed = False
-
-    @property
-    def failed(self) -> bool:
-        """Whether an entry failed, or the last pass itself did."""
-        return self._pass_failed or any(done.failed for done in self._passes)
-
-    def to_json(self) -> dict[str, object]:
-        """Everything that was done, as one pass."""
-        return WorkerPass(
-            outcomes=tuple(o for done in self._passes for o in done.outcomes),
-            repaired=tuple(r for done in self._passes for r in done.repaired),
-            mine=all(done.mine for done in self._passes),
-        ).to_json()
+        self.failed = False  #: whether the last pass failed, or an entry in it
+        self.worked = 0
+        self.failures = 0
 
     def batch(self, batch_id: int) -> None:
         """A planned batch, if this is its first driver."""
         runner = self._runs()
         done = run_batch(self._site, batch_id, runner, self._options, parallel=self._width, progress=self._progress)
-        self._passes.append(done)
+        self.failed = bool(done.failed)
+        self._report(done)
         if not done.mine:
-            self._tell(f"batch {batch_id} belongs to another driver; nothing is done here")
+            self._say(f"batch {batch_id} belongs to another driver; nothing is done here")
 
-    def queue(self, *, once: bool, linger_s: float | None) -> None:
-        """What waits in the queue: once, or until asked to stop or nothing came for ``linger_s``."""
-        if not once:
-            self._tell("worker: waits for requests")
+    def once(self) -> None:
+        """All that can be claimed now."""
+        groups = list(self._groups())
+        self.failed = any(done.failed for done in groups)
+        self._report(
+            WorkerPass(
+                outcomes=tuple(o for done in groups for o in done.outcomes),
+                repaired=tuple(r for done in groups for r in done.repaired),
+            )
+        )
+        self._say(f"worker: {self.worked} entries, {self.failures} failed")
+
+    def run_on(self, linger_s: float | None) -> None:
+        """What comes, until asked to stop or nothing could be done for ``linger_s``.
+
+        A pass that fails (the database is away) is told and tried again.
+        """
+        self._say("worker: waits for requests")
         idle_since = time.monotonic()
         while not self._stop.asked:
-            worked = self._pass(once)
-            if once:
-                break
-            if worked:
+            if self._pass():
                 idle_since = time.monotonic()
             elif linger_s is not None and time.monotonic() - idle_since >= linger_s:
                 break
             self._stop.wait(_POLL_S if linger_s is None else min(_POLL_S, linger_s))
-        outcomes = [o for done in self._passes for o in done.outcomes]
-        self._tell(f"worker: {len(outcomes)} entries, {sum(o.fate is Fate.FAILED for o in outcomes)} failed")
+        self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
     def close(self) -> None:
         """Let go of Spark."""
         if self._session is not None:
             self._session.stop()
 
-    def _pass(self, once: bool) -> bool:
-        """Whether there was something to do. One who runs on tells an error of the pass and outlives it."""
+    def _pass(self) -> bool:
+        """Whether anything got further. An entry that was only put back (a lock is in its way) doesn't count."""
+        moved = False
+        self.failed = False
         try:
-            ids = claimable(self._site, self._pool)
-            if ids:
-                self._entries(ids)
+            for done in self._groups():
+                self._report(done)
+                self.failed = self.failed or bool(done.failed)
+                moved = moved or any(o.fate is not Fate.WAITING for o in done.outcomes)
         except CompactorError as error:
-            if once:
-                raise
             click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
-            self._pass_failed = True
-            return False
-        self._pass_failed = False
-        return bool(ids)
+            self.failed = True
+        return moved
 
-    def _entries(self, ids: Sequence[int]) -> None:
-        """In groups as wide as the runner, so that a wish to stop is met after the entries under way."""
+    def _groups(self) -> Iterator[WorkerPass]:
+        """The queue in groups as wide as the runner, so that a wish to stop is met after the entries under way."""
+        ids = claimable(self._site, self._pool)
+        if not ids:
+            return
         runner = self._runs()
         for start in range(0, len(ids), self._width):
             if self._stop.asked:
                 return
             group = ids[start : start + self._width]
-            self._passes.append(
-                run_entries(self._site, group, runner, self._options, parallel=self._width, progress=self._progress)
-            )
+            yield run_entries(self._site, group, runner, self._options, parallel=self._width, progress=self._progress)
 
     def _runs(self) -> Runner:
         if self._runner is None:
@@ -130,7 +136,10 @@ class Working:
         from compactor.spark.runner import SparkRunner
         from compactor.spark.session import session
 
+        interrupt = signal.getsignal(signal.SIGINT)
         self._session = session(f"compactor-{self._site.name}", master=master)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)  # pyspark has put its own there, which cancels what is under way
         self._width = min(_WIDEST, max(1, self._session.sparkContext.defaultParallelism))
         return SparkRunner(self._session)
 
@@ -139,8 +148,6 @@ class Working:
         what = f"{entry.entity}: compaction {entry.id} {entry.type.label.lower()} {outcome.fate.name.lower()}"
         message = f": {outcome.message}" if outcome.message else ""
         output = f" -> {', '.join(outcome.output)}" if outcome.output else ""
-        self._tell(f"{what} in {outcome.seconds:.2f} s{output}{message}")
-
-    def _tell(self, text: str) -> None:
-        if self._say is not None:
-            self._say(text)
+        self.worked += 1
+        self.failures += outcome.fate is Fate.FAILED
+        self._say(f"{what} in {outcome.seconds:.2f} s{output}{message}")

@@ -8,7 +8,7 @@ from compactor.acid.names import DeltaKind
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import NotSupported, Refused
+from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.ids import TxnId
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_class
@@ -16,9 +16,9 @@ from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.rows.delete_files import load_events
 from compactor.rows.deletes import DeleteEvents
-from compactor.service.initiator import look
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target, compactor_view
+from compactor.service.survey import Survey
 
 _SHAPES = {CompactionType.MAJOR: Shape.MAJOR, CompactionType.MINOR: Shape.MINOR}
 
@@ -46,13 +46,15 @@ class Cost:
 class Preview:
     """One partition's dry run. ``outputs`` bear the next transaction's number as far as is known now.
 
-    ``nothing`` says why there is nothing to merge; then there are neither inputs nor outputs.
+    ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted as it is; then there
+    are neither inputs nor outputs.
     """
 
     entity: Entity
     type: CompactionType
     because: str
     nothing: str | None = None
+    error: str | None = None
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     input_bytes: int = 0
@@ -66,6 +68,7 @@ class Preview:
             "type": self.type.label.lower(),
             "because": self.because,
             "nothing": self.nothing,
+            "error": self.error,
             "inputs": list(self.inputs),
             "outputs": list(self.outputs),
             "input_bytes": self.input_bytes,
@@ -82,7 +85,7 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
         NotFound: there is no such table or partition.
         Refused: the table cannot be compacted, or ``type`` is none.
         NotSupported: this release does not do it.
-        BadFile: a file cannot be read.
+        BadFile: a file of the one partition that was asked for cannot be read; of several, each tells its own.
     """
     found = site.metastore.catalog.table(*parse_table(table))
     if not found.is_transactional:
@@ -97,11 +100,23 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
         names = [site.metastore.catalog.resolve_partition(found, partition)]
     elif found.partition_keys:
         names = [p.name for p in site.metastore.catalog.partitions(found)]
-    return [_preview(site, Entity(database=found.database, table=found.name, partition=n), wanted) for n in names]
+    survey = Survey(site)
+    entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
+    if len(entities) == 1:
+        return [_preview(site, survey, entities[0], wanted)]
+    return [_told(site, survey, entity, wanted) for entity in entities]
 
 
-def _preview(site: Site, entity: Entity, wanted: CompactionType | None) -> Preview:
-    kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(site, entity)
+def _told(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+    """A partition that cannot be looked at says so, and the others are previewed all the same."""
+    try:
+        return _preview(site, survey, entity, wanted)
+    except CompactorError as error:
+        return Preview(entity=entity, type=wanted or CompactionType.MAJOR, because="", error=str(error))
+
+
+def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+    kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity)
     view = compactor_view(site, target)
     sufficient = enough(view.directory, kind)
@@ -118,8 +133,8 @@ def _preview(site: Site, entity: Entity, wanted: CompactionType | None) -> Previ
     return _costed(target, kind, because, made)
 
 
-def _chosen(site: Site, entity: Entity) -> tuple[CompactionType, str]:
-    considered = look(site, entity)
+def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
+    considered = survey.consider(entity)
     chosen = considered.decision.type if considered.decision is not None else None
     if chosen in _SHAPES and chosen is not None:
         return chosen, considered.because

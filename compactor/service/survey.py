@@ -132,6 +132,10 @@ class Survey:
             return None
         return self._scan.consider(entity)
 
+    def consider(self, entity: Entity) -> Considered:
+        """What the initiator would do to one entity now."""
+        return self._scan.consider(entity)
+
     def table(self, table: Table) -> TableRow:
         """The whole table as one row."""
         rows = self.partitions(table)

@@ -269,3 +269,32 @@ def test_a_lingering_worker_takes_what_comes_and_ends(
     result = compactor("run", "worker", "--in-process", "--linger", "0.1")
     assert result.exit_code == 0
     assert "worker: 1 entries, 0 failed" in result.stdout
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(0, 0), (3, 1)])
+def test_submit_runs_a_batch_for_each_pool_and_tells_their_ends(
+    code: int,
+    exit_code: int,
+    compactor: Compactor,
+    metastore: Metastore,
+    warehouse: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register_fixture(metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
+    assert compactor("compact", "default.f2_part", "--partition", "p=x,q=1").exit_code == 0
+    assert compactor("compact", "default.f2_part", "--partition", "p=y,q=2", "--pool", "nightly").exit_code == 0
+    program = tmp_path / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/lines\nexit {code}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    result = compactor("submit", "--json")
+    assert result.exit_code == exit_code
+    batches = json.loads(result.stdout)
+    assert [(b["pool"], b["entries"], b["exit_code"]) for b in batches] == [(None, 1, code), ("nightly", 1, code)]
+    lines = (tmp_path / "lines").read_text().splitlines()
+    assert [line.split("--batch ")[1] for line in lines] == [str(b["batch"]) for b in batches]
+    again = compactor("submit")
+    assert again.exit_code == 0
+    assert "nothing to do" in again.stdout, "entries of a planned batch are reserved"

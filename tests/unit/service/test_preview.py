@@ -6,7 +6,7 @@ import pytest
 
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import NotFound, NotSupported, Refused
+from compactor.errors import BadFile, NotFound, NotSupported, Refused
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service.batch import run_entries
 from compactor.service.preview import preview
@@ -52,6 +52,19 @@ def test_partitions_one_or_all(deployment: Site, warehouse: Path) -> None:
     assert told.to_json()["partition"] == "p=x/q=1"
     with pytest.raises(NotFound, match="p=nope"):
         preview(deployment, "default.f2_part", partition="p=nope,q=1")
+
+
+def test_a_partition_that_cannot_be_read_says_so_and_the_others_go_on(deployment: Site, warehouse: Path) -> None:
+    """Bad input: a truncated file of one partition."""
+    register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
+    for file in (warehouse / "f2_part" / "p=y").rglob("bucket_0*"):
+        file.write_bytes(file.read_bytes()[:-20])
+    told = {p.entity.partition: p for p in preview(deployment, "default.f2_part", type="major")}
+    assert "bucket_0" in (told["p=y/q=2"].error or "")
+    assert told["p=x/q=1"].error is None
+    assert told["p=x/q=1"].outputs
+    with pytest.raises(BadFile):
+        preview(deployment, "default.f2_part", partition="p=y/q=2", type="major")
 
 
 def test_nothing_to_merge_is_said(deployment: Site, warehouse: Path) -> None:
