@@ -21,6 +21,8 @@ from compactor.errors import NotSupported
 if TYPE_CHECKING:
     from compactor.service.batch import PlannedBatch
 
+_STDERR = 2  #: the descriptor
+
 
 @click.command()
 @click.option("--pool", metavar="Q", help="Only requests of this pool.")
@@ -43,7 +45,7 @@ def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | 
                 f"batch {batch.batch_id}: {batch.entries} entries, {size(batch.bytes)}, queue {batch.queue or '-'}"
             )
         # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.
-        stdout = sys.stderr if face.json else None
+        stdout = _STDERR if face.json else None
         codes[batch.batch_id] = subprocess.run(line, env=environment(master), stdout=stdout, check=False).returncode
     if face.json:
         print_json([{**batch.to_json(), "exit_code": codes[batch.batch_id]} for batch in batches])
