@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 # A developer's own metastore is no test material.
 for _name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
     del os.environ[_name]
+
+
+_MEMORY = Path("/dev/shm")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Temporary directories in memory where there is such a place: what is tested syncs to disk at every step."""
+    if config.option.basetemp is None and os.access(_MEMORY, os.W_OK):
+        config.option.basetemp = tempfile.mkdtemp(prefix="compactor-tests-", dir=_MEMORY)
+        config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
 @pytest.fixture
