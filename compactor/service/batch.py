@@ -117,13 +117,13 @@ def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[
 
 def _item(site: Site, entry: Entry) -> Item | None:
     """The entry with its bytes and route; None when the mode leaves it to Hive's workers."""
+    if not may(site.settings_of(entry.entity), Mode.COMPACT):
+        return None
     try:
         target = site.target(entry.entity, entry.properties)
         size = sum(f.length for f in site.storage.listing(target.location).files)
     except CompactorError:  # the worker will say what is wrong with it, in the row's history
         return Item(entry=entry, bytes=0, route=Route(pool=entry.pool))
-    if not may(target.settings, Mode.COMPACT):
-        return None
     return Item(entry=entry, bytes=size, route=route(entry, target.settings))
 
 
@@ -192,7 +192,10 @@ def run_entries(
     progress: Callable[[Outcome], None] = lambda outcome: None,
     between: Callable[[], object] = lambda: None,
 ) -> WorkerPass:
-    """Works on entries of the queue. An entry's failure is its own; an error that is a bug ends the pass after the rest."""
+    """Works on entries of the queue. An entry's failure is its own; an error that is a bug ends the pass after the rest.
+
+    Entries that the mode leaves to Hive's workers are passed over.
+    """
     repaired = repair.repair(site)
     outcomes: list[Outcome] = []
     broken: list[BaseException] = []

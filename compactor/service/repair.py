@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from compactor.acid.names import parse_directory, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, CompactorError, LockNotGranted, NotFound, Refused
+from compactor.errors import BadFile, CompactorError, LockNotGranted, NotFound, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite import publish
+from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
 from compactor.steps import Step, reach
 
@@ -32,15 +33,25 @@ class Repaired:
 
 
 def repair(site: Site) -> tuple[Repaired, ...]:
-    """Takes back every request whose worker of ours is lost. Requests of living workers stay untouched."""
+    """Takes back every request whose worker of ours is lost. Requests of living workers stay untouched.
+
+    In the modes observe and request nothing happens (``lost`` tells). A request that cannot be taken back, since
+    storage fails, stays as it is for the next pass, so that nobody works beside what its worker left.
+    """
+    if not may(site.settings, Mode.COMPACT):
+        return ()
     site.metastore.transactions.time_out(site.settings.milliseconds("hive.txn.timeout"))
     done: list[Repaired] = []
     for entry in site.metastore.compactions.working():
         if not (entry.worker_id or "").startswith(PREFIX):
             continue
         because = _lost(site, entry)
-        if because is not None:
+        if because is None:
+            continue
+        try:
             done.append(_take_back(site, entry, because))
+        except StorageError as error:
+            log.warning("%s entry %d: what its lost worker left stays for now: %s", entry.entity, entry.id, error)
     return tuple(done)
 
 

@@ -12,7 +12,7 @@ from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused
+from compactor.errors import NotFound, Refused
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
@@ -77,6 +77,14 @@ class Site:
             settings = with_request(settings, request, strict=False)
         location = self.storage.resolve(partition.location if partition else table.location)
         return Target(entity=entity, table=table, partition=partition, location=location, settings=settings)
+
+    def settings_of(self, entity: Entity) -> Settings:
+        """The table's settings over the site's, also where the rest of ``entity`` is not as it should be."""
+        try:
+            table = self.metastore.catalog.table(entity.database, entity.table)
+        except NotFound:
+            return self.settings
+        return with_table(self.settings, table.parameters, table.database_parameters)
 
     def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         return self.metastore.write_ids.valid(table.database, table.name, txns)

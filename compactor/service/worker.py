@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from compactor.errors import (
     CompactorError,
     LockNotGranted,
     LostClaim,
+    NotFound,
     NotSupported,
     Refused,
     StorageError,
@@ -35,6 +36,7 @@ from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Figures, Shape
 from compactor.service import repair
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.mode import Mode, may
 from compactor.service.site import VERSION, Site, Target, View, compactor_view
 from compactor.steps import Step, reach
 
@@ -78,10 +80,13 @@ class Options:
 
 
 def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
-    """Claims one entry and brings it as far as it goes. None when the entry isn't there to be claimed any more.
+    """Claims one entry and brings it as far as it goes. None when the entry isn't there to be claimed any more, or the
+    mode leaves it to Hive's workers.
 
     Every error of the tree ends in the row's fate and in the outcome; nothing is left behind in storage.
     """
+    if not _is_ours(site, entry_id):
+        return None
     worker_id = site.identity("worker")
     entry = site.metastore.compactions.claim(
         worker_id,
@@ -97,20 +102,16 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
     try:
         outcome = _compact(hold, runner, options)
     except LostClaim as error:
-        hold.abandon()
-        outcome = Outcome(entry=entry, fate=Fate.LOST, message=str(error))
+        outcome = _let_go(hold, Fate.LOST, error, lambda why: None)
     except LockNotGranted as error:
-        hold.abandon()
-        site.metastore.compactions.requeue(entry.id, worker_id)
-        outcome = Outcome(entry=entry, fate=Fate.WAITING, message=str(error))
+        outcome = _let_go(
+            hold, Fate.WAITING, error, lambda why: site.metastore.compactions.requeue(entry.id, worker_id)
+        )
     except CommitUnknown:
         raise  # nothing may be touched before TXNS can be read again; repair does it then
     except CompactorError as error:
-        hold.abandon()
-        state = State.REFUSED if isinstance(error, Refused) else State.FAILED
-        site.metastore.compactions.finish(site.metastore.compactions.entry(entry.id), state, str(error))
-        fate = Fate.REFUSED if state is State.REFUSED else Fate.FAILED
-        outcome = Outcome(entry=entry, fate=fate, message=str(error))
+        fate, state = (Fate.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Fate.FAILED, State.FAILED)
+        outcome = _let_go(hold, fate, error, lambda why: site.metastore.compactions.finish(entry, state, why))
     except BaseException:
         hold.abandon()
         site.metastore.compactions.requeue(entry.id, worker_id)
@@ -125,6 +126,31 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
         f": {outcome.message}" if outcome.message else f" in {seconds:.2f} s",
     )
     return replace(outcome, seconds=seconds, txn=hold.txn, worker_id=worker_id)
+
+
+def _is_ours(site: Site, entry_id: int) -> bool:
+    """Whether the mode of the metastore, the database and the table lets our workers compact it."""
+    try:
+        entry = site.metastore.compactions.entry(entry_id)
+    except NotFound:
+        return False
+    return may(site.settings_of(entry.entity), Mode.COMPACT)
+
+
+def _let_go(hold: _Hold, fate: Fate, error: CompactorError, then: Callable[[str], object]) -> Outcome:
+    """Leaves nothing behind, then settles the row, if it is still this worker's: another one may have it by now.
+
+    Where storage doesn't let us take our leavings away, the row stays as it is; repair tries again (PROTOCOL 6).
+    """
+    try:
+        hold.abandon()
+        then(str(error))
+    except LostClaim as lost:
+        return Outcome(entry=hold.entry, fate=Fate.LOST, message=f"{error}; {lost}")
+    except StorageError as left:
+        message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
+        return Outcome(entry=hold.entry, fate=Fate.FAILED, message=message)
+    return Outcome(entry=hold.entry, fate=fate, message=str(error))
 
 
 @dataclass(slots=True, kw_only=True)
