@@ -134,18 +134,21 @@ def open_deployment(
 
 
 @contextmanager
-def open_site(configuration: Configuration) -> Iterator[Site]:
-    """The stores of ``configuration``, open until the block ends."""
-    observing = mode_of(configuration.settings) is Mode.OBSERVE
-    store = open_metastore(configuration.name, configuration.url, read_only=observing)
+def open_site(configuration: Configuration, *, read_only: bool = False) -> Iterator[Site]:
+    """The stores of ``configuration``, open until the block ends; for reading only in mode observe, and if asked for."""
+    store = open_metastore(
+        configuration.name,
+        configuration.url,
+        read_only=read_only or mode_of(configuration.settings) is Mode.OBSERVE,
+    )
     try:
         state = None
         if configuration.own_state_url is not None:
-            state = open_state(configuration.own_state_url)
+            state = open_state(configuration.own_state_url, read_only=read_only)
         try:
             yield Site.here(configuration.name, store, state, LocalStorage(), configuration.settings)
         finally:
             if state is not None:
-                state.database.close()
+                state.close()
     finally:
-        store.database.close()
+        store.close()

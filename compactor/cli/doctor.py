@@ -20,7 +20,7 @@ def doctor(face: Face) -> None:
     from compactor.service import doctor as service
 
     try:
-        with face.site() as site:
+        with face.site(read_only=True) as site:
             findings = service.doctor(site)
     except CompactorError as error:  # what cannot be opened is a finding as well
         findings = [service.broken("deployment", error), *service.machine()]

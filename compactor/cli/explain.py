@@ -22,7 +22,7 @@ def explain(face: Face, table: str) -> None:
     """Say what would happen to a table now, why, what would flip it and what the last runs brought."""
     from compactor.service.explain import explain as explained
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         explanation = explained(site, table)
     if face.json:
         print_json(explanation.to_json())

@@ -38,15 +38,15 @@ class Face:
         return configure(self.metastore, flags=self.flags, config_path=self.config)
 
     @contextmanager
-    def site(self) -> Iterator[Site]:
-        """The open site.
+    def site(self, *, read_only: bool = False) -> Iterator[Site]:
+        """The open site; ``read_only`` for commands that only show, whatever the mode allows.
 
         Raises:
             CompactorError: it cannot be opened; the message says why.
         """
         from compactor.deployment import open_site
 
-        with open_site(self.configuration()) as site:
+        with open_site(self.configuration(), read_only=read_only) as site:
             yield site
 
 

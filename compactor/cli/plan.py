@@ -26,7 +26,7 @@ def plan(face: Face, table: str, partition: str | None, kind: str | None) -> Non
     """Dry run: what a compaction would read, write, copy and re-encode."""
     from compactor.service.preview import preview
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         previews = preview(site, table, partition=partition, type=kind)
     if face.json:
         print_json([p.to_json() for p in previews])

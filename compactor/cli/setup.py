@@ -51,7 +51,7 @@ def metastore_init(face: Face) -> None:
 @faced
 def metastore_info(face: Face) -> None:
     """Say which metastore this is, and how much is in it."""
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         tables = site.metastore.catalog.tables()
         found = {
             "metastore": site.name,

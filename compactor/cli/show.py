@@ -53,7 +53,7 @@ def tables(face: Face, worst: int | None) -> None:
     """Transactional tables, the one most in need first, and what would happen to them now."""
     from compactor.service import survey
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         rows = survey.tables(site, worst)
     if face.json:
         print_json([row.to_json() for row in rows])
@@ -71,7 +71,7 @@ def compactions(face: Face) -> None:
     """The queue and the history, like Hive's SHOW COMPACTIONS."""
     from compactor.service import show as service
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         _print(face, service.compactions(site), _COMPACTION, "there are no compactions")
 
 
@@ -88,7 +88,7 @@ def history(face: Face, table: str | None) -> None:
     if table is not None:
         database, name = parse_table(table)
         entity = Entity(database=database, table=name)
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         _print(face, service.history(site, entity), _COMPACTION, "no compaction has ended yet")
 
 
@@ -98,7 +98,7 @@ def transactions(face: Face) -> None:
     """Open and aborted transactions, like Hive's SHOW TRANSACTIONS."""
     from compactor.service import show as service
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         _print(face, service.transactions(site), service.TransactionRow.columns(), "no transaction is open or aborted")
 
 
@@ -108,7 +108,7 @@ def locks(face: Face) -> None:
     """Locks, like Hive's SHOW LOCKS."""
     from compactor.service import show as service
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         _print(face, service.locks(site), service.LockShown.columns(), "there are no locks")
 
 
@@ -118,7 +118,7 @@ def blockers(face: Face) -> None:
     """Who keeps the cleaner away from what."""
     from compactor.service import show as service
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         _print(face, service.blockers(site), service.BlockerRow.columns(), "nothing keeps the cleaner away")
 
 
@@ -138,5 +138,5 @@ def decisions(face: Face) -> None:
     """What the initiator's newest pass decided, and why."""
     from compactor.service import show as service
 
-    with face.site() as site:
+    with face.site(read_only=True) as site:
         _print(face, service.decisions(site), ("at", "table", "outcome", "because"), "no pass has decided anything yet")

@@ -144,7 +144,7 @@ def _mode(site: Site) -> Iterator[Finding]:
     if mode is Mode.OBSERVE:
         return
     path = site.metastore.database.path
-    if site.metastore.database.read_only or not os.access(path, os.W_OK):
+    if not os.access(path, os.W_OK):
         yield Finding(
             level=Level.FAIL,
             subject="privileges",

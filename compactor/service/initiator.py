@@ -75,7 +75,7 @@ class InitiatorPass:
 def initiate(site: Site) -> InitiatorPass:
     """One pass over every candidate. One bad table never stops the others."""
     repaired = repair.repair(site) if may(site.settings, Mode.COMPACT) else ()
-    scan = _Scan(site)
+    scan = Scan(site)
     considered = tuple(scan.consider(entity) for entity in scan.candidates())
     if site.state is not None:
         site.state.decisions.record(
@@ -95,7 +95,7 @@ def initiate(site: Site) -> InitiatorPass:
 
 def look(site: Site, entity: Entity) -> Considered:
     """What the initiator would do to one entity now; nothing is written."""
-    return _Scan(site, write=False).consider(entity)
+    return Scan(site, write=False).consider(entity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class _Found:
 
 
 @dataclass(slots=True)
-class _Scan:
+class Scan:
     """What one pass reads once: a constant number of statements for each table, whatever partitions it has."""
 
     site: Site

@@ -12,7 +12,7 @@ from compactor.acid.names import Delta, parse_directory
 from compactor.compaction.entry import Entity
 from compactor.errors import BadName, CompactorError
 from compactor.metastore.catalog import Table
-from compactor.service.initiator import Considered, _Scan
+from compactor.service.initiator import Considered, Scan
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
 
@@ -115,7 +115,7 @@ class Survey:
 
     def __init__(self, site: Site) -> None:
         self._site = replace(site, storage=cast(Storage, _Watching(site.storage)))
-        self._scan = _Scan(self._site, write=False)
+        self._scan = Scan(self._site, write=False)
 
     def partitions(self, table: Table) -> list[Surveyed]:
         """Every partition of ``table``, or the table itself where it has none."""
