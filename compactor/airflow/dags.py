@@ -237,17 +237,11 @@ def _compact_table(metastore: str) -> DAG:
                 outlet_events[alias].add(asset, extra={"entries": len(ids)})
             return ids
 
-        @task.short_circuit
-        def wanted(ids: list[int]) -> bool:
-            return bool(ids and get_current_context()["params"]["wait"])
-
-        ids = request()
-        done = RequestsSensor(
+        RequestsSensor(
             task_id="done",
             metastore=metastore,
-            ids=ids,
+            ids=request(),
             poll_seconds=seconds("poll_seconds"),
             timeout=timedelta(hours=24).total_seconds(),
         )
-        wanted(ids) >> done
     return dag

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from airflow.triggers.base import StartTriggerArgs
 
 
@@ -52,7 +52,7 @@ class ChangeSensor(BaseSensorOperator):
 
 
 class RequestsSensor(BaseSensorOperator):
-    """Waits until the requests ``ids`` are no longer queued or worked on; fails if one of them failed.
+    """Waits until the requests ``ids`` are no longer queued or worked on; skipped where the form says not to wait.
 
     Raises:
         AirflowFailException: a request ended otherwise than compacted, or the time is over.
@@ -67,6 +67,8 @@ class RequestsSensor(BaseSensorOperator):
         self.poll_seconds = poll_seconds
 
     def execute(self, context: Any) -> None:
+        if not context["params"]["wait"]:
+            raise AirflowSkipException("not to be waited for")
         from compactor.airflow.triggers import EntriesTrigger
 
         self.defer(

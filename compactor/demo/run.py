@@ -25,8 +25,8 @@ from compactor.service.site import Site
 #: Airflow's section [compactor] for the demo: short intervals, one Spark application at a time.
 _AIRFLOW = {
     "AIRFLOW__COMPACTOR__POOL": "compaction",
-    "AIRFLOW__COMPACTOR__POLL_SECONDS": "2",
-    "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "30",
+    "AIRFLOW__COMPACTOR__POLL_SECONDS": "4",
+    "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "45",
     "AIRFLOW__COMPACTOR__HOUSEKEEPER_INTERVAL": "120",
 }
 

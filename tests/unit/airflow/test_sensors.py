@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
-from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 
 from compactor.airflow import passes
@@ -51,10 +51,16 @@ def test_started_on_a_worker_it_defers_to_a_trigger_that_comes_back() -> None:
 def test_the_wait_for_requests_ends_well_when_all_are_done() -> None:
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3, 4], poll_seconds=1.0, timeout=60)
     with pytest.raises(TaskDeferred) as deferred:
-        sensor.execute({})
+        sensor.execute({"params": {"wait": True}})
     assert deferred.value.trigger.serialize()[1]["ids"] == [3, 4]
     event = {"3": "ready for cleaning", "4": "succeeded"}
     assert sensor.execute_complete({}, event) == event
+
+
+def test_who_does_not_want_to_wait_need_not() -> None:
+    sensor = RequestsSensor(task_id="done", metastore="m", ids=[3], poll_seconds=1.0, timeout=60)
+    with pytest.raises(AirflowSkipException):
+        sensor.execute({"params": {"wait": False}})
 
 
 def test_a_failed_request_fails_the_task_with_what_its_row_says(monkeypatch: pytest.MonkeyPatch) -> None:
