@@ -190,6 +190,9 @@ class Compactions:
                     "CQ_START": now,
                     "CQ_WORKER_ID": worker_id,
                     "CQ_WORKER_VERSION": worker_version,
+                    # Hive leaves a lost attempt's behind; it would make this attempt look lost too.
+                    "CQ_TXN_ID": None,
+                    "CQ_HIGHEST_WRITE_ID": None,
                 }
                 if conn.execute(guarded.values(**taken)).rowcount == 1:
                     return self._locked(conn, entry_id)

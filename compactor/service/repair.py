@@ -68,6 +68,8 @@ def _lost(site: Site, entry: Entry) -> str | None:
         state = transactions.state(entry.txn_id)
         if state == "o":
             return None
+        if state == "c":
+            return None  # a contradiction that only a person can solve; doctor names it
         if state == "a":
             return f"its transaction {entry.txn_id} is aborted"
     mine = [t for t in transactions.open_transactions() if t.agent == entry.worker_id]
@@ -99,9 +101,14 @@ def _take_back(site: Site, entry: Entry, because: str) -> Repaired:
 
 
 def erase(site: Site, location: str, txn: TxnId) -> None:
-    """Hides what an aborted compaction named and removes what it staged."""
-    named = publish.named_by(site.storage, location, txn)
-    if named:
+    """Hides what an aborted compaction named and removes what it staged.
+
+    Only TXNS says that it aborted: what a committed, an open or a forgotten transaction named is left as it is.
+    """
+    state = site.metastore.transactions.state(txn)
+    if state == "o":
+        return
+    if state == "a" and (named := publish.named_by(site.storage, location, txn)):
         publish.hide(site.storage, location, named, until=site.metastore.transactions.newest())
     site.storage.remove(f"{location}/{staging_name(txn)}")
 

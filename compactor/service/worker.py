@@ -258,7 +258,7 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
         if site.metastore.transactions.state(hold.transaction()) != "c":
             raise
     reach(Step.COMMITTED)
-    site.storage.remove(planned.staging)
+    _tidy(site, planned)
     reach(Step.STAGING_REMOVED)
     return Outcome(
         entry=entry,
@@ -268,6 +268,14 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
         output=tuple(d.name for d in staged.directories),
         directories_in=len(planned.inputs),
     )
+
+
+def _tidy(site: Site, planned: Plan) -> None:
+    """Removes the staging directory. The compaction is committed: what stays now is the cleaner's to sweep."""
+    try:
+        site.storage.remove(planned.staging)
+    except StorageError as error:
+        log.warning("%s: the staging directory stays until the partition is cleaned: %s", planned.location, error)
 
 
 def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
