@@ -38,3 +38,35 @@ def test_make_alone_lists_its_targets() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
     listed = re.findall(r"^make (\w+)", done.stdout, re.MULTILINE)
     assert listed == ["help", "setup", "demo", "up", "test", "lint", "bench", "torture", "clean"]
+
+
+def _cited(word: str) -> set[str]:
+    pattern = re.compile(rf"{word} (\d+(?:\.\d+)?)")
+    files = [path for folder in ("compactor", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    return {number for path in files for number in pattern.findall(path.read_text("utf-8"))}
+
+
+def _numbered(document: str) -> set[str]:
+    """``1`` for each section ``## 1. …`` and ``1.2`` for each of its numbered sentences."""
+    found: set[str] = set()
+    section = ""
+    for line in (ROOT / document).read_text("utf-8").splitlines():
+        if heading := re.match(r"## (\d+)\.", line):
+            section = heading.group(1)
+            found.add(section)
+        elif section and (rule := re.match(r"(\d+)\. ", line)):
+            found.add(f"{section}.{rule.group(1)}")
+    return found
+
+
+@pytest.mark.parametrize(("word", "document"), [("PROTOCOL", "docs/protocol.md"), ("DESIGN", "docs/design.md")])
+def test_every_rule_that_code_cites_is_written_down(word: str, document: str) -> None:
+    cited = _cited(word)
+    assert cited
+    assert sorted(cited - _numbered(document)) == []
+
+
+def test_every_section_of_the_protocol_has_a_test_that_names_it() -> None:
+    tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    sections = {number for number in _numbered("docs/protocol.md") if "." not in number}
+    assert sorted(s for s in sections if not re.search(rf"PROTOCOL {s}\b", tests)) == []
