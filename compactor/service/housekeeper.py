@@ -12,6 +12,7 @@ from compactor.compaction.retention import Policy, to_purge
 from compactor.errors import CompactorError, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog import Table
+from compactor.metastore.transactions import OPEN_TXN_TIMEOUT_MS
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
@@ -44,7 +45,9 @@ def keep_house(site: Site) -> HousekeeperPass:
     keeping = site.metastore.housekeeping
     now = site.metastore.now_ms()
     purged = keeping.purge_history(_outdated(site, now))
-    kept = _still_needed(site, now)
+    # Never younger than what snapshots take for an id that is about to appear: it would count as open to them.
+    timeout = max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
+    kept = _still_needed(site, now, timeout)
     return HousekeeperPass(
         acted=True,
         repaired=len(repaired),
@@ -52,9 +55,7 @@ def keep_house(site: Site) -> HousekeeperPass:
         write_set_purged=keeping.purge_write_set(),
         write_ids_purged=keeping.purge_write_ids(),
         components_purged=keeping.purge_components(),
-        transactions_forgotten=keeping.forget_transactions(
-            kept, open_txn_timeout_ms=site.settings.milliseconds("hive.txn.opentxn.timeout")
-        ),
+        transactions_forgotten=keeping.forget_transactions(kept, open_txn_timeout_ms=timeout),
         kept=tuple(f"{txn}: {why}" for txn, why in sorted(kept.items())),
     )
 
@@ -67,7 +68,7 @@ def _outdated(site: Site, now_ms: int) -> list[int]:
     return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
 
 
-def _still_needed(site: Site, now_ms: int) -> dict[TxnId, str]:
+def _still_needed(site: Site, now_ms: int, timeout_ms: int) -> dict[TxnId, str]:
     """Aborted transactions that may not be forgotten yet, and why: too young, or something of them is in storage.
 
     What cannot be listed keeps its transactions too.
@@ -75,7 +76,7 @@ def _still_needed(site: Site, now_ms: int) -> dict[TxnId, str]:
     horizon = forget_before(now_ms, site.settings)
     kept: dict[TxnId, str] = {}
     by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for ended in site.metastore.housekeeping.forgettable():
+    for ended in site.metastore.housekeeping.forgettable(timeout_ms):
         if ended.state != "a":
             continue
         if ended.last_heartbeat >= horizon:

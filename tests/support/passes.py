@@ -1,0 +1,78 @@
+"""A compaction and a cleaning as the roles do them, and readers that do not honour visibility."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import update
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList
+from compactor.ids import NOTHING_OPEN, TxnId
+from compactor.metastore.catalog import Table
+from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
+from compactor.metastore.transactions import TxnType
+from compactor.rewrite.runner import InProcessRunner, Runner
+from compactor.rows.reader import read_snapshot
+from compactor.service.batch import claimable, run_entries
+from compactor.service.cleaner import clean
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker import Options, Outcome
+from compactor.storage.local import LocalStorage
+from tests.support.tables import entity_of
+
+
+def compact(
+    site: Site, kind: str = "major", *, table: str = "default.t", runner: Runner | None = None, full: bool = False
+) -> Outcome:
+    """Asks for one compaction and works on it; what became of it."""
+    request_compaction(site, table=table, type=kind)
+    done = run_entries(site, claimable(site), runner or InProcessRunner(), Options(full_verify=full))
+    (outcome,) = done.outcomes
+    return outcome
+
+
+def clean_all(site: Site) -> None:
+    """Cleans until nothing waits any more; a commit is settled only after hive.txn.opentxn.timeout."""
+    for _ in range(200):
+        clean(site)
+        if not site.metastore.compactions.queue():
+            return
+        time.sleep(0.005)
+    raise AssertionError(f"stuck: {site.metastore.compactions.queue()}")
+
+
+def age(site: Site) -> None:
+    """Lets hive.txn.timeout pass for the workers of compactions, and for nobody else."""
+    with site.metastore.database.write() as conn:
+        compactions = TXNS.c.TXN_TYPE == TxnType.COMPACTION
+        conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o", compactions).values(TXN_LAST_HEARTBEAT=0))
+        conn.execute(update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_STATE == "w").values(CQ_START=0))
+
+
+def rows_without_visibility(site: Site, table: Table) -> list[tuple[Any, ...]]:
+    """What Trino shows: a directory counts as soon as it is there; write IDs are judged as by every reader."""
+    target = site.target(entity_of(table))
+    write_ids = site.write_ids(table, site.metastore.transactions.snapshot())
+    everything = ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
+    directory = acid_directory(LocalStorage().listing(target.location), write_ids, everything)
+    batches = read_snapshot(target.location, directory, write_ids, target.row_type)
+    return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+
+class Renames(LocalStorage):
+    """Calls ``seen`` after each rename with its source and target."""
+
+    def __init__(self, seen: Any) -> None:
+        self._seen = seen
+
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        self._seen(source, target)
+
+
+def with_storage(site: Site, storage: LocalStorage) -> Site:
+    return replace(site, storage=storage)
