@@ -54,9 +54,17 @@ def execute(unit: Unit) -> UnitResult:
     folder = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
     try:
         os.makedirs(folder)
-    except OSError as error:
-        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
-    reach(Step.ATTEMPT_STARTED)
+        reach(Step.ATTEMPT_STARTED)
+        result = _attempt(unit, folder)
+        reach(Step.ATTEMPT_WRITTEN)
+    except OSError as error:  # of the codecs, which write by themselves; reading says BadFile
+        raise StorageError(
+            f"{folder}: cannot be written: {error.strerror or error}; see to the disk and its permissions, then ask again"
+        ) from error
+    return result
+
+
+def _attempt(unit: Unit, folder: str) -> UnitResult:
     events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids)
     with open_files(unit.location, unit.inserts, unit.number) as files:
         kept_events, applied = _split(unit, events.events)
@@ -65,7 +73,6 @@ def execute(unit: Unit) -> UnitResult:
         if unit.shape is Shape.MINOR and len(kept_events):
             types = _types(unit, files, events)
             outputs.append(_write_kept(unit, kept_events, types, files, events, os.path.join(folder, "events")))
-    reach(Step.ATTEMPT_WRITTEN)
     figures = rows.figures + Figures(
         events_in=events.total,
         events_invisible=events.invisible,

@@ -147,7 +147,8 @@ class LocalStorage:
             except FileNotFoundError:
                 if os.path.lexists(path):  # somebody else removes the same tree: an entry vanished under us
                     shutil.rmtree(path, ignore_errors=True)
-            _sync_directory(os.path.dirname(path))
+            with contextlib.suppress(FileNotFoundError):  # what it stood in is gone too
+                _sync_directory(os.path.dirname(path))
 
     def free_bytes(self, path: str) -> int | None:
         with _errors("measure", path):

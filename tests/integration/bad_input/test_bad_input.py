@@ -1,0 +1,332 @@
+"""Bad input: each with a message that names the thing, what was found and what to do, while the rest of the batch goes on.
+
+One batch holds a partition that is spoilt and one that is sound.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import update
+
+from compactor.acid.directory import Listing
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.deployment import configure
+from compactor.errors import BadSetting, Refused, StorageError
+from compactor.metastore.catalog import Column, Table
+from compactor.metastore.tables import SDS
+from compactor.rewrite.runner import Runner
+from compactor.rows.writer import write_rows
+from compactor.service.batch import WorkerPass, plan_batches, run_batch
+from compactor.service.cleaner import clean
+from compactor.service.doctor import doctor
+from compactor.service.explain import explain
+from compactor.service.initiator import initiate
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.transaction import Operation, writing
+from compactor.service.worker import Fate
+from compactor.storage.local import LocalStorage
+from tests.support.passes import with_storage
+from tests.support.tables import insert, make_table, with_settings
+from tests.support.watching import Interrupted, files_below
+
+BAD, GOOD = (
+    Entity(database="default", table="p", partition="k=bad"),
+    Entity(database="default", table="p", partition="k=good"),
+)
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_delta_num_threshold="1")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    site.metastore.catalog.create_database("default", str(warehouse))
+    (warehouse / "p").mkdir()
+    table = site.metastore.catalog.create_table(
+        "default",
+        "p",
+        str(warehouse / "p"),
+        [Column(name="a", type="int")],
+        partition_keys=[Column(name="k", type="string")],
+        parameters={"transactional": "true"},
+    )
+    for value in ("bad", "good"):
+        (warehouse / "p" / f"k={value}").mkdir()
+        site.metastore.catalog.add_partition(table, [value])
+    for start in (0, 10):
+        with writing(site) as txn:
+            for entity in (BAD, GOOD):
+                made = txn.statement(entity, Operation.INSERT)
+                rows = pa.table({"a": pa.array(range(start, start + 10), pa.int32())})
+                write_rows(made.location, "struct<a:int>", rows, write_id=made.write_id, statement_id=made.statement_id)
+    return table
+
+
+def batch(site: Site, runner: Runner | None = None) -> WorkerPass:
+    """Everything that waits, as one batch of one application."""
+    (planned,) = plan_batches(site)
+    return run_batch(site, planned.batch_id, runner or Interrupted())
+
+
+def bad_file(table: Table) -> Path:
+    return sorted(Path(table.location, "k=bad").glob("delta_*/bucket_00000"))[0]
+
+
+def truncate(site: Site, table: Table) -> None:
+    path = bad_file(table)
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def empty(site: Site, table: Table) -> None:
+    bad_file(table).write_bytes(b"")
+
+
+def not_orc(site: Site, table: Table) -> None:
+    bad_file(table).write_text("a,b\n1,2\n" * 200)
+
+
+def garbled(site: Site, table: Table) -> None:
+    """A sound footer over stripes that are none."""
+    path = bad_file(table)
+    content = bytearray(path.read_bytes())
+    content[3:200] = b"\xff" * 197
+    path.write_bytes(content)
+
+
+def no_directory(site: Site, table: Table) -> None:
+    os.rename(Path(table.location, "k=bad"), Path(table.location, "_moved"))
+
+
+def strange_name(site: Site, table: Table) -> None:
+    Path(table.location, "k=bad", "delta_12_oops").mkdir()
+
+
+def strange_file(site: Site, table: Table) -> None:
+    Path(bad_file(table).parent, "data.csv").write_text("1,2")
+
+
+def far_away(site: Site, table: Table) -> None:
+    location = f"{table.location}/k=bad" == SDS.c.LOCATION
+    with site.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(location).values(LOCATION="s3a://bucket/p/k=bad"))
+
+
+CASES: list[tuple[Callable[[Site, Table], None], Fate, list[str]]] = [
+    (truncate, Fate.FAILED, ["k=bad/delta_0000001_0000001", "bucket_00000", "damaged"]),
+    (empty, Fate.FAILED, ["k=bad/delta_0000001_0000001", "0 bytes", "restore"]),
+    (not_orc, Fate.FAILED, ["k=bad/delta_0000001_0000001", "ORC"]),
+    (garbled, Fate.FAILED, ["k=bad/delta_0000001_0000001"]),
+    (no_directory, Fate.FAILED, ["p/k=bad", "not there", "restore it"]),
+    (strange_name, Fate.FAILED, ["delta_12_oops", "move it away"]),
+    (strange_file, Fate.FAILED, ["data.csv", "expected a data file", "move it out"]),
+    (far_away, Fate.FAILED, ["s3a://bucket/p/k=bad", "not supported", "file:/"]),
+]
+
+
+@pytest.mark.parametrize(("spoil", "fate", "said"), CASES, ids=[case[0].__name__ for case in CASES])
+def test_a_bad_partition_fails_alone_and_says_what_is_wrong(
+    site: Site, table: Table, warehouse: Path, spoil: Callable[[Site, Table], None], fate: Fate, said: list[str]
+) -> None:
+    request_compaction(site, table="default.p")
+    spoil(site, table)
+    before = {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k}
+    bad, good = batch(site).outcomes
+    assert (bad.entry.entity, bad.fate) == (BAD, fate)
+    assert (good.entry.entity, good.fate) == (GOOD, Fate.COMPACTED)
+    for words in said:
+        assert words in bad.message, bad.message
+    (row,) = [e for e in site.metastore.compactions.history() if e.entity == BAD]
+    assert (row.state, row.error) == (State.FAILED, bad.message)
+    assert {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k} == before
+    assert site.metastore.transactions.open_transactions() == []
+
+
+@pytest.mark.parametrize("spoil", [no_directory, strange_name, far_away], ids=lambda f: f.__name__)
+def test_the_initiator_tells_and_goes_on(site: Site, table: Table, spoil: Callable[[Site, Table], None]) -> None:
+    spoil(site, table)
+    considered = {c.entity: c for c in initiate(site).considered}
+    assert considered[GOOD].entry_id is not None
+    assert considered[BAD].entry_id is None
+    assert any(words in considered[BAD].because for words in ("not there", "delta_12_oops", "s3a://bucket"))
+
+
+def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Site, table: Table) -> None:
+    """PROTOCOL 6: a row that cannot be cleaned backs off and keeps its place; the others are cleaned."""
+    request_compaction(site, table="default.p")
+    assert [o.fate for o in batch(site).outcomes] == [Fate.COMPACTED] * 2
+    strange_name(site, table)
+    before = {entry.name for entry in Path(table.location, "k=bad").iterdir()}
+    for _ in range(100):
+        passed = clean(site)
+        if passed.cleaned:
+            break
+    assert [c.entity for c in passed.cleaned] == [GOOD]
+    (failed,) = passed.failed
+    assert failed.entity == BAD
+    assert "delta_12_oops" in failed.because
+    assert "move it away" in failed.because
+    assert {entry.name for entry in Path(table.location, "k=bad").iterdir()} == before
+    (row,) = site.metastore.compactions.queue()
+    assert (row.state, row.error) == (State.READY_FOR_CLEANING, failed.because)
+    assert row.retry_retention > 0
+
+
+def test_a_file_that_vanishes_while_it_is_compacted(site: Site, table: Table) -> None:
+    request_compaction(site, table="default.p", partition="k=bad")
+    path = bad_file(table)
+    (bad,) = batch(site, Interrupted(before=path.unlink)).outcomes
+    assert bad.fate is Fate.FAILED
+    assert str(path) in bad.message
+    assert "gone" in bad.message
+    assert site.metastore.compactions.history()[0].error == bad.message
+
+
+class Full(LocalStorage):
+    """A file system with hardly any room left for one partition."""
+
+    def free_bytes(self, path: str) -> int | None:
+        return 10 if path.endswith("k=bad") else super().free_bytes(path)
+
+
+class Denied(LocalStorage):
+    """A partition that this user may only read."""
+
+    def make_directories(self, path: str, *, like: str) -> None:
+        if "k=bad" in path:
+            raise StorageError(f"cannot create {path}: Permission denied")
+        super().make_directories(path, like=like)
+
+
+class Unlisted(LocalStorage):
+    """A partition that this user may not even list."""
+
+    def listing(self, path: str) -> Listing:
+        if path.endswith("k=bad"):
+            raise StorageError(f"cannot list {path}: Permission denied")
+        return super().listing(path)
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        (Full(), ["p/k=bad", "10 are free", "make room"]),
+        (Denied(), ["p/k=bad/_compactor_v", "Permission denied"]),
+        (Unlisted(), ["p/k=bad", "Permission denied"]),
+    ],
+    ids=["disk full", "no writing", "no listing"],
+)
+def test_storage_that_refuses_fails_one_entry_and_leaves_nothing(
+    site: Site, table: Table, warehouse: Path, storage: LocalStorage, said: list[str]
+) -> None:
+    request_compaction(site, table="default.p")
+    before = {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k}
+    bad, good = batch(with_storage(site, storage)).outcomes
+    assert (bad.fate, good.fate) == (Fate.FAILED, Fate.COMPACTED)
+    for words in said:
+        assert words in bad.message
+    assert {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k} == before
+    assert [e.error for e in site.metastore.compactions.history()] == [bad.message]
+
+
+# --- tables and settings ---------------------------------------------------------------------------------------
+
+
+def test_a_table_without_transactional(site: Site, warehouse: Path, table: Table) -> None:
+    plain = site.metastore.catalog.create_table("default", "plain", str(warehouse / "plain"), list(table.columns))
+    with pytest.raises(Refused, match=r"default\.plain: the table is not transactional"):
+        request_compaction(site, table="default.plain")
+    entity = Entity(database="default", table=plain.name)
+    # As a row that another tool put there, or from before the property went.
+    site.metastore.compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="x"))
+    request_compaction(site, table="default.p", partition="k=good")
+    outcomes = {o.entry.entity: o for o in batch(site).outcomes}
+    assert outcomes[GOOD].fate is Fate.COMPACTED
+    assert outcomes[entity].fate is Fate.REFUSED
+    assert "default.plain: the table is not transactional" in outcomes[entity].message
+    (row,) = [e for e in site.metastore.compactions.history() if e.entity == entity]
+    assert (row.state, row.error) == (State.REFUSED, outcomes[entity].message)
+
+
+def test_an_unknown_setting_is_refused_where_a_person_gives_it(site: Site, table: Table) -> None:
+    with pytest.raises(BadSetting, match=r"compactor\.no\.such\.thing"):
+        request_compaction(site, table="default.p", properties={"compactor.no.such.thing": "1"})
+    with pytest.raises(BadSetting, match=r"compactor\.no\.such\.thing"):
+        configure(flags={"compactor.no.such.thing": "1"}, environment={"COMPACTOR_METASTORE_URL": "sqlite:////x"})
+    assert site.metastore.compactions.queue() == []
+
+
+def test_a_value_that_is_not_of_its_unit_names_key_and_value(site: Site, table: Table) -> None:
+    with pytest.raises(BadSetting, match=r"hive\.compactor\.delta\.num\.threshold.*many"):
+        configure(
+            flags={"hive.compactor.delta.num.threshold": "many"},
+            environment={"COMPACTOR_METASTORE_URL": "sqlite:////x"},
+        )
+
+
+def test_an_unknown_property_of_a_table_is_left_out_and_told(site: Site, table: Table) -> None:
+    site.metastore.catalog.set_table_parameter(table, "compactor.no.such.thing", "1")
+    site.metastore.catalog.set_table_parameter(table, "compactorthreshold.hive.compactor.delta.num.threshold", "lots")
+    request_compaction(site, table="default.p", partition="k=good")
+    assert [o.fate for o in batch(site).outcomes] == [Fate.COMPACTED]
+    ignored = dict(site.settings_of(GOOD).ignored)
+    assert "table: compactor.no.such.thing" in ignored
+    assert "lots" in ignored["table: compactorthreshold.hive.compactor.delta.num.threshold"]
+    told = " ".join(f.found for f in doctor(site))
+    assert "compactor.no.such.thing" in told
+
+
+JARS = ("compactor.spark.jars", "compactor.spark.driver.extraJavaOptions", "compactor.spark.submit.pyFiles")
+
+
+@pytest.mark.parametrize("key", JARS)
+def test_code_cannot_be_passed_by_a_table_or_a_request(site: Site, table: Table, key: str) -> None:
+    """Whoever may ALTER a table must not thereby run code in the cluster."""
+    site.metastore.catalog.set_table_parameter(table, key, "/tmp/evil.jar")
+    request_compaction(site, table="default.p", partition="k=good")
+    (planned,) = plan_batches(site)
+    assert planned.conf == {}
+    assert [o.fate for o in run_batch(site, planned.batch_id, Interrupted()).outcomes] == [Fate.COMPACTED]
+    assert f"table: {key}" in dict(site.settings_of(GOOD).ignored)
+    assert key in str(explain(site, "default.p").to_json())
+    with pytest.raises(BadSetting, match=key.replace(".", r"\.")):
+        request_compaction(site, table="default.p", partition="k=bad", properties={key: "/tmp/evil.jar"})
+
+
+def test_a_queue_row_with_forbidden_properties_cannot_pass_code_either(site: Site, table: Table) -> None:
+    """A row may come from Hive's ALTER TABLE ... COMPACT, which checks nothing."""
+    site.metastore.compactions.request(
+        Request(entity=GOOD, type=CompactionType.MAJOR, initiator="hive", properties={"compactor.spark.jars": "/e.jar"})
+    )
+    (planned,) = plan_batches(site)
+    assert planned.conf == {}
+
+
+def test_an_entry_of_a_table_that_is_gone_ends_refused(site: Site, table: Table, warehouse: Path) -> None:
+    gone = make_table(site, warehouse, "gone")
+    insert(site, gone, range(4))
+    request_compaction(site, table="default.gone")
+    request_compaction(site, table="default.p", partition="k=good")
+    (row,) = [e for e in site.metastore.compactions.queue() if e.entity.table == "gone"]
+    site.metastore.catalog.drop_table(gone)
+    site.metastore.compactions.request(Request(entity=row.entity, type=CompactionType.MAJOR, initiator="hive"))
+    outcomes = {o.entry.entity: o for o in batch(site).outcomes}
+    assert outcomes[GOOD].fate is Fate.COMPACTED
+    assert outcomes[row.entity].fate is Fate.REFUSED
+    assert "default.gone" in outcomes[row.entity].message
+
+
+def test_a_partitioned_table_needs_a_partition(site: Site, table: Table) -> None:
+    whole = Entity(database="default", table="p")
+    site.metastore.compactions.request(Request(entity=whole, type=CompactionType.MAJOR, initiator="hive"))
+    (outcome,) = batch(site).outcomes
+    assert outcome.fate is Fate.REFUSED
+    assert "name the partition" in outcome.message
