@@ -70,3 +70,7 @@ class StorageError(CompactorError):
 
 class DatabaseUnavailable(CompactorError):
     """The metastore or state database cannot be reached, or refuses what was asked."""
+
+
+class TryAgain(DatabaseUnavailable):
+    """The database rolled a transaction back for another one's sake, or went away in it: nothing happened, repeat it."""

@@ -6,8 +6,13 @@ from typing import cast
 
 from sqlalchemy import Connection, text
 
-#: Julian day of 1970-01-01T00:00Z times milliseconds of a day. SQLite's ``unixepoch`` has no milliseconds everywhere.
-_NOW = {"sqlite": text("SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)")}
+#: Epoch milliseconds at this statement, not at the transaction's beginning: it may have waited for a lock since.
+_NOW = {
+    # Julian day of 1970-01-01T00:00Z times milliseconds of a day. SQLite's ``unixepoch`` has no milliseconds everywhere.
+    "sqlite": text("SELECT CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"),
+    "postgresql": text("SELECT CAST(ROUND(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)"),
+    "mysql": text("SELECT CAST(ROUND(UNIX_TIMESTAMP(SYSDATE(3)) * 1000) AS SIGNED)"),
+}
 
 
 def now_ms(conn: Connection) -> int:

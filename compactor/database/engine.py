@@ -1,76 +1,86 @@
-"""A database as two kinds of transactions: one that writes and one that only reads.
-
-SQLite: every writing transaction is ``BEGIN IMMEDIATE`` (a deferred one lets two writers read the same counter),
-WAL, ``foreign_keys=ON``, ``synchronous=FULL``; connections are not pooled, so no lock outlives its transaction.
-"""
+"""A database as two kinds of transactions: one that writes and one that only reads."""
 
 from __future__ import annotations
 
 import logging
 import os
-import sqlite3
 import time
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import Connection, Engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
-from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS, is_busy
-from compactor.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported
+from compactor.database.backend import Backend, masked, secrets
+from compactor.database.mysql import MySQLBackend
+from compactor.database.postgres import PostgresBackend
+from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS
+from compactor.database.sqlite import SqliteBackend
+from compactor.database.trouble import Retryable, Trouble
+from compactor.errors import BadSetting, CommitUnknown, DatabaseUnavailable, NotSupported, TryAgain
+
+__all__ = ["Database", "masked", "open_database"]
 
 _log = logging.getLogger(__name__)
 
-BUSY_TIMEOUT_SECONDS = 60.0
 _WRITES = "compactor_writes"
-_SECRETS = ("password", "passwd", "pwd", "sslpassword", "secret", "token")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stamp:
-    """What a file looked like; used where SQLite itself cannot lock."""
-
-    size: int
-    modified_ns: int
+#: Drivers by the names that a URL may have; a plain name means the one that the extras install.
+_DRIVERS = {
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mysql+pymysql": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+    "mariadb+pymysql": "mysql+pymysql",
+}
 
 
 class Database:
-    """One database. Made by ``open_database``; holds no connection open between two transactions."""
+    """One database. Made by ``open_database``; holds no transaction open between two of its own.
+
+    Connections are kept for the next transaction and belong to one process: after a fork the child makes its own.
+    """
 
     def __init__(
         self,
         url: URL,
         *,
         read_only: bool = False,
+        retryable: Iterable[str] = (),
         sleep: Callable[[float], None] = time.sleep,
         attempts: int = ATTEMPTS,
     ) -> None:
         self.read_only = read_only
         self.path = Path(url.database or "").absolute()
         self.url = masked(url)
+        self._secrets = secrets(url)
+        self._backend = _backend(url, read_only)
+        self._retryable = Retryable(retryable)
         self._sleep = sleep
         self._attempts = attempts
-        self._engine = self._make_engine()
+        self._start()
 
     @property
     def engine(self) -> Engine:
-        """For schema tools; everybody else uses ``read`` and ``write``."""
+        """For schema tools and what a dialect adds to it; everybody else uses ``read`` and ``write``."""
+        if self._process != os.getpid():
+            _ABANDONED.append(self._engine)  # the parent's connections: to close them here would end them there
+            self._start()
         return self._engine
 
     @property
     def kind(self) -> str:
-        """``sqlite``: the name under which dialects are looked up."""
-        return self._engine.dialect.name
+        """``sqlite``, ``postgresql`` or ``mysql``: the name under which dialects are looked up."""
+        return self._backend.kind
 
     @property
     def exists(self) -> bool:
-        """Whether there is a database to connect to."""
-        return self.path.is_file() and self.path.stat().st_size > 0
+        """Whether there is a database to connect to; of a server only connecting tells."""
+        return self._backend.absent() is None
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -78,6 +88,7 @@ class Database:
 
         Raises:
             DatabaseUnavailable: the database cannot be opened, is read-only, or stayed busy.
+            TryAgain: it was rolled back for another transaction's sake, or the connection was lost within it.
             CommitUnknown: the commit itself failed, so that nobody knows whether it happened.
         """
         if self.read_only:
@@ -97,41 +108,50 @@ class Database:
         Raises:
             DatabaseUnavailable: the database is not there or cannot be opened.
         """
-        if not self.exists:
-            raise DatabaseUnavailable(
-                f"database {self.url}: there is no such file, or it is empty; check the URL, or make it with "
-                "`compactor metastore init`"
-            )
-        before = self._stamp() if self._without_locks() else None
+        if absent := self._backend.absent():
+            raise DatabaseUnavailable(f"database {self.url}: {absent}")
+        before = self._backend.stamp()
         conn = self._begin(writes=False)
         try:
             with self._said_plainly():
                 yield conn
         finally:
             self._end(conn)
-        if before is not None and before != self._stamp():
+        if before is not None and before != self._backend.stamp():
             raise DatabaseUnavailable(f"database {self.url} was written while it was read without locks; read it again")
 
     def close(self) -> None:
         """Let go of everything; using the database again opens it again."""
-        self._engine.dispose()
+        self.engine.dispose()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._engine = self._backend.make_engine()
+        event.listen(self._engine, "begin", _Beginning(self._backend))
+        weakref.finalize(self, self._engine.dispose).atexit = False
 
     def _begin(self, *, writes: bool) -> Connection:
         for attempt in range(1, self._attempts + 1):
             conn: Connection | None = None
             try:
-                conn = self._engine.connect()
+                conn = self.engine.connect()
                 conn = conn.execution_options(**{_WRITES: writes})
                 conn.begin()
                 return conn
-            except DBAPIError as error:
+            except (DBAPIError, TimeoutError, DisconnectionError) as error:
                 if conn is not None:
                     conn.close()
-                if not is_busy(error) or attempt == self._attempts:
-                    raise DatabaseUnavailable(f"database {self.url}: {_reason(error)}") from error
+                if not self._is_passing(error) or attempt == self._attempts:
+                    raise DatabaseUnavailable(f"database {self.url}: {self._reason(error)}") from error
                 _log.warning("database busy, beginning again", extra={"database": self.url, "attempt": attempt})
                 self._sleep(PAUSE_SECONDS * attempt)
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _is_passing(self, error: Exception) -> bool:
+        return not isinstance(error, DBAPIError) or self._trouble(error) in (Trouble.BUSY, Trouble.LOST)
+
+    def _trouble(self, error: DBAPIError) -> Trouble:
+        return Trouble.BUSY if self._retryable.matches(error) else self._backend.trouble(error)
 
     @contextmanager
     def _said_plainly(self) -> Iterator[None]:
@@ -139,16 +159,21 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            if isinstance(error, IntegrityError | ProgrammingError):
+            trouble = self._trouble(error)
+            if trouble is Trouble.BUG:
                 raise
-            raise DatabaseUnavailable(f"database {self.url}: {_reason(error)}") from error
+            text = f"database {self.url}: {self._reason(error)}{trouble.advice}"
+            kind = TryAgain if trouble in (Trouble.BUSY, Trouble.LOST) else DatabaseUnavailable
+            raise kind(text) from error
 
     def _commit(self, conn: Connection) -> None:
         try:
             conn.commit()
         except DBAPIError as error:
+            if self._backend.is_rolled_back(error):
+                raise TryAgain(f"database {self.url}: nothing was committed ({self._reason(error)})") from error
             raise CommitUnknown(
-                f"database {self.url}: the answer to a commit was lost ({_reason(error)}); nothing may be removed "
+                f"database {self.url}: the answer to a commit was lost ({self._reason(error)}); nothing may be removed "
                 "before the database has been asked what happened"
             ) from error
 
@@ -156,87 +181,68 @@ class Database:
         try:
             conn.close()  # rolls back whatever is not committed
         except DBAPIError as error:
-            _log.warning("closing a connection failed: %s", _reason(error), extra={"database": self.url})
+            conn.invalidate()
+            _log.warning("closing a connection failed: %s", self._reason(error), extra={"database": self.url})
 
-    def _make_engine(self) -> Engine:
-        engine = create_engine("sqlite://", creator=self._connect, poolclass=NullPool)
-        event.listen(engine, "begin", _begin_transaction)
-        return engine
-
-    def _connect(self) -> sqlite3.Connection:
-        place = quote(os.fspath(self.path))
-        mode = "immutable=1" if self._without_locks() else "mode=ro" if self.read_only else "mode=rwc"
-        conn = sqlite3.connect(f"file:{place}?{mode}", uri=True, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None)
-        try:
-            conn.execute("PRAGMA foreign_keys=ON")
-            conn.execute("PRAGMA synchronous=FULL")
-            if not self.read_only:
-                _use_wal(conn)
-        except BaseException:
-            conn.close()
-            raise
-        return conn
-
-    def _without_locks(self) -> bool:
-        """Whether the only way to read is without locks: nobody has it open, and we may not make the lock files."""
-        if not self.read_only or Path(f"{self.path}-wal").exists():
-            return False
-        return not os.access(self.path.parent, os.W_OK) or not os.access(self.path, os.W_OK)
-
-    def _stamp(self) -> _Stamp:
-        stat = self.path.stat()
-        return _Stamp(size=stat.st_size, modified_ns=stat.st_mtime_ns)
+    def _reason(self, error: Exception) -> str:
+        original: Any = getattr(error, "orig", None) or error
+        text = " ".join(f"{type(original).__name__}: {original}".split())
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        return text
 
 
-def open_database(url: str, *, read_only: bool = False) -> Database:
-    """The database at ``url`` (``sqlite:////absolute/path``). Connects when the first transaction begins.
+#: Engines of a parent process. They are kept, since collecting them would close connections that the parent uses.
+_ABANDONED: list[Engine] = []
+
+
+class _Beginning:
+    """Begins a transaction by statements of our own; knows no ``Database``, so that one nobody uses goes at once."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __call__(self, conn: Connection) -> None:
+        writes = conn.get_execution_options().get(_WRITES, True)
+        for statement in self._backend.begin_write if writes else self._backend.begin_read:
+            conn.exec_driver_sql(statement)
+
+
+def open_database(url: str, *, read_only: bool = False, retryable: Iterable[str] = ()) -> Database:
+    """The database at ``url``; connects when the first transaction begins.
+
+    ``sqlite:////absolute/path``, ``postgresql+psycopg://user:password@host/name`` or
+    ``mysql+pymysql://user:password@host/name``; what stands in the query goes to the driver, as its options for TLS.
+    ``retryable`` are patterns of errors that are worth another try.
 
     Raises:
         BadSetting: ``url`` is no URL of a database; the message never repeats it, since it may hold a password.
-        NotSupported: a database that this release does not know.
+        NotSupported: a database that this release does not know, or one whose driver is not installed.
     """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
         raise BadSetting("a database URL is malformed; wanted is for example sqlite:////var/lib/metastore.db") from None
-    kind = parsed.get_backend_name()
-    if kind != "sqlite":
+    if parsed.drivername in _DRIVERS:
+        parsed = parsed.set(drivername=_DRIVERS[parsed.drivername])
+        if not parsed.database:
+            raise BadSetting(f"database {masked(parsed)}: the URL names no database; wanted is …://host/name")
+        return Database(parsed, read_only=read_only, retryable=retryable)
+    if parsed.get_backend_name() != "sqlite":
         raise NotSupported(
-            f"database {masked(parsed)}: {kind} is not supported by this release; supported is SQLite, as "
-            "sqlite:////absolute/path"
+            f"database {masked(parsed)}: {parsed.drivername} is not supported; supported is SQLite, as "
+            "sqlite:////absolute/path, postgresql+psycopg://host/name and mysql+pymysql://host/name (MariaDB too)"
         )
     if not parsed.database or parsed.database == ":memory:":
         raise NotSupported(
             f"database {masked(parsed)}: a database in memory is lost between two transactions; name a file"
         )
-    return Database(parsed, read_only=read_only)
+    return Database(parsed, read_only=read_only, retryable=retryable)
 
 
-def masked(url: URL) -> str:
-    """``url`` as it may be logged: no password, wherever it stands."""
-    hidden = {key: "***" for key in url.query if any(secret in key.lower() for secret in _SECRETS)}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
-
-
-def _begin_transaction(conn: Connection) -> None:
-    writes = conn.get_execution_options().get(_WRITES, True)
-    conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _use_wal(conn: sqlite3.Connection) -> None:
-    """Write-ahead logging, which a file keeps for good. Switching waits for no lock by itself, so it is repeated."""
-    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
-    while True:
-        try:
-            if conn.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
-                return
-            conn.execute("PRAGMA journal_mode=WAL")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
-
-
-def _reason(error: DBAPIError) -> str:
-    original: Any = error.orig
-    return f"{type(original).__name__}: {original}"
+def _backend(url: URL, read_only: bool) -> Backend:
+    if url.drivername == "postgresql+psycopg":
+        return PostgresBackend(url)
+    if url.drivername == "mysql+pymysql":
+        return MySQLBackend(url)
+    return SqliteBackend(Path(url.database or "").absolute(), read_only=read_only)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import stat
 import subprocess
@@ -94,7 +95,7 @@ def test_a_reader_sees_one_instant_and_does_not_wait(database: Database) -> None
 def test_busy_is_tried_again_and_then_said(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("compactor.database.engine.BUSY_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("compactor.database.sqlite.BUSY_TIMEOUT_SECONDS", 0.01)
     slept: list[float] = []
     impatient = Database(make_url(f"sqlite:///{database.path}"), sleep=slept.append, attempts=3)
     with (
@@ -185,8 +186,8 @@ def test_another_kind_of_file_is_unavailable(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "postgresql://me:geheim@host/metastore",
-        "mysql+pymysql://me:geheim@host/metastore?ssl_password=geheim",
+        "mssql+pyodbc://me:geheim@host/metastore?ssl_password=geheim",
+        "postgresql+asyncpg://me:geheim@host/metastore",
         "oracle://me:geheim@host/x",
     ],
 )
@@ -195,6 +196,62 @@ def test_other_databases_are_refused_by_name_without_their_password(url: str) ->
         open_database(url)
     assert "geheim" not in str(refused.value)
     assert "me:***@host" in str(refused.value)
+
+
+def test_oracle_and_sql_server_have_their_names_in_the_refusal() -> None:
+    for url, name in (("oracle+oracledb://h/x", "oracle"), ("mssql+pyodbc://h/x", "mssql")):
+        with pytest.raises(NotSupported, match=name):
+            open_database(url)
+
+
+def test_a_missing_driver_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url, module, extra in (
+        ("postgresql://h/metastore", "psycopg", "postgres"),
+        ("mysql://h/metastore", "pymysql", "mysql"),
+    ):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(NotSupported, match=rf"hive-compactor\[{extra}\]"):
+            open_database(url)
+
+
+def test_connections_are_kept_between_transactions(database: Database) -> None:
+    with database.write() as conn:
+        first = conn.connection.dbapi_connection
+    with database.read() as conn:
+        assert conn.connection.dbapi_connection is first
+
+
+def test_a_file_that_was_replaced_is_opened_again(database: Database, tmp_path: Path) -> None:
+    """Rows written through a kept connection into a file that has no name any more would be lost."""
+    with database.write() as conn:
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+    other = open_database(f"sqlite:///{tmp_path / 'other.db'}")
+    with other.write() as conn:
+        conn.exec_driver_sql("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+    other.close()
+    for name in ("x.db", "x.db-wal", "x.db-shm"):
+        (tmp_path / name).unlink()
+    (tmp_path / "other.db").rename(database.path)
+    assert count(database) == 0
+
+
+def test_a_forked_process_makes_connections_of_its_own(database: Database) -> None:
+    engine = database.engine
+    with database.write() as conn:
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+    pid = os.fork()
+    if pid == 0:
+        good = database.engine is not engine and count(database) == 1
+        os._exit(0 if good else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert database.engine is engine
+    assert count(database) == 1
+
+
+def test_a_database_nobody_uses_any_more_lets_go_of_its_file(tmp_path: Path) -> None:
+    with open_database(f"sqlite:///{tmp_path / 'x.db'}").write() as conn:
+        conn.exec_driver_sql("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.db"]
 
 
 def test_a_malformed_url_is_never_repeated() -> None:

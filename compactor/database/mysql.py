@@ -1,0 +1,77 @@
+"""MySQL and MariaDB through PyMySQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from compactor.database.server import server_engine
+from compactor.database.trouble import Trouble
+
+#: Error numbers (the server's reference): deadlock and lock wait time-out; a row changed since it was read.
+_BUSY = (1205, 1213, 1020)
+_LOST = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055)
+_DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
+_MISSING = (1049, 1054, 1146)
+#: A constraint, a value that doesn't fit, a statement that is wrong.
+_BUG = (1022, 1048, 1062, 1064, 1093, 1264, 1292, 1366, 1406, 1451, 1452)
+
+
+class MySQLBackend:
+    """A database of a MySQL or MariaDB server."""
+
+    kind = "mysql"
+    begin_write: tuple[str, ...] = ("START TRANSACTION READ WRITE",)
+    # Several statements make one answer here; nothing that is read so is written afterwards.
+    begin_read: tuple[str, ...] = (
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+    )
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+
+    def make_engine(self) -> Engine:
+        """See ``Backend``."""
+        on_connect = (
+            # Its default REPEATABLE READ would answer MAX(TXN_ID) as of the transaction's first statement.
+            "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+            # Hive's SQL has names in double quotes; without strict mode a value that is too long is cut in silence.
+            "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
+        )
+        # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value that is there has met its row.
+        args = {"autocommit": True, "charset": "utf8mb4"}
+        return server_engine(self._url, extra="mysql", on_connect=on_connect, connect_args=args)
+
+    def absent(self) -> str | None:
+        """See ``Backend``."""
+        return None
+
+    def stamp(self) -> object:
+        """See ``Backend``."""
+        return None
+
+    def trouble(self, error: DBAPIError) -> Trouble:
+        """See ``Backend``."""
+        code = _code(error)
+        found = next((found for codes, found in _MEANING if code in codes), Trouble.OTHER)
+        return Trouble.LOST if found is Trouble.OTHER and error.connection_invalidated else found
+
+    def is_rolled_back(self, error: DBAPIError) -> bool:
+        """See ``Backend``."""
+        return _code(error) == 1213
+
+
+_MEANING = (
+    (_BUSY, Trouble.BUSY),
+    (_LOST, Trouble.LOST),
+    (_DENIED, Trouble.DENIED),
+    (_MISSING, Trouble.MISSING),
+    (_BUG, Trouble.BUG),
+)
+
+
+def _code(error: DBAPIError) -> int:
+    args = getattr(error.orig, "args", ())
+    return args[0] if args and isinstance(args[0], int) else 0

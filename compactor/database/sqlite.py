@@ -1,0 +1,140 @@
+"""SQLite: every writing transaction is ``BEGIN IMMEDIATE`` (a deferred one lets two writers read the same counter),
+WAL, ``foreign_keys=ON``, ``synchronous=FULL``.
+
+Connections that may write are kept between transactions; one whose file was replaced meanwhile is thrown away.
+Connections that only read are made anew each time, since how a file may be read can change under them.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, ProgrammingError
+
+from compactor.database.trouble import Trouble
+
+BUSY_TIMEOUT_SECONDS = 60.0
+_KEPT = 5  #: connections of a process that stay open
+_FILE = "compactor_file"
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stamp:
+    """What a file looked like; used where SQLite itself cannot lock."""
+
+    size: int
+    modified_ns: int
+
+
+class SqliteBackend:
+    """A file."""
+
+    kind = "sqlite"
+    begin_write: tuple[str, ...] = ("BEGIN IMMEDIATE",)
+    begin_read: tuple[str, ...] = ("BEGIN",)
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.path = path
+        self._read_only = read_only
+
+    def make_engine(self) -> Engine:
+        """Connections of any thread; see ``Backend``."""
+        if self._read_only:
+            return create_engine("sqlite://", creator=self._connect, poolclass=NullPool)
+        engine = create_engine(
+            "sqlite://",
+            creator=self._connect,
+            poolclass=QueuePool,
+            pool_size=_KEPT,
+            max_overflow=-1,
+            pool_use_lifo=True,
+        )
+        place = self.path
+        event.listen(engine, "connect", lambda _, record: record.info.update({_FILE: _file(place)}))
+        event.listen(engine, "checkout", lambda _, record, __: _same_file(place, record.info.get(_FILE)))
+        return engine
+
+    def absent(self) -> str | None:
+        """See ``Backend``."""
+        if self.path.is_file() and self.path.stat().st_size > 0:
+            return None
+        return "there is no such file, or it is empty; check the URL, or make it with `compactor metastore init`"
+
+    def stamp(self) -> object:
+        """The file's size and time where it is read without locks; see ``Backend``."""
+        if not self._without_locks():
+            return None
+        stat = self.path.stat()
+        return _Stamp(size=stat.st_size, modified_ns=stat.st_mtime_ns)
+
+    def trouble(self, error: DBAPIError) -> Trouble:
+        """See ``Backend``."""
+        if isinstance(error, IntegrityError | ProgrammingError):
+            return Trouble.BUG
+        code: int | None = getattr(error.orig, "sqlite_errorcode", None)
+        return Trouble.BUSY if code is not None and code & 0xFF in _BUSY else Trouble.OTHER
+
+    def is_rolled_back(self, error: DBAPIError) -> bool:
+        """Never sure: a failed commit leaves the transaction open or ends it, depending on the error."""
+        return False
+
+    def _connect(self) -> sqlite3.Connection:
+        place = quote(os.fspath(self.path))
+        mode = "immutable=1" if self._without_locks() else "mode=ro" if self._read_only else "mode=rwc"
+        conn = sqlite3.connect(
+            f"file:{place}?{mode}",
+            uri=True,
+            timeout=BUSY_TIMEOUT_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,  # a kept connection is used by one thread after the other, never by two at once
+        )
+        try:
+            conn.execute("PRAGMA foreign_keys=ON")
+            conn.execute("PRAGMA synchronous=FULL")
+            if not self._read_only:
+                _use_wal(conn)
+        except BaseException:
+            conn.close()
+            raise
+        return conn
+
+    def _without_locks(self) -> bool:
+        """Whether the only way to read is without locks: nobody has it open, and we may not make the lock files."""
+        if not self._read_only or Path(f"{self.path}-wal").exists():
+            return False
+        return not os.access(self.path.parent, os.W_OK) or not os.access(self.path, os.W_OK)
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _same_file(path: Path, known: tuple[int, int] | None) -> None:
+    if known is None or _file(path) != known:
+        raise DisconnectionError(f"{path} is not the file any more that the connection has open")
+
+
+def _use_wal(conn: Any) -> None:
+    """Write-ahead logging, which a file keeps for good. Switching waits for no lock by itself, so it is repeated."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            if conn.execute("PRAGMA journal_mode").fetchone()[0] == "wal":
+                return
+            conn.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

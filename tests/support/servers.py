@@ -1,0 +1,272 @@
+"""Database servers of our own, in memory and on sockets only this process's user can find, and Hive's schemas in them."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, MetaData, NullPool, create_engine, select
+
+ROOT = Path(__file__).parents[2]
+MEMORY = Path("/dev/shm")
+ARTIFACT = "org.apache.hive:hive-standalone-metastore-server:4.0.1:tar.gz:bin"
+_SCRIPTS = "scripts/metastore/upgrade"
+_START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running server; ``url`` is that of its database ``{name}``."""
+
+    kind: str
+    folder: Path
+    user: str
+    url: str
+    command: tuple[str, ...]
+
+    def sql(self, text: str, database: str) -> str:
+        """What the server's own client prints for ``text``."""
+        done = _run(_client(self, database), self.user, text)
+        return done.stdout
+
+    def make(self, name: str, script: str = "") -> str:
+        """A new database in which ``script`` has run; its URL."""
+        if self.kind == "postgresql":
+            self.sql(f'CREATE DATABASE "{name}";', "postgres")
+        else:
+            self.sql(f"CREATE DATABASE `{name}` DEFAULT CHARACTER SET latin1;", "mysql")
+        if script:
+            self.sql(script, name)
+        return self.url.format(name=name)
+
+    def drop(self, name: str) -> None:
+        """Remove a database with everything that is connected to it."""
+        if self.kind == "postgresql":
+            self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE);', "postgres")
+        else:
+            self.sql(f"DROP DATABASE IF EXISTS `{name}`;", "mysql")
+
+
+class Rows:
+    """The rows of a database as they were at first, to go back to: quicker than a new database for each test."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
+        kind = self._engine.dialect.name
+        self._begin, self._end = _WITHOUT_KEYS[kind]
+        quote = self._engine.dialect.identifier_preparer.quote_identifier
+        metadata = MetaData()
+        metadata.reflect(self._engine)
+        with self._engine.connect() as conn:
+            self._first = {table: conn.execute(select(table)).all() for table in metadata.tables.values()}
+            self._counters = _counters(conn)
+        self._emptied = [f"DELETE FROM {quote(table.name)}" for table in self._first]
+
+    def restore(self) -> None:
+        """Take every other row away, and every counter back."""
+        with self._engine.connect() as conn:
+            conn.exec_driver_sql(self._begin)
+            for statement in self._emptied:
+                conn.exec_driver_sql(statement)
+            for table, rows in self._first.items():
+                for row in rows:
+                    conn.execute(table.insert().values(dict(row._mapping)))
+            for statement in self._counters:
+                conn.exec_driver_sql(statement)
+            conn.exec_driver_sql(self._end)
+
+
+_WITHOUT_KEYS = {
+    "postgresql": ("SET session_replication_role = replica", "SET session_replication_role = origin"),
+    "mysql": ("SET foreign_key_checks = 0", "SET foreign_key_checks = 1"),
+}
+
+
+def _counters(conn: Connection) -> list[str]:
+    if conn.dialect.name == "postgresql":
+        found = conn.exec_driver_sql("SELECT quote_ident(sequencename) FROM pg_sequences WHERE schemaname = 'public'")
+        return [f"ALTER SEQUENCE {name} RESTART" for name in found.scalars()]
+    found = conn.exec_driver_sql(
+        "SELECT table_name FROM information_schema.columns WHERE table_schema = DATABASE() AND extra = 'auto_increment'"
+    )
+    return [f"ALTER TABLE `{name}` AUTO_INCREMENT = 1" for name in found.scalars()]
+
+
+def hive_schema(kind: str, version: str, cache: Path = ROOT / "build" / "cache" / "maven") -> str:
+    """Hive's own ``hive-schema-<version>`` for ``kind`` (``postgres``, ``mysql``), out of its released archive."""
+    name = f"hive-schema-{version}.{kind}.sql"
+    found = cache / name
+    if not found.is_file():
+        _unpack(_archive(cache), cache)
+    return found.read_text(encoding="utf-8")
+
+
+def _archive(cache: Path) -> Path:
+    cache.mkdir(parents=True, exist_ok=True)
+    _, artifact, version, kind, classifier = ARTIFACT.split(":")
+    archive = cache / f"{artifact}-{version}-{classifier}.{kind}"
+    if not archive.is_file():
+        # into a folder of its own first: another test run may be doing the same
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            goal = ["mvn", "-B", "-q", "dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"]
+            done = subprocess.run(goal, capture_output=True, text=True, check=False, cwd=folder)
+            if done.returncode:
+                raise AssertionError(f"Maven could not bring {ARTIFACT}: {done.stdout}{done.stderr}")
+            (Path(folder) / archive.name).replace(archive)
+    return archive
+
+
+def _unpack(archive: Path, cache: Path) -> None:
+    with tarfile.open(archive) as tar:
+        for member in tar:
+            parts = Path(member.name).parts
+            wanted = _SCRIPTS in member.name and parts[-2] in ("postgres", "mysql")
+            source = tar.extractfile(member) if wanted and parts[-1].startswith("hive-") else None
+            if source is not None:
+                partial = cache / f".{parts[-1]}.{os.getpid()}"
+                partial.write_bytes(source.read())
+                partial.replace(cache / parts[-1])
+
+
+@contextmanager
+def postgres() -> Iterator[Server]:
+    """A PostgreSQL server that trusts everybody who finds its socket."""
+    user = _unprivileged("postgres")
+    with _folder(user) as folder:
+        bin = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
+        data = folder / "data"
+        _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
+        options = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(folder),
+            "fsync": "off",
+            "full_page_writes": "off",
+            "synchronous_commit": "off",
+            "shared_buffers": "32MB",
+            "max_connections": "100",
+            "deadlock_timeout": "100ms",
+        }
+        command = [str(bin / "postgres"), "-D", str(data)]
+        command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        url = f"postgresql+psycopg://hive@/{{name}}?host={folder}"
+        server = Server(kind="postgresql", folder=folder, user=user, url=url, command=tuple(command))
+        with _running(server):
+            yield server
+
+
+@contextmanager
+def mariadb() -> Iterator[Server]:
+    """A MariaDB server whose user ``hive`` needs no password."""
+    user = _unprivileged("mysql")
+    with _folder(user) as folder:
+        data, temporary = folder / "data", folder / "tmp"
+        _run(["mkdir", str(temporary)], user, "")
+        common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}"]
+        tables = ["mariadb-install-db", *common, "--auth-root-authentication-method=normal", "--skip-test-db"]
+        _run(tables, user, "")
+        options = (
+            f"--socket={folder / 's'}",
+            "--skip-networking",
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-doublewrite=0",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=16M",
+            "--skip-log-bin",
+            "--max-connections=200",
+            f"--pid-file={folder / 'pid'}",
+        )
+        command = ("mariadbd", *common, *options)
+        url = f"mysql+pymysql://root@localhost/{{name}}?unix_socket={folder / 's'}"
+        server = Server(kind="mysql", folder=folder, user=user, url=url, command=command)
+        with _running(server):
+            yield server
+
+
+@contextmanager
+def _running(server: Server) -> Iterator[None]:
+    with (server.folder / "log").open("w") as log:
+        process = subprocess.Popen(_as(server.user, server.command), stdout=log, stderr=log, cwd=server.folder)
+    try:
+        _wait(server, process)
+        yield
+    finally:
+        process.terminate()
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(server: Server, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    first = "postgres" if server.kind == "postgresql" else "mysql"
+    while time.monotonic() < deadline and process.poll() is None:
+        asked = subprocess.run(
+            _as(server.user, _client(server, first)), input="SELECT 1;", capture_output=True, text=True, check=False
+        )
+        if asked.returncode == 0:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{server.kind} did not start: {(server.folder / 'log').read_text()}")
+
+
+def _client(server: Server, database: str) -> list[str]:
+    if server.kind == "postgresql":
+        binary = str(Path(server.command[0]).with_name("psql"))
+        return [
+            binary,
+            "-h",
+            str(server.folder),
+            "-U",
+            "hive",
+            "-d",
+            database,
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+        ]
+    return ["mariadb", "--no-defaults", f"--socket={server.folder / 's'}", "-u", "root", "-N", "-B", database]
+
+
+def _run(command: Sequence[str], user: str, text: str) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(_as(user, command), input=text, capture_output=True, text=True, check=False, cwd="/")
+    if done.returncode:
+        raise AssertionError(f"{command[0]} failed: {done.stderr[-2000:]}")
+    return done
+
+
+def _unprivileged(user: str) -> str:
+    """Whom a server runs as: it refuses root, and root is the only one who can become somebody else."""
+    return user if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+
+
+def _as(user: str, command: Sequence[str]) -> list[str]:
+    if os.geteuid() != 0:
+        return list(command)
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *command]
+
+
+@contextmanager
+def _folder(user: str) -> Iterator[Path]:
+    """A folder of ``user``'s in memory where there is such a place; short, since it is part of a socket's name."""
+    parent = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+    folder = Path(tempfile.mkdtemp(prefix="cs-", dir=parent))
+    try:
+        if os.geteuid() == 0:
+            shutil.chown(folder, user, user)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
