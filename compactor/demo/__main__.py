@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
+from rich.markup import escape
 
 from compactor.demo.run import Demo
 from compactor.errors import CompactorError
@@ -26,7 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=None, help="of Airflow; default: a free one")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    # SIGINT too: a shell starts what runs in the background with it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     # The table needs this width; where the terminal has less it breaks the lines itself.
     console = Console()
@@ -35,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         demo.run() if given.what == "run" else demo.up()
     except CompactorError as error:
-        console.print(f"[bold red]The demo failed.[/bold red] {error}", highlight=False, markup=True)
+        console.print(f"[bold red]The demo failed.[/bold red] {escape(str(error))}", highlight=False)
         return 1
     except KeyboardInterrupt:
         console.print("Stopped.")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from compactor.airflow.hooks import CompactorHook
+from compactor.airflow.operators import CompactionSubmitOperator
+from compactor.demo.place import Place
+
+SECRET = "postgresql://hive:geheim@db/metastore"
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection for the metastore ``archive`` only."""
+    found = {"conn_type": "compactor", "password": SECRET, "host": "/warehouse", "extra": {"hive_conf": "/etc/hive"}}
+    monkeypatch.setenv("AIRFLOW_CONN_COMPACTOR_ARCHIVE", json.dumps(found))
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONN_ID", "compactor_{metastore}")
+
+
+def test_without_a_connection_configuration_says_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(folder=tmp_path / "demo")
+    place.make()
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", str(place.config))
+    hook = CompactorHook()
+    assert hook.connection() == {}
+    with hook.get_conn() as site:
+        assert site.metastore.database.url == place.url
+    assert hook.test_connection() == (True, "metastore default answers")
+
+
+@pytest.mark.usefixtures("connection")
+def test_a_connection_says_where_the_metastore_is() -> None:
+    assert CompactorHook("archive").connection() == {"url": SECRET, "warehouse": "/warehouse", "hive_conf": "/etc/hive"}
+
+
+@pytest.mark.usefixtures("connection")
+def test_a_configured_connection_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: Any) -> None:
+        raise AirflowNotFoundException("The conn_id isn't defined")
+
+    monkeypatch.setattr(CompactorHook, "get_connection", missing)
+    with pytest.raises(AirflowNotFoundException):
+        CompactorHook("other").connection()
+
+
+@pytest.mark.usefixtures("connection")
+def test_the_driver_inherits_the_password_and_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not on the command line, not in Spark's configuration, not in what Airflow stores of the task."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
+    for name in ("COMPACTOR_METASTORE_URL", "COMPACTOR_WAREHOUSE", "COMPACTOR_HIVE_CONF"):
+        monkeypatch.setenv(name, "")  # so that what the operator sets is undone after the test
+    seen: dict[str, str] = {}
+    monkeypatch.setattr(SparkSubmitOperator, "execute", lambda self, context: seen.update(os.environ))
+    operator = CompactionSubmitOperator(task_id="compact", metastore="archive", batch_id=1)
+    operator.execute({})
+    assert seen["COMPACTOR_METASTORE_URL"] == SECRET
+    line = operator._get_hook()._build_spark_submit_command(operator.application)
+    assert "geheim" not in " ".join(map(str, line))
+    assert "geheim" not in repr(operator.env_vars)
