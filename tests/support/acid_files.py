@@ -1,0 +1,67 @@
+"""Small ACID files of chosen events, one stripe each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.orc import arrow_codec
+from compactor.orc.reencode import encode_acid
+from compactor.orc.tail import Tail, empty_tail
+from compactor.orc.types import acid_types, parse_hive_type
+from compactor.rows.keys import KEY, KeyBlock
+from compactor.rows.sealing import seal_deletes, seal_rows
+
+ROW_TYPE = "struct<a:int>"
+TYPES = acid_types(parse_hive_type(ROW_TYPE))
+FIRST_FILE = 1 << 29  #: the bucket property of file 0, statement 0
+
+Key = tuple[int, int, int]
+
+
+def block(keys: Sequence[Key]) -> KeyBlock:
+    """Keys as the key block that they stand for."""
+    return np.array(list(keys), dtype=KEY)
+
+
+def like(name: str = "<new>") -> Tail:
+    """An empty file of the class that ``write_events_file`` writes."""
+    return empty_tail(TYPES, name=name)
+
+
+def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None = None, operation: int = 0) -> Path:
+    """Events with these keys, in this order; ``a`` is the row number. Without ``current`` a row is its inserter's."""
+    os.makedirs(path.parent, exist_ok=True)
+    write_id, bucket, row_id = zip(*keys, strict=True) if keys else ((), (), ())
+    schema = arrow_codec.schema(TYPES)
+    row = schema.field(5).type
+    rows = (
+        pa.nulls(len(keys), row)
+        if operation == 2
+        else pa.StructArray.from_arrays([pa.array(row_id, pa.int32())], fields=list(row))
+    )
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([operation] * len(keys), pa.int32()),
+            pa.array(write_id, pa.int64()),
+            pa.array(bucket, pa.int32()),
+            pa.array(row_id, pa.int64()),
+            pa.array(write_id if current is None else current, pa.int64()),
+            rows,
+        ],
+        schema=schema,
+    )
+    target = like(str(path))
+    tail = encode_acid([batch], str(path), like=target, types=TYPES)
+    seal = seal_deletes if operation == 2 else seal_rows
+    seal(str(path), tail, like=target, types=TYPES)
+    return path
+
+
+def dense(write_id: int, rows: int, *, first: int = 0, bucket: int = FIRST_FILE) -> list[Key]:
+    """Keys as one statement hands them out."""
+    return [(write_id, bucket, row) for row in range(first, first + rows)]

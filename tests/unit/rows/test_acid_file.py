@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc as po
+import pytest
+
+from compactor.acid import bucket
+from compactor.errors import BadFile, NotLossless
+from compactor.ids import WriteId
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
+from compactor.rows.acid_file import keys, must_insert, open_files, write_empty
+from compactor.storage.local import LocalStorage
+from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
+
+
+@dataclass(frozen=True)
+class Named:
+    path: str
+    write_id: WriteId = WriteId(0)
+    statement_id: int | None = None
+    group: str = ""
+    has_flush_length: bool = False
+
+
+def raw(path: Path, rows: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    po.write_table(pa.table({"a": pa.array(range(rows), pa.int32())}), str(path))
+
+
+def test_keys_of_acid_rows_are_what_stands_there(tmp_path: Path) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(3, 4), current=[3, 3, 4, 4])
+    with open_files(str(tmp_path), [Named("d/bucket_00000")], 0) as (file,):
+        assert not file.is_raw
+        (found,) = keys(file, 0)
+    assert [k.item() for k in found.block] == dense(3, 4)
+    assert found.current.tolist() == [3, 3, 4, 4]
+
+
+def test_row_numbers_of_originals_run_on_over_the_files_of_a_group(tmp_path: Path) -> None:
+    """Hive's OrcRawRecordMerger: 000000_0 and its copies are one sequence; a delta's LOAD DATA starts anew."""
+    raw(tmp_path / "000001_0", 3)
+    raw(tmp_path / "000001_0_copy_1", 2)
+    raw(tmp_path / "delta_0000005_0000005_0002" / "000001_0", 2)
+    named = [
+        Named("000001_0", group="originals"),
+        Named("000001_0_copy_1", group="originals"),
+        Named("delta_0000005_0000005_0002/000001_0", write_id=WriteId(5), statement_id=2, group="delta_5"),
+    ]
+    with open_files(str(tmp_path), named, 1) as files:
+        found = [next(iter(keys(file, 0))).block for file in files]
+        assert all(file.is_raw for file in files)
+    assert [[k.item() for k in b] for b in found] == [
+        [(0, bucket.encode(1), 0), (0, bucket.encode(1), 1), (0, bucket.encode(1), 2)],
+        [(0, bucket.encode(1), 3), (0, bucket.encode(1), 4)],
+        [(5, bucket.encode(1, 2), 0), (5, bucket.encode(1, 2), 1)],
+    ]
+
+
+def test_a_streaming_file_ends_at_its_flush_length(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "bucket_00000", dense(1, 5))
+    length = path.stat().st_size
+    path.write_bytes(path.read_bytes() + b"half a stripe that is being written")
+    side = tmp_path / "bucket_00000_flush_length"
+    side.write_bytes(struct.pack(">qq", 7, length) + b"\x01")  # the last whole long counts
+    with open_files(str(tmp_path), [Named("bucket_00000", has_flush_length=True)], 0) as (file,):
+        assert file.tail.rows == 5
+    side.write_bytes(b"")
+    with open_files(str(tmp_path), [Named("bucket_00000", has_flush_length=True)], 0) as files:
+        assert files == []  # nothing is flushed yet
+
+
+def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="gone"), open_files(str(tmp_path), [Named("d/bucket_00000")], 0):
+        pass
+
+
+def test_keys_of_acid_version_1_are_refused(tmp_path: Path) -> None:
+    """PROTOCOL 1.7: Hive 2's files follow their own order; refused by name."""
+    write_file(tmp_path / "bucket_00003", [(1, 3, 0), (1, 3, 1)])
+    with (
+        open_files(str(tmp_path), [Named("bucket_00003")], 3) as (file,),
+        pytest.raises(NotLossless, match=r"bucket_00003: bucket property 3 is of ACID version 1"),
+    ):
+        list(keys(file, 0))
+
+
+def test_delete_events_among_rows_are_refused(tmp_path: Path) -> None:
+    write_file(tmp_path / "bucket_00000", [(1, FIRST_FILE, 0)], operation=2)
+    with open_files(str(tmp_path), [Named("bucket_00000")], 0) as (file,):
+        (found,) = keys(file, 0)
+        with pytest.raises(NotLossless, match="delete events among rows"):
+            must_insert(file, found)
+
+
+def test_an_empty_file_is_one_of_acid_events_without_any(tmp_path: Path) -> None:
+    """PROTOCOL 1.4: it stands for rows that all went."""
+    length = write_empty(LocalStorage(), str(tmp_path / "bucket_00000"), ROW_TYPE)
+    assert length == (tmp_path / "bucket_00000").stat().st_size
+    with LocalSource(tmp_path / "bucket_00000") as source:
+        tail = read_tail(source)
+    assert (tail.rows, tail.is_acid, tail.user_metadata["hive.acid.stats"]) == (0, True, b"0,0,0")
+    assert po.ORCFile(str(tmp_path / "bucket_00000")).nrows == 0

@@ -1,0 +1,58 @@
+"""Delete events against a model of sets of tuples."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.acid.row_id import RowId
+from compactor.ids import WriteId
+from compactor.rows.deletes import DeleteEvents
+from tests.support.acid_files import Key, block
+
+KEYS = st.tuples(st.integers(0, 4), st.sampled_from([1 << 29, 1 << 29 | 1, 1 << 29 | 1 << 16]), st.integers(0, 6))
+EVENTS = st.lists(st.lists(KEYS, max_size=8), max_size=4)
+
+
+def events(blocks: list[list[Key]]) -> DeleteEvents:
+    return DeleteEvents.of((block(keys), np.arange(len(keys), dtype=np.int64)) for keys in blocks)
+
+
+def flat(blocks: list[list[Key]]) -> list[Key]:
+    return [key for keys in blocks for key in keys]
+
+
+@given(EVENTS, st.lists(KEYS, max_size=20))
+def test_hits_are_membership(blocks: list[list[Key]], rows: list[Key]) -> None:
+    gone = set(flat(blocks))
+    assert events(blocks).hits(block(rows)).tolist() == [row in gone for row in rows]
+
+
+@given(EVENTS, KEYS, KEYS)
+def test_any_between_is_inclusive(blocks: list[list[Key]], a: Key, b: Key) -> None:
+    low, high = sorted((a, b))
+    found = events(blocks).any_between(*(RowId(WriteId(w), bucket, row) for w, bucket, row in (low, high)))
+    assert found == any(low <= key <= high for key in flat(blocks))
+
+
+@given(EVENTS, st.integers(0, 5))
+def test_split_cuts_by_the_write_id_of_the_row(blocks: list[list[Key]], first: int) -> None:
+    """PROTOCOL 1.5, 5: what aims at the range's own rows is applied, the rest is kept."""
+    kept, applied = events(blocks).split(WriteId(first))
+    assert [k.item() for k in kept.keys] == sorted(k for k in flat(blocks) if k[0] < first)
+    assert [k.item() for k in applied.keys] == sorted(k for k in flat(blocks) if k[0] >= first)
+    assert len(kept) + len(applied) == len(flat(blocks))
+
+
+@given(EVENTS)
+def test_all_events_stay_each_with_its_deleter(blocks: list[list[Key]]) -> None:
+    found = events(blocks)
+    wanted = [(key, number) for keys in blocks for number, key in enumerate(keys)]
+    assert sorted((k.item(), int(c)) for k, c in zip(found.keys, found.current, strict=True)) == sorted(wanted)
+    assert [k.item() for k in found.keys] == sorted(flat(blocks))
+
+
+def test_no_events_hit_nothing() -> None:
+    assert not DeleteEvents.of(()).hits(block([(1, 1 << 29, 0)])).any()
+    assert events([[(1, 1 << 29, 0)]]).hits(block([])).tolist() == []

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.acid.row_id import RowId
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.ids import WriteId
+from compactor.rows.keys import is_sorted, key_block, numbers, order, row_id_at, valid_mask
+from tests.support.acid_files import block
+
+KEYS = st.tuples(st.integers(0, 4), st.sampled_from([-5, 1 << 29, 1 << 29 | 1]), st.integers(0, 5))
+MANY = st.lists(KEYS, max_size=30)
+
+
+@given(MANY)
+def test_order_is_that_of_tuples(keys: list[tuple[int, int, int]]) -> None:
+    """originalTransaction, bucket (signed), rowId, ascending (Hive's ReaderKey)."""
+    assert [key.item() for key in block(keys)[order(block(keys))]] == sorted(keys)
+
+
+@given(MANY)
+def test_sorted_means_strictly_rising(keys: list[tuple[int, int, int]]) -> None:
+    assert is_sorted(block(keys)) == all(a < b for a, b in itertools.pairwise(keys))
+
+
+def test_differences_of_the_largest_numbers_do_not_overflow() -> None:
+    assert is_sorted(block([(1, -(2**31), 0), (1, 2**31 - 1, 0)]))
+    assert not is_sorted(block([(1, 2**31 - 1, 0), (1, -(2**31), 0)]))
+
+
+@given(
+    st.lists(st.integers(0, 12), max_size=20),
+    st.integers(0, 12),
+    st.sets(st.integers(1, 12)),
+    st.sets(st.integers(1, 12)),
+)
+def test_the_valid_mask_asks_the_list(current: list[int], high: int, opened: set[int], aborted: set[int]) -> None:
+    write_ids = ValidWriteIdList(
+        table="d.t",
+        high_watermark=WriteId(high),
+        open=frozenset(map(WriteId, opened)),
+        aborted=frozenset(map(WriteId, aborted - opened)),
+    )
+    mask = valid_mask(write_ids, np.array(current, dtype=np.int64))
+    assert mask.tolist() == [write_ids.is_valid(WriteId(c)) for c in current]
+
+
+def test_blocks_of_columns() -> None:
+    found = key_block(
+        np.array([1, 2], dtype=np.int64), np.array([5, -6], dtype=np.int32), numbers(pa.chunked_array([[7], [8]]))
+    )
+    assert row_id_at(found, 1) == RowId(WriteId(2), -6, 8)

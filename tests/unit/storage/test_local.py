@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, NotSupported, StorageError
+from compactor.storage.local import LocalStorage
+
+STORAGE = LocalStorage()
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/w/t", "/w/t"),
+        ("/w/t/", "/w/t"),
+        ("file:/w/t", "/w/t"),
+        ("file:///w/t/", "/w/t"),
+        ("file://localhost/w/t", "/w/t"),
+        ("/w/t/ts=2020-01-01 00%3A00%3A00", "/w/t/ts=2020-01-01 00%3A00%3A00"),
+        ("/w/t/k=a:b", "/w/t/k=a:b"),
+        ("file:/w/k=a#b?c", "/w/k=a#b?c"),
+    ],
+)
+def test_a_location_as_the_metastore_spells_it(location: str, path: str) -> None:
+    """Hive stores paths unescaped: what looks escaped are a directory's own characters."""
+    assert STORAGE.resolve(location) == path
+
+
+@pytest.mark.parametrize("location", ["s3a://bucket/t", "hdfs://nn:8020/w/t", "abfs://c@a/t"])
+def test_other_storages_are_refused_by_name(location: str) -> None:
+    with pytest.raises(NotSupported, match=location.partition(":")[0]):
+        STORAGE.resolve(location)
+
+
+def test_a_file_of_another_host_is_refused() -> None:
+    with pytest.raises(NotSupported, match="far"):
+        STORAGE.resolve("file://far/w/t")
+
+
+def test_a_listing_holds_files_at_any_depth_and_directories_at_the_top(tmp_path: Path) -> None:
+    (tmp_path / "base_0000001").mkdir()
+    (tmp_path / "base_0000001" / "bucket_00000").write_bytes(b"123")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    (tmp_path / "sub" / "deep" / "000000_0").write_bytes(b"1")
+    (tmp_path / "000000_0").write_bytes(b"")
+    listing = STORAGE.listing(str(tmp_path))
+    assert [(f.path, f.length) for f in listing.files] == [
+        ("000000_0", 0),
+        ("base_0000001/bucket_00000", 3),
+        ("sub/deep/000000_0", 1),
+    ]
+    assert listing.directories == ("base_0000001", "empty", "sub")
+
+
+def test_a_listing_skips_what_every_reader_skips(tmp_path: Path) -> None:
+    """PROTOCOL 3.1: staging and hidden directories are nobody's input."""
+    for name in ("_compactor_v7", ".hive-staging", "-tmp.base_0000001"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bucket_00000").write_bytes(b"1")
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    listing = STORAGE.listing(str(tmp_path))
+    assert (listing.files, listing.directories) == ((), ())
+    assert STORAGE.children(str(tmp_path)) == ("-tmp.base_0000001", ".hive-staging", "_SUCCESS", "_compactor_v7")
+
+
+def test_a_listing_reads_what_a_base_says_of_itself(tmp_path: Path) -> None:
+    (tmp_path / "base_0000002").mkdir()
+    (tmp_path / "base_0000002" / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"truncated"}')
+    assert dict(STORAGE.listing(str(tmp_path)).data_formats) == {"base_0000002": "truncated"}
+    (tmp_path / "base_0000002" / "_metadata_acid").write_text("{")
+    with pytest.raises(BadFile, match="dataFormat"):
+        STORAGE.listing(str(tmp_path))
+
+
+def test_a_directory_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match=r"gone: the metastore names it.*restore it, or drop the partition"):
+        STORAGE.listing(str(tmp_path / "gone"))
+    assert STORAGE.children(str(tmp_path / "gone")) == ()
+
+
+def test_a_rename_never_moves_over_or_into_what_is_there(tmp_path: Path) -> None:
+    """PROTOCOL 5: HDFS would move into it."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    with pytest.raises(StorageError, match="is there already"):
+        STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert (tmp_path / "a").is_dir()
+    STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "c"))
+    assert STORAGE.children(str(tmp_path)) == ("b", "c")
+
+
+def test_a_dangling_link_is_something_too(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "a").mkdir()
+    assert STORAGE.exists(str(tmp_path / "link"))
+    with pytest.raises(StorageError, match="is there already"):
+        STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "link"))
+
+
+def test_removing(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "f").write_bytes(b"1")
+    (tmp_path / "f").write_bytes(b"1")
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    STORAGE.remove(str(tmp_path / "link"))
+    assert (tmp_path / "a" / "b" / "f").exists()  # a link goes, not what it points to
+    STORAGE.remove(str(tmp_path / "a"))
+    STORAGE.remove(str(tmp_path / "f"))
+    assert STORAGE.children(str(tmp_path)) == ()
+    STORAGE.remove(str(tmp_path / "f"))
+    STORAGE.remove(str(tmp_path / "gone" / "below"))  # nor is what it stood in
+
+
+def test_what_is_made_is_like_its_model(tmp_path: Path) -> None:
+    model = tmp_path / "t"
+    model.mkdir()
+    model.chmod(0o2775)
+    STORAGE.make_directories(f"{model}/_compactor_v7/out/base_1", like=str(model))
+    for path in ("_compactor_v7", "_compactor_v7/out", "_compactor_v7/out/base_1"):
+        assert stat.S_IMODE((model / path).stat().st_mode) == 0o2775
+    STORAGE.make_directories(f"{model}/_compactor_v7/out", like=str(model))  # again
+    file = model / "_compactor_v7" / "out" / "base_1" / "bucket_00000"
+    file.write_bytes(b"1")
+    file.chmod(0o600)
+    STORAGE.adopt(f"{model}/_compactor_v7/out", like=str(model))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o664  # no execute bits on files
+
+
+def test_writing_reading_measuring(tmp_path: Path) -> None:
+    path = str(tmp_path / "f")
+    STORAGE.write(path, b"12345")
+    assert STORAGE.read(path) == b"12345"
+    assert STORAGE.length(path) == 5
+    assert STORAGE.local_path(path) == path
+    STORAGE.sync(str(tmp_path))
+    free = STORAGE.free_bytes(str(tmp_path))
+    assert free is not None
+    assert free > 0
+
+
+def test_an_error_names_what_was_tried(tmp_path: Path) -> None:
+    for call in (STORAGE.read, STORAGE.length):
+        with pytest.raises(StorageError, match=r"cannot .*gone: No such file"):
+            call(str(tmp_path / "gone"))
+    (tmp_path / "f").write_bytes(b"")
+    with pytest.raises(StorageError, match="cannot create"):
+        STORAGE.make_directories(f"{tmp_path}/f/below", like=str(tmp_path))
+    with pytest.raises(StorageError, match="cannot list"):
+        STORAGE.children(f"{tmp_path}/f")
+
+
+def test_a_listing_survives_files_that_vanish(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "link").symlink_to(tmp_path / "nowhere")  # as a file that is gone when it is looked at
+    assert STORAGE.listing(str(tmp_path)).files == ()
+    assert os.path.lexists(tmp_path / "d" / "link")
