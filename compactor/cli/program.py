@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from compactor import __version__
-from compactor.cli import abort, compact, doctor, dump, explain, plan, run, setup, show, submit
+from compactor.cli import abort, compact, doctor, dump, explain, explain_locks, plan, run, setup, show, submit
 from compactor.cli.face import FAILED, USAGE, Face
 from compactor.errors import BadSetting, CompactorError
 
@@ -83,6 +83,7 @@ def program(
 for command in (
     doctor.doctor,
     explain.explain,
+    explain_locks.explain_locks,
     show.show,
     plan.plan,
     compact.compact,
