@@ -8,12 +8,12 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
 
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
-from compactor.errors import NotFound, Refused
+from compactor.errors import LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType, conflicts, overlap
 from compactor.locking.requests import LockRequest, sorted_requests
@@ -79,21 +79,37 @@ class Locks:
         self._dialect = dialect
 
     def acquire(
-        self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
+        self,
+        txn: TxnId,
+        requests: Iterable[LockRequest],
+        user: str,
+        host: str,
+        *,
+        agent: str | None = None,
+        zero_wait_read: bool = False,
+        exclusive_ctas: bool = False,
     ) -> Lock:
         """Ask for all of ``requests`` at once; they wait together when one of them must.
 
-        ``txn`` 0 is a lock without a transaction, which lives by its own heartbeat.
+        ``txn`` 0 is a lock without a transaction, which lives by its own heartbeat. ``zero_wait_read`` never waits
+        with a shared read, and ``exclusive_ctas`` not with the table that is being made (Hive's options of these
+        names): such a request leaves no row.
 
         Raises:
             TransactionAborted: the transaction is aborted.
             NotFound: it is committed or unknown.
             Refused: nothing is requested.
+            LockNotGranted: it would have to wait and was not to.
         """
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             lock_id = self._draw(conn)
-            blockers = _blockers(_rows(conn), wanted, txn, before=lock_id)
+            blockers = _blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            for request, row in blockers.items():
+                if zero_wait_read and txn != NO_TXN and request.type is LockType.SHARED_READ:
+                    raise LockNotGranted(f"{request}: not granted without waiting; in the way: {row}")
+                if exclusive_ctas and request.type in (LockType.EXCL_WRITE, LockType.EXCLUSIVE):
+                    raise LockNotGranted(f"{request}: the table is being made by somebody else; in the way: {row}")
             return _insert(conn, lock_id, txn, wanted, user, host, agent, blockers)
 
     def try_acquire(
@@ -110,7 +126,7 @@ class Locks:
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             lock_id = self._draw(conn)
-            blockers = _blockers(_rows(conn), wanted, txn, before=lock_id)
+            blockers = _blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
             if not blockers:
                 return _insert(conn, lock_id, txn, wanted, user, host, agent, {})
         _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
@@ -118,23 +134,25 @@ class Locks:
 
     def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
         """Who would keep these requests waiting now."""
+        wanted = _both_forms(requests)
         with self._database.read() as conn:
-            return _distinct(_blockers(_rows(conn), _both_forms(requests), txn, before=None).values())
+            return _distinct(_blockers(_rows(conn, _near(wanted)), wanted, txn, before=None).values())
 
     def check(self, lock_id: int) -> Lock:
         """Look again at a lock that waits; it is acquired when nothing before it stands in the way any more.
 
         Raises:
             NotFound: there is no such lock: released, or its transaction ended or timed out.
+            TransactionAborted: its transaction was aborted just now.
         """
         with self._database.write() as conn:
-            rows = _rows(conn)
-            own = [row for row in rows if row.id == lock_id]
+            own = _rows(conn, HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id)
             if not own:
                 raise NotFound(f"lock {lock_id} is not there: it was released, or its transaction ended or timed out")
             txn = own[0].txn
             if txn != NO_TXN:
                 must_be_open(conn, self._dialect, txn)
+            rows = _rows(conn, _near(own))
             if all(row.state is LockState.ACQUIRED for row in own):
                 return Lock(id=lock_id, state=LockState.ACQUIRED)
             requests = [_request(row) for row in own]
@@ -162,14 +180,45 @@ class Locks:
                 raise NotFound(f"lock {lock_id} without a transaction is not there: it was released, or it timed out")
 
     def release(self, lock_id: int) -> bool:
-        """Let go of a lock, or withdraw a request that waits; False when it was gone already."""
-        with self._database.write() as conn:
-            return conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id)).rowcount > 0
+        """Let go of a lock, or withdraw a request that waits; False when it was gone already.
 
-    def show(self) -> list[LockRow]:
-        """Every lock, in the order in which they were asked for."""
+        Raises:
+            Refused: an open transaction holds it; it goes when that ends, since its writes rely on it (as in Hive).
+        """
+        of_lock = HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id
+        free = (HIVE_LOCKS.c.HL_TXNID == NO_TXN) | (HIVE_LOCKS.c.HL_LOCK_STATE == LockState.WAITING.value)
+        with self._database.write() as conn:
+            if conn.execute(delete(HIVE_LOCKS).where(of_lock, free)).rowcount > 0:
+                return True
+            held = _rows(conn, of_lock)
+        if held:
+            raise Refused(f"{held[0]} belongs to an open transaction; commit or abort that, and the lock goes with it")
+        return False
+
+    def show(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        txn: TxnId | None = None,
+    ) -> list[LockRow]:
+        """The locks of a database, a table, a partition (in either form of its name) or of all, as they were asked for.
+
+        The filters are exact: locks of what is above don't show, as in Hive.
+        """
+        column = HIVE_LOCKS.c
+        conditions: list[ColumnElement[bool]] = []
+        if database is not None:
+            conditions.append(column.HL_DB == database)
+        if table is not None:
+            conditions.append(column.HL_TABLE == table)
+        if partition is not None:
+            conditions.append(column.HL_PARTITION.in_(partition_names.forms(partition)))
+        if txn is not None:
+            conditions.append(column.HL_TXNID == txn)
         with self._database.read() as conn:
-            return _rows(conn)
+            return _rows(conn, *conditions)
 
     def waiting_exclusive(self, entity: Entity) -> bool:
         """Whether somebody waits for an EXCLUSIVE lock on ``entity`` or around it: all later readers wait for him."""
@@ -179,7 +228,7 @@ class Locks:
         ]
         return any(
             row.state is LockState.WAITING and row.type is LockType.EXCLUSIVE and overlap(request, row)
-            for row in self.show()
+            for row in self.show(entity.database)
             for request in wanted
         )
 
@@ -239,9 +288,14 @@ def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
     )
 
 
-def _rows(conn: Connection) -> list[LockRow]:
+def _near(wanted: Iterable[LockRequest | LockRow]) -> ColumnElement[bool]:
+    """Rows of the same databases: no other can stand in the way."""
+    return HIVE_LOCKS.c.HL_DB.in_(sorted({request.database for request in wanted}))
+
+
+def _rows(conn: Connection, *conditions: ColumnElement[bool]) -> list[LockRow]:
     order = (HIVE_LOCKS.c.HL_LOCK_EXT_ID, HIVE_LOCKS.c.HL_LOCK_INT_ID)
-    return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).order_by(*order))]
+    return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).where(*conditions).order_by(*order))]
 
 
 def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:

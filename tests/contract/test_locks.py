@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.errors import NotFound, Refused, TransactionAborted
+from compactor.errors import LockNotGranted, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
@@ -119,7 +119,7 @@ def test_waiting_exclusive(metastore: Metastore, txns: list[TxnId]) -> None:
 
 
 def test_released_and_gone(metastore: Metastore, txns: list[TxnId]) -> None:
-    lock = metastore.locks.acquire(txns[0], [ask(E)], "u", "h")
+    lock = metastore.locks.acquire(NO_TXN, [ask(E)], "u", "h")
     assert metastore.locks.release(lock.id)
     assert not metastore.locks.release(lock.id)
     with pytest.raises(NotFound, match=f"lock {lock.id}"):
@@ -145,3 +145,44 @@ def test_dead_transactions_get_no_lock(metastore: Metastore, txns: list[TxnId]) 
         acquire(metastore, txns[0], ask(R))
     with pytest.raises(Refused, match="no lock"):
         acquire(metastore, txns[1])
+
+
+def test_the_lock_of_an_open_transaction_goes_with_it(metastore: Metastore, txns: list[TxnId]) -> None:
+    """Hive's TxnOpenException: what a transaction wrote relies on its locks. One that waits may be withdrawn."""
+    held = metastore.locks.acquire(txns[0], [ask(E)], "u", "h")
+    waiting = metastore.locks.acquire(txns[1], [ask(E)], "u", "h")
+    with pytest.raises(Refused, match="open transaction"):
+        metastore.locks.release(held.id)
+    assert metastore.locks.release(waiting.id)
+    assert [row.id for row in metastore.locks.show()] == [held.id]
+    metastore.transactions.abort(txns[0], "x")
+    assert not metastore.locks.release(held.id)
+
+
+def test_zero_wait_reads_leave_no_row(metastore: Metastore, txns: list[TxnId]) -> None:
+    acquire(metastore, txns[0], ask(E))
+    with pytest.raises(LockNotGranted, match=f"default.t -> SHARED_READ.*transaction {txns[0]}"):
+        metastore.locks.acquire(txns[1], [ask(R)], "u", "h", zero_wait_read=True)
+    assert [row.txn for row in metastore.locks.show()] == [txns[0]]
+    waits = metastore.locks.acquire(txns[1], [ask(X)], "u", "h", zero_wait_read=True)
+    assert not waits.is_acquired  # only reads are refused
+    without = metastore.locks.acquire(NO_TXN, [ask(R)], "u", "h", zero_wait_read=True)
+    assert not without.is_acquired  # only within a transaction
+
+
+def test_a_second_create_table_as_does_not_wait(metastore: Metastore, txns: list[TxnId]) -> None:
+    metastore.locks.acquire(txns[0], [ask(X)], "u", "h", exclusive_ctas=True)
+    with pytest.raises(LockNotGranted, match="being made by somebody else"):
+        metastore.locks.acquire(txns[1], [ask(X)], "u", "h", exclusive_ctas=True)
+
+
+def test_shown_by_database_table_partition_and_transaction(metastore: Metastore, txns: list[TxnId]) -> None:
+    acquire(metastore, txns[0], ask(R, None))
+    acquire(metastore, txns[1], ask(R), ask(R, "t", "p=a%3Db"))
+    acquire(metastore, txns[2], ask(R, "u"))
+    show = metastore.locks.show
+    assert len(show()) == len(show("default")) == 5
+    assert show("other") == []
+    assert [row.partition for row in show("default", "t")] == [None, "p=a%253Db", "p=a%3Db"]
+    assert [row.partition for row in show("default", "t", "p=a%3Db")] == ["p=a%253Db", "p=a%3Db"]
+    assert [row.table for row in show(txn=txns[2])] == ["u"]
