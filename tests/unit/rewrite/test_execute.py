@@ -1,0 +1,156 @@
+"""One unit over real files: what comes out, in rows, events, stripes and figures."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc as po
+import pytest
+
+from compactor.acid.names import DeltaKind
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import BadFile, StorageError
+from compactor.ids import WriteId
+from compactor.rewrite.execute import attempt, execute
+from compactor.rewrite.failure import Failure
+from compactor.rewrite.unit import Input, Output, Shape, Unit
+from tests.support.acid_files import FIRST_FILE, ROW_TYPE, Key, dense, write_file
+
+SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
+
+
+def unit(
+    tmp_path: Path, shape: Shape, *, rows: Sequence[str] = (), deletes: Sequence[str] = (), first: int = 1, **more: int
+) -> Unit:
+    def inputs(names: Sequence[str]) -> tuple[Input, ...]:
+        return tuple(
+            Input(path=n, length=(tmp_path / n).stat().st_size, raw="/" not in n, group=n.partition("/")[0])
+            for n in names
+        )
+
+    return Unit(
+        location=str(tmp_path),
+        staging=str(tmp_path / "_compactor_v7"),
+        number=0,
+        shape=shape,
+        inserts=inputs(rows),
+        deletes=inputs(deletes),
+        write_ids=SEEN,
+        first_write_id=WriteId(first),
+        row_type=ROW_TYPE,
+        small_stripe_bytes=more.get("small", 0),
+        full_verify=True,
+    )
+
+
+def keys_of(output: Output) -> list[Key]:
+    table = po.ORCFile(output.path).read()
+    return list(zip(*(table[n].to_pylist() for n in ("originalTransaction", "bucket", "rowId")), strict=True))
+
+
+def test_a_major_copies_what_is_untouched_and_encodes_what_is_not(tmp_path: Path) -> None:
+    write_file(tmp_path / "b" / "bucket_00000", dense(1, 100))
+    write_file(tmp_path / "d" / "bucket_00000", dense(2, 10))
+    write_file(tmp_path / "x" / "bucket_00000", [(2, FIRST_FILE, 3), (9, FIRST_FILE, 0)], current=[3, 3], operation=2)
+    made = unit(tmp_path, Shape.MAJOR, rows=["b/bucket_00000", "d/bucket_00000"], deletes=["x/bucket_00000"])
+    result = execute(made)
+    (output,) = result.outputs
+    assert (output.kind, output.rows, output.length) == (DeltaKind.INSERT, 109, Path(output.path).stat().st_size)
+    assert keys_of(output) == [*dense(1, 100), *[k for k in dense(2, 10) if k[2] != 3]]
+    f = result.figures
+    assert (f.rows_in, f.rows_out, f.rows_deleted, f.events_in) == (110, 109, 1, 2)
+    assert (f.stripes_copied, f.stripes_encoded, f.stripes_dropped) == (1, 1, 0)
+    assert (f.files_in, f.files_out, f.bytes_in, f.bytes_out) == (3, 1, made.input_bytes, output.length)
+
+
+def test_a_minor_keeps_events_below_its_range_and_applies_the_others(tmp_path: Path) -> None:
+    """PROTOCOL 1.5 and 5: no base can hold rows of the range's own write IDs."""
+    write_file(tmp_path / "d" / "bucket_00000", dense(2, 5))
+    write_file(tmp_path / "x" / "bucket_00000", [(1, FIRST_FILE, 7), (2, FIRST_FILE, 0)], current=[3, 3], operation=2)
+    write_file(tmp_path / "y" / "bucket_00000", [(1, FIRST_FILE, 9)], current=[5], operation=2)
+    inputs = {"rows": ["d/bucket_00000"], "deletes": ["x/bucket_00000", "y/bucket_00000"]}
+    result = execute(unit(tmp_path, Shape.MINOR, **inputs, first=2))  # type: ignore[arg-type]
+    rows, events = result.outputs
+    assert (rows.kind, keys_of(rows)) == (DeltaKind.INSERT, dense(2, 4, first=1))
+    assert (events.kind, keys_of(events)) == (DeltaKind.DELETE, [(1, FIRST_FILE, 7)])
+    f = result.figures
+    assert (f.events_in, f.events_out, f.events_applied, f.events_invisible) == (3, 1, 1, 1)
+
+
+def test_where_every_row_went_nothing_comes_out(tmp_path: Path) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(5, 5))  # aborted
+    result = execute(unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"]))
+    assert (result.outputs, result.figures.rows_invisible, result.figures.stripes_dropped) == ((), 5, 1)
+
+
+def test_inputs_that_overlap_are_merged_by_key(tmp_path: Path) -> None:
+    write_file(tmp_path / "a" / "bucket_00000", [k for k in dense(2, 10) if k[2] % 2])
+    write_file(tmp_path / "b" / "bucket_00000", [k for k in dense(2, 10) if not k[2] % 2])
+    result = execute(unit(tmp_path, Shape.MAJOR, rows=["a/bucket_00000", "b/bucket_00000"]))
+    assert keys_of(result.outputs[0]) == dense(2, 10)
+
+
+def test_originals_become_acid_rows(tmp_path: Path) -> None:
+    po.write_table(pa.table({"a": pa.array([4, 5, 6], pa.int32())}), str(tmp_path / "000000_0"))
+    write_file(tmp_path / "x" / "bucket_00000", [(0, FIRST_FILE, 1)], current=[3], operation=2)
+    result = execute(unit(tmp_path, Shape.MAJOR, rows=["000000_0"], deletes=["x/bucket_00000"]))
+    (output,) = result.outputs
+    assert keys_of(output) == [(0, FIRST_FILE, 0), (0, FIRST_FILE, 2)]
+    assert [r["a"] for r in po.ORCFile(output.path).read()["row"].to_pylist()] == [4, 6]
+
+
+def test_small_neighbours_become_one_stripe(tmp_path: Path) -> None:
+    names = []
+    for write_id in (1, 2, 3):
+        write_file(tmp_path / f"d{write_id}" / "bucket_00000", dense(write_id, 5))
+        names.append(f"d{write_id}/bucket_00000")
+    (output,) = execute(unit(tmp_path, Shape.MAJOR, rows=names, small=1 << 20)).outputs
+    assert po.ORCFile(output.path).nstripes == 1
+    assert keys_of(output) == [*dense(1, 5), *dense(2, 5), *dense(3, 5)]
+
+
+def test_two_attempts_never_meet(tmp_path: Path) -> None:
+    """DESIGN 4: attempt files bear a unique name, so that a late attempt touches nothing."""
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
+    made = unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
+    paths = {execute(made).outputs[0].path for _ in range(2)}
+    assert len(paths) == 2
+    assert all(path.startswith(f"{made.staging}/attempts/00000-") for path in paths)
+
+
+def test_an_error_of_ours_comes_back_as_a_value(tmp_path: Path) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
+    made = unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
+    (tmp_path / "d" / "bucket_00000").write_bytes(b"no")
+    with pytest.raises(BadFile) as raised:
+        execute(made)
+    assert attempt(made) == Failure(kind="BadFile", message=str(raised.value))
+
+
+@contextmanager
+def files_no_longer_than(limit: int) -> Iterator[None]:
+    """Writing further fails, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_that_is_full_is_told(tmp_path: Path) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 5000))
+    made = unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
+    with files_no_longer_than(100), pytest.raises(StorageError, match=r"_compactor_v7/attempts/.*cannot be written"):
+        execute(made)
+
+
+def test_a_place_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
+    (tmp_path / "_compactor_v7").write_bytes(b"")
+    with pytest.raises(StorageError, match="_compactor_v7/attempts/"):
+        execute(unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"]))

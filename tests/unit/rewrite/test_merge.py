@@ -1,0 +1,96 @@
+"""Merging runs against sorted()."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow.orc as po
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compactor.errors import NotLossless
+from compactor.orc.reencode import Piece
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
+from compactor.rewrite import merge as merging
+from compactor.rewrite.merge import merge
+from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
+
+KEYS = st.tuples(st.integers(1, 3), st.sampled_from([FIRST_FILE, FIRST_FILE | 1]), st.integers(0, 9))
+
+
+@contextmanager
+def pieces(folder: Path, runs: Sequence[Sequence[Key]]) -> Iterator[list[list[Piece]]]:
+    with ExitStack() as stack:
+        found = []
+        for number, keys in enumerate(runs):
+            source = stack.enter_context(LocalSource(write_file(folder / f"run{number}", keys)))
+            found.append([Piece(source=source, tail=read_tail(source), stripe_index=0)])
+        yield found
+
+
+def read(path: Path) -> list[Key]:
+    table = po.ORCFile(str(path)).read()
+    return list(
+        zip(
+            *(table[name].to_pylist() for name in ("originalTransaction", "bucket", "rowId")),
+            strict=True,
+        )
+    )
+
+
+@given(st.lists(KEYS, unique=True, min_size=1, max_size=30), st.lists(st.integers(0, 3), min_size=30, max_size=30))
+@settings(max_examples=25)
+def test_runs_in_any_order_come_out_sorted(
+    tmp_path_factory: pytest.TempPathFactory, keys: list[Key], where: list[int]
+) -> None:
+    """Runs that are not sorted within are sorted first."""
+    folder = tmp_path_factory.mktemp("merge")
+    runs = [[k for k, w in zip(keys, where, strict=False) if w == number] for number in range(4)]
+    with pieces(folder, [run for run in runs if run]) as found:
+        tail = merge(found, str(folder / "out"), like=like(), types=TYPES)
+    assert tail.rows == len(keys)
+    assert read(folder / "out") == sorted(keys)
+
+
+def test_runs_longer_than_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "BATCH_ROWS", 7)
+    runs = [
+        dense(2, 50),
+        dense(1, 40),
+        [k for k in dense(3, 60) if k[2] % 2],
+        [k for k in dense(3, 60) if not k[2] % 2],
+    ]
+    with pieces(tmp_path, runs) as found:
+        merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+    assert read(tmp_path / "out") == sorted(itertools.chain(*runs))
+
+
+def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:
+    with pieces(tmp_path, [dense(2, 5, first=5), dense(2, 5)]) as found:
+        merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+    rows = po.ORCFile(str(tmp_path / "out")).read().to_pylist()
+    assert [r["row"]["a"] for r in rows] == [r["rowId"] for r in rows] == list(range(10))
+
+
+def test_masked_rows_stay_out(tmp_path: Path) -> None:
+    with pieces(tmp_path, [dense(2, 4), dense(1, 2)]) as found:
+        keep = np.array([True, False, True, False])
+        masked = Piece(source=found[0][0].source, tail=found[0][0].tail, stripe_index=0, keep=keep)
+        merge([[masked], found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
+    assert read(tmp_path / "out") == [*dense(1, 2), (2, FIRST_FILE, 0), (2, FIRST_FILE, 2)]
+
+
+@pytest.mark.parametrize("batch", [2, 65_536])
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    """PROTOCOL 1.7: which row a later delete means is not known."""
+    monkeypatch.setattr(merging, "BATCH_ROWS", batch)
+    runs = [dense(1, 5), [*dense(1, 1, first=4), *dense(2, 3)]]
+    with pieces(tmp_path, runs) as found, pytest.raises(NotLossless, match="occurs twice"):
+        merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+    assert not (tmp_path / "out").exists()

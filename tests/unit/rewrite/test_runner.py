@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import BadFile, LostClaim
+from compactor.ids import WriteId
+from compactor.rewrite.runner import InProcessRunner
+from compactor.rewrite.unit import Input, Shape, Unit
+from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.watching import names_in
+
+
+@pytest.fixture
+def units(tmp_path: Path) -> list[Unit]:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 3))
+    one = Unit(
+        location=str(tmp_path),
+        staging=str(tmp_path / "_compactor_v7"),
+        number=0,
+        shape=Shape.MAJOR,
+        inserts=(Input(path="d/bucket_00000", length=1),),
+        deletes=(),
+        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(3)),
+        first_write_id=WriteId(1),
+        row_type=ROW_TYPE,
+    )
+    return [replace(one, number=number) for number in range(4)]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_results_come_in_the_order_of_the_units(units: list[Unit], threads: int) -> None:
+    asked = []
+    results = InProcessRunner(threads).run(units, lambda: asked.append(1))
+    assert [r.number for r in results] == [0, 1, 2, 3]
+    assert len(asked) == 4
+
+
+def test_who_is_told_to_stop_begins_no_further_unit(units: list[Unit]) -> None:
+    """PROTOCOL 3.2: yields at the next unit."""
+    answers = iter([None, LostClaim("not ours any more")])
+
+    def check() -> None:
+        answer = next(answers)
+        if answer is not None:
+            raise answer
+
+    with pytest.raises(LostClaim):
+        InProcessRunner().run(units, check)
+    assert len(names_in(Path(units[0].staging) / "attempts")) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_error_of_a_unit_is_raised(units: list[Unit], threads: int) -> None:
+    broken = replace(units[2], inserts=(Input(path="d/gone", length=1),))
+    with pytest.raises(BadFile, match="gone"):
+        InProcessRunner(threads).run([units[0], broken], lambda: None)

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import json
+import stat
+import zlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.names import DeltaKind
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import VerificationFailed
+from compactor.ids import TxnId, WriteId
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
+from compactor.rewrite import stage
+from compactor.rewrite.plan import Plan
+from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
+from compactor.storage.local import LocalStorage
+from tests.support.watching import names_in
+
+STORAGE = LocalStorage()
+IDS = ValidWriteIdList(table="d.t", high_watermark=WriteId(3))
+
+
+def plan(location: Path, shape: Shape, numbers: Sequence[int] = (0,)) -> Plan:
+    staging = f"{location}/_compactor_v42"
+    return Plan(
+        shape=shape,
+        units=tuple(
+            Unit(
+                location=str(location),
+                staging=staging,
+                number=n,
+                shape=shape,
+                inserts=(),
+                deletes=(),
+                write_ids=IDS,
+                first_write_id=WriteId(2),
+                row_type="struct<a:int>",
+            )
+            for n in numbers
+        ),
+        lowest_write_id=WriteId(2),
+        highest_write_id=WriteId(3),
+        txn=TxnId(42),
+        location=str(location),
+        staging=staging,
+        row_type="struct<a:int>",
+        inputs=("delta_0000002_0000002_0000", "delta_0000003_0000003_0000"),
+    )
+
+
+def output(made: Plan, number: int, kind: DeltaKind = DeltaKind.INSERT, content: bytes = b"rows") -> Output:
+    path = Path(made.staging) / "attempts" / f"{number}-{kind.value}"
+    path.write_bytes(content)
+    return Output(kind=kind, path=str(path), number=number, rows=1, length=len(content), crc32=zlib.crc32(content))
+
+
+def test_what_is_accepted_is_complete_and_like_the_partition(tmp_path: Path) -> None:
+    tmp_path.chmod(0o750)
+    made = plan(tmp_path, Shape.MAJOR, (0, 3))
+    stage.prepare(STORAGE, made)
+    staged = stage.accept(
+        STORAGE, made, [UnitResult(number=n, outputs=(output(made, n),), figures=Figures(rows_in=1)) for n in (0, 3)]
+    )
+    (base,) = staged.directories
+    assert (base.name, staged.is_pair, staged.figures.rows_in) == ("base_0000003_v0000042", False, 2)
+    assert names_in(Path(base.staged)) == {"bucket_00000", "bucket_00003", "_orc_acid_version"}
+    assert (Path(base.staged) / "_orc_acid_version").read_bytes() == b"2"
+    assert stat.S_IMODE(Path(base.staged).stat().st_mode) == 0o750
+    assert stat.S_IMODE((Path(base.staged) / "bucket_00000").stat().st_mode) == 0o640
+    assert [f.crc32 for f in base.files] == [zlib.crc32(b"rows")] * 2
+    assert names_in(tmp_path) == {"_compactor_v42"}
+
+
+def test_a_pair_lists_rows_first(tmp_path: Path) -> None:
+    """PROTOCOL 5: the empty twin first is wrong."""
+    made = plan(tmp_path, Shape.MINOR)
+    stage.prepare(STORAGE, made)
+    both = (output(made, 0, DeltaKind.DELETE), output(made, 0))
+    staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=both)])
+    assert [d.name for d in staged.directories] == [
+        "delta_0000002_0000003_v0000042",
+        "delete_delta_0000002_0000003_v0000042",
+    ]
+    assert staged.is_pair
+
+
+def test_a_minor_of_delete_events_alone_is_no_pair(tmp_path: Path) -> None:
+    made = plan(tmp_path, Shape.MINOR)
+    stage.prepare(STORAGE, made)
+    staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(output(made, 0, DeltaKind.DELETE),))])
+    assert [d.name for d in staged.directories] == ["delete_delta_0000002_0000003_v0000042"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "name"),
+    [(Shape.MAJOR, "base_0000003_v0000042"), (Shape.MINOR, "delta_0000002_0000003_v0000042")],
+)
+def test_no_directory_is_ever_empty_of_files(tmp_path: Path, shape: Shape, name: str) -> None:
+    """PROTOCOL 1.4: an empty base or delta lets old rows come back in Trino."""
+    made = plan(tmp_path, shape, (2, 1))
+    stage.prepare(STORAGE, made)
+    staged = stage.accept(STORAGE, made, [UnitResult(number=n, outputs=()) for n in (1, 2)])
+    (directory,) = staged.directories
+    (file,) = directory.files
+    assert (directory.name, file.name, file.rows) == (name, "bucket_00001", 0)
+    with LocalSource(Path(directory.staged) / file.name) as source:
+        assert read_tail(source).is_acid
+        assert source.length == file.length
+    stage.check(STORAGE, made, staged)
+
+
+def test_a_staging_directory_begins_empty(tmp_path: Path) -> None:
+    made = plan(tmp_path, Shape.MAJOR)
+    stage.prepare(STORAGE, made)
+    output(made, 0)
+    stage.prepare(STORAGE, made)
+    assert names_in(tmp_path / "_compactor_v42") == {"attempts", "out"}
+    assert names_in(tmp_path / "_compactor_v42" / "attempts") == set()
+
+
+@pytest.mark.parametrize(
+    ("shape", "figures", "wrong"),
+    [
+        (Shape.MAJOR, Figures(rows_in=10, rows_out=7, rows_deleted=2, rows_invisible=1), False),
+        (Shape.MAJOR, Figures(rows_in=10, rows_out=7, rows_deleted=2), True),
+        (Shape.MINOR, Figures(events_in=6, events_out=3, events_applied=2, events_invisible=1), False),
+        (Shape.MINOR, Figures(events_in=6, events_out=3, events_applied=2), True),
+        (Shape.MAJOR, Figures(events_in=6), False),
+    ],
+)
+def test_every_row_and_event_is_accounted_for(tmp_path: Path, shape: Shape, figures: Figures, wrong: bool) -> None:
+    """PROTOCOL 4: rows in = rows out + deleted + invisible."""
+    made = plan(tmp_path, shape)
+    stage.prepare(STORAGE, made)
+    staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(output(made, 0),), figures=figures)])
+    if wrong:
+        with pytest.raises(VerificationFailed, match="the sum must agree"):
+            stage.check(STORAGE, made, staged)
+    else:
+        stage.check(STORAGE, made, staged)
+
+
+def test_a_file_that_is_not_as_long_as_it_was_written_is_found(tmp_path: Path) -> None:
+    made = plan(tmp_path, Shape.MAJOR)
+    stage.prepare(STORAGE, made)
+    staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(replace(output(made, 0), length=5),))])
+    with pytest.raises(VerificationFailed, match=r"bucket_00000: 4 bytes are there, 5 were written"):
+        stage.check(STORAGE, made, staged)
+
+
+def test_the_manifest_says_what_will_be_named(tmp_path: Path) -> None:
+    """PROTOCOL 4."""
+    made = plan(tmp_path, Shape.MAJOR)
+    stage.prepare(STORAGE, made)
+    staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(output(made, 0),))])
+    stage.write_manifest(STORAGE, made, staged, entry_id=17)
+    assert json.loads((tmp_path / "_compactor_v42" / "manifest.json").read_text()) == {
+        "entry": 17,
+        "transaction": 42,
+        "inputs": ["delta_0000002_0000002_0000", "delta_0000003_0000003_0000"],
+        "directories": [
+            {
+                "name": "base_0000003_v0000042",
+                "files": [{"name": "bucket_00000", "length": 4, "crc32": zlib.crc32(b"rows"), "rows": 1}],
+            }
+        ],
+    }
