@@ -1,0 +1,84 @@
+"""The waves and the errors of SparkRunner, over a stand-in for the context that runs tasks here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import BadFile, LostClaim
+from compactor.ids import WriteId
+from compactor.rewrite.unit import Input, Shape, Unit
+from compactor.spark.runner import SparkRunner
+from tests.support.acid_files import ROW_TYPE, dense, write_file
+
+
+class Context:
+    """Runs what a cluster of ``defaultParallelism`` cores would run; every value is pickled on its way."""
+
+    def __init__(self, width: int) -> None:
+        self.defaultParallelism = width
+        self.waves: list[int] = []
+
+    def parallelize(self, values: Sequence[Any], slices: int) -> Any:
+        assert slices == len(values)
+        self.waves.append(len(values))
+
+        def mapped(work: Callable[[Any], Any]) -> Any:
+            done = [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(value))))) for value in values]
+            return SimpleNamespace(collect=lambda: done)
+
+        return SimpleNamespace(map=mapped)
+
+
+def runner(context: Context) -> SparkRunner:
+    return SparkRunner(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 3))
+    return Unit(
+        location=str(tmp_path),
+        staging=str(tmp_path / "_compactor_v7"),
+        number=0,
+        shape=Shape.MAJOR,
+        inserts=(Input(path="d/bucket_00000", length=1),),
+        deletes=(),
+        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(3)),
+        first_write_id=WriteId(1),
+        row_type=ROW_TYPE,
+    )
+
+
+def test_units_run_in_waves_of_the_clusters_width(unit: Unit) -> None:
+    context, asked = Context(2), []
+    units = [replace(unit, number=n) for n in range(5)]
+    results = runner(context).run(units, lambda: asked.append(1))
+    assert [r.number for r in results] == [0, 1, 2, 3, 4]
+    assert (context.waves, len(asked)) == ([2, 2, 1], 3)
+    assert all(r.figures.rows_out == 3 for r in results)
+
+
+def test_no_wave_follows_a_wish_to_stop(unit: Unit) -> None:
+    context = Context(1)
+
+    def check() -> None:
+        if context.waves:
+            raise LostClaim("not ours any more")
+
+    with pytest.raises(LostClaim):
+        runner(context).run([unit, unit], check)
+    assert context.waves == [1]
+
+
+def test_an_executors_error_is_raised_as_it_was(unit: Unit) -> None:
+    broken = replace(unit, inserts=(Input(path="d/gone", length=1),))
+    with pytest.raises(BadFile, match="d/gone: it is gone"):
+        runner(Context(2)).run([unit, broken], lambda: None)

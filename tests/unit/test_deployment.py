@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from compactor.deployment import configure, open_deployment, open_site
+from compactor.errors import BadSetting, DatabaseUnavailable
+from compactor.metastore.store import Metastore
+from compactor.service.mode import Mode, mode_of
+
+URL = {"COMPACTOR_METASTORE_URL": "sqlite:////w/metastore.db"}
+THRESHOLD = "hive.compactor.delta.num.threshold"
+
+
+def toml(path: Path, text: str) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_order_of_sources(tmp_path: Path) -> None:
+    """flag > environment > compactor.toml > metastore-site.xml > hive-site.xml > default."""
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    given = "<configuration><property><name>{}</name><value>{}</value></property></configuration>"
+    config = toml(tmp_path / "c.toml", f'[metastore.default]\nurl = "sqlite:////toml.db"\nhive_conf = "{conf}"\n')
+    environment = {"COMPACTOR_CONFIG": config}
+    assert configure(environment=environment).url == "sqlite:////toml.db"
+    assert configure(environment={**environment, **URL}).url == "sqlite:////w/metastore.db"
+    assert configure(environment={**environment, **URL}, flags={"url": "sqlite:////f.db"}).url == "sqlite:////f.db"
+
+    assert configure(environment=environment).settings.raw(THRESHOLD) == ("10", "default")
+    (conf / "hive-site.xml").write_text(given.format(THRESHOLD, 5))
+    assert configure(environment=environment).settings.raw(THRESHOLD) == ("5", "hive-site.xml")
+    (conf / "metastore-site.xml").write_text(given.format(THRESHOLD, 6))
+    assert configure(environment=environment).settings.raw(THRESHOLD) == ("6", "metastore-site.xml")
+    flagged = configure(environment=environment, flags={THRESHOLD: "8"}).settings
+    assert flagged.raw(THRESHOLD) == ("8", "flag")
+
+
+def test_the_embedded_default_does_everything_and_another_database_nothing() -> None:
+    """A foreign metastore is only observed until somebody says otherwise."""
+    assert mode_of(configure(environment=URL).settings) is Mode.CLEAN
+    foreign = configure(environment={"COMPACTOR_METASTORE_URL": "postgresql://h/hive"})
+    assert mode_of(foreign.settings) is Mode.OBSERVE
+    assert (foreign.is_embedded, configure(environment=URL).is_embedded) == (False, True)
+    assert mode_of(configure(environment=URL, flags={"compactor.mode": "observe"}).settings) is Mode.OBSERVE
+
+
+def test_where_our_own_state_lies() -> None:
+    """Mode observe stores nothing in a metastore of others."""
+    assert configure(environment=URL).own_state_url == URL["COMPACTOR_METASTORE_URL"]
+    assert configure(environment=URL, flags={"compactor.mode": "observe"}).own_state_url is None
+    apart = {**URL, "COMPACTOR_STATE_URL": "sqlite:////s.db"}
+    assert configure(environment=apart, flags={"compactor.mode": "observe"}).own_state_url == "sqlite:////s.db"
+
+
+def test_no_database_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(BadSetting, match=r"metastore 'prod'.*COMPACTOR_METASTORE_URL.*\[metastore\.prod\]"):
+        configure("prod", environment={})
+
+
+def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadSetting, match=r"gone\.toml: cannot be read"):
+        configure(environment=URL, config_path=str(tmp_path / "gone.toml"))
+    with pytest.raises(BadSetting, match="hive_conf"):
+        configure(environment={**URL, "COMPACTOR_HIVE_CONF": str(tmp_path / "gone")})
+    with pytest.raises(BadSetting, match=r"compactor\.moed"):
+        configure(environment=URL, flags={"compactor.moed": "clean"})
+
+
+def test_the_configuration_beside_us_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    toml(tmp_path / "compactor.toml", '[metastore.default]\nurl = "sqlite:////here.db"\n')
+    assert configure(environment={}).url == "sqlite:////here.db"
+
+
+def test_a_site_is_open_until_the_block_ends(metastore: Metastore, metastore_url: str) -> None:
+    configuration = configure(environment={"COMPACTOR_METASTORE_URL": metastore_url})
+    with open_site(configuration) as site:
+        assert site.metastore.catalog.databases() == {}
+        assert site.state is not None
+        assert not site.metastore.database.read_only
+        assert site.identity("worker").startswith("compactor-worker-")
+        assert len(site.identity("worker")) <= 128
+
+
+def test_mode_observe_opens_for_reading_only(metastore: Metastore, metastore_url: str) -> None:
+    configuration = configure(
+        environment={"COMPACTOR_METASTORE_URL": metastore_url}, flags={"compactor.mode": "observe"}
+    )
+    with open_site(configuration) as site:
+        assert site.state is None
+        with pytest.raises(DatabaseUnavailable, match="read-only"):
+            site.metastore.catalog.create_database("d", "/d")
+
+
+def test_a_deployment_reads_the_environment(
+    metastore: Metastore, metastore_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "COMPACTOR_METASTORE_URL", metastore_url)
+    with open_deployment(flags={THRESHOLD: "3"}) as site:
+        assert site.settings.integer(THRESHOLD) == 3
