@@ -74,3 +74,7 @@ class DatabaseUnavailable(CompactorError):
 
 class TryAgain(DatabaseUnavailable):
     """The database rolled a transaction back for another one's sake, or went away in it: nothing happened, repeat it."""
+
+
+class LocksUnavailable(CompactorError):
+    """The ZooKeeper that keeps the locks cannot be reached, or refuses what was asked."""

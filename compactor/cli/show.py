@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Protocol
 
 import click
 
 from compactor.cli.face import Face, faced
 from compactor.cli.output import print_json, print_table
+from compactor.errors import BadSetting
 
 #: What people see of SHOW COMPACTIONS; JSON has all of Hive's columns.
 _COMPACTION = (
@@ -103,13 +105,40 @@ def transactions(face: Face) -> None:
 
 
 @show.command()
+@click.argument("name", metavar="[DB[.TABLE]]", required=False)
+@click.option("--partition", metavar="SPEC", help="Only of this partition: as in SHOW PARTITIONS, or k=v,k=v.")
+@click.option("--extended", is_flag=True, help="Also for how long, and who stands in the way of those that wait.")
+@click.option(
+    "--zookeeper", metavar="HOSTS", help="Those of Hive's lock manager without transactions, at HOST:PORT,..."
+)
+@click.option("--namespace", metavar="NAME", default="hive_zookeeper_namespace", show_default=True)
 @faced
-def locks(face: Face) -> None:
-    """Locks, like Hive's SHOW LOCKS."""
+def locks(
+    face: Face, name: str | None, partition: str | None, extended: bool, zookeeper: str | None, namespace: str
+) -> None:
+    """Locks of all, a database, a table or a partition, like Hive's SHOW LOCKS."""
     from compactor.service import show as service
 
+    database, _, table = (name or "").lower().partition(".")
+    if partition is not None and not table:
+        raise BadSetting("--partition names a partition of a table; say which, as DB.TABLE")
+    where = (database or None, table or None)
+    if zookeeper is not None:
+        from compactor.metastore.zookeeper_locks import open_zookeeper_locks
+
+        with closing(open_zookeeper_locks(zookeeper, namespace=namespace)) as manager:
+            found = service.foreign_locks(manager.show(*where, partition))
+        _print(face, found, service.LockShown.columns(), "there are no locks")
+        return
     with face.site(read_only=True) as site:
-        _print(face, service.locks(site), service.LockShown.columns(), "there are no locks")
+        if partition is not None:
+            catalog = site.metastore.catalog
+            partition = catalog.resolve_partition(catalog.table(database, table), partition)
+        if extended:
+            rows: Sequence[_Jsonable] = service.locks_extended(site, *where, partition)
+            _print(face, rows, service.LockExtended.columns(), "there are no locks")
+        else:
+            _print(face, service.locks(site, *where, partition), service.LockShown.columns(), "there are no locks")
 
 
 @show.command()

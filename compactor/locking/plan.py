@@ -8,7 +8,7 @@ from typing import Protocol
 
 from compactor.errors import NotSupported, Refused
 from compactor.locking.kinds import LockType
-from compactor.locking.requests import LockRequest, sorted_requests
+from compactor.locking.requests import LockRequest, sorted_requests, with_parents
 from compactor.locking.sql import Name
 from compactor.locking.statement import Access, Spec, Statement
 from compactor.locking.statements import RULES, Old, Operation, Rule, What
@@ -212,12 +212,12 @@ def _old(access: Access, look: Look, current: str) -> Iterable[LockRequest]:
     return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
 
 
-def _old_command(access: Access, facts: Facts) -> list[LockRequest]:
+def _old_command(access: Access, facts: Facts) -> tuple[LockRequest, ...]:
     assert access.command is not None
     here = (facts.database, facts.table)
     match access.command.old:
         case None:
-            return []
+            return ()
         case Old.SHARED:
             return _with_parents(*here, None, LockType.SHARED_READ)
         case Old.PARTITION if access.partition is not None:
@@ -238,14 +238,5 @@ def _prefix(spec: Spec | None, facts: Facts) -> str | None:
     return facts.name_of(facts.keys[: len(known)], known) if known else None
 
 
-def _with_parents(database: str, table: str, partition: str | None, kind: LockType) -> list[LockRequest]:
-    parts = partition.split("/") if partition is not None else []
-    shared = LockType.SHARED_READ
-    requests = [LockRequest(database=database, type=shared)]
-    if parts:
-        requests.append(LockRequest(database=database, table=table, type=shared))
-        requests += [
-            LockRequest(database=database, table=table, partition="/".join(parts[:n]), type=shared)
-            for n in range(1, len(parts))
-        ]
-    return [*requests, LockRequest(database=database, table=table, partition=partition, type=kind)]
+def _with_parents(database: str, table: str, partition: str | None, kind: LockType) -> tuple[LockRequest, ...]:
+    return with_parents(LockRequest(database=database, table=table, partition=partition, type=kind))

@@ -47,3 +47,20 @@ def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
         if known is None or known.type.strength < request.type.strength:
             strongest[request.object] = request
     return tuple(sorted(strongest.values()))
+
+
+def with_parents(request: LockRequest) -> tuple[LockRequest, ...]:
+    """``request`` behind shared locks of all that is above it: database, table and leading parts of a partition.
+
+    The manager without transactions needs them, since a lock there says nothing about what is above or below.
+    """
+    shared, parts = LockType.SHARED_READ, (request.partition or "").split("/")
+    above = []
+    if request.table is not None:
+        above.append(LockRequest(database=request.database, type=shared))
+    if request.partition is not None:
+        names = [None, *("/".join(parts[:n]) for n in range(1, len(parts)))]
+        above += [
+            LockRequest(database=request.database, table=request.table, partition=name, type=shared) for name in names
+        ]
+    return (*above, request)

@@ -5,7 +5,7 @@ Ids are integers, times epoch milliseconds of the database's clock, None where n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -93,6 +93,14 @@ class LockShown(Row):
     user: str
     hostname: str
     agent_info: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockExtended(LockShown):
+    """SHOW LOCKS ... EXTENDED: for how long it has been held, and who stands in the way of one that waits."""
+
+    held_ms: int | None
+    waits_for: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,13 +223,39 @@ def transactions(site: Site) -> list[TransactionRow]:
     ]
 
 
-def locks(site: Site) -> list[LockShown]:
-    """Every lock in Hive's order: acquired first, then the weaker kinds, then as they were asked for."""
-    rows = sorted(
-        site.metastore.locks.show(),
-        key=lambda r: (r.state is not LockState.ACQUIRED, r.type.strength, r.id, r.internal_id),
-    )
-    return [_lock(row) for row in rows]
+def locks(
+    site: Site, database: str | None = None, table: str | None = None, partition: str | None = None
+) -> list[LockShown]:
+    """The locks of a database, a table, a partition (its stored name) or of all, in Hive's order: acquired first, then
+    the weaker kinds, then as they were asked for. Locks of what is above or below don't show, as in Hive.
+    """
+    return [_lock(row) for row in ordered(site.metastore.locks.show(database, table, partition))]
+
+
+def locks_extended(
+    site: Site, database: str | None = None, table: str | None = None, partition: str | None = None
+) -> list[LockExtended]:
+    """The same with EXTENDED."""
+    now = site.metastore.now_ms()
+    everyone = {(row.id, row.internal_id): row for row in site.metastore.locks.show()}
+    return [
+        LockExtended(
+            **_lock(row).to_json(),  # type: ignore[arg-type]  # its fields are its columns
+            held_ms=None if row.acquired_at is None else max(0, now - row.acquired_at),
+            waits_for=str(everyone[row.blocked_by]) if row.blocked_by in everyone else None,
+        )
+        for row in ordered(site.metastore.locks.show(database, table, partition))
+    ]
+
+
+def ordered(rows: Iterable[LockRow]) -> list[LockRow]:
+    """Hive's order of SHOW LOCKS."""
+    return sorted(rows, key=lambda r: (r.state is not LockState.ACQUIRED, r.type.strength, r.id, r.internal_id))
+
+
+def foreign_locks(rows: Iterable[LockRow]) -> list[LockShown]:
+    """Locks of a lock manager that is not the metastore, in the same form."""
+    return [_lock(row) for row in ordered(rows)]
 
 
 def _lock(row: LockRow) -> LockShown:

@@ -24,7 +24,21 @@ def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ["doctor", "explain", "explain-locks", "show", "plan", "compact", "run", "submit", "abort", "resume", "dump", "metastore", "state"],
+    [
+        "doctor",
+        "explain",
+        "explain-locks",
+        "show",
+        "plan",
+        "compact",
+        "run",
+        "submit",
+        "abort",
+        "resume",
+        "dump",
+        "metastore",
+        "state",
+    ],
 )
 def test_every_command_explains_itself(command: str) -> None:
     result = CliRunner().invoke(program, [command, "--help"])

@@ -140,3 +140,34 @@ def test_without_a_state_there_are_no_decisions_to_show(deployment: Site) -> Non
 
     with pytest.raises(Refused, match="state_url"):
         show.decisions(replace(deployment, state=None))
+
+
+def test_locks_in_four_forms(deployment: Site) -> None:
+    """SHOW LOCKS of all, of a database, a table and a partition; what is above or below doesn't show."""
+    locks, [txn] = deployment.metastore.locks, deployment.metastore.transactions.open("ada", "h")
+    kind = LockType.SHARED_READ
+    names = (("default", None, None), ("default", "t", None), ("default", "t", "p=1"), ("other", "t", None))
+    requests = [LockRequest(database=d, table=t, partition=p, type=kind) for d, t, p in names]
+    locks.acquire(txn, requests, "ada", "h")
+
+    def told(*where: str) -> list[tuple[str, str | None, str | None]]:
+        return [(row.database, row.table, row.partition) for row in show.locks(deployment, *where)]
+
+    assert told() == list(names)
+    assert told("default") == list(names[:3])
+    assert told("default", "t") == list(names[1:3])
+    assert told("default", "t", "p=1") == [names[2]]
+    assert told("nowhere") == []
+
+
+def test_locks_extended_say_for_how_long_and_who_stands_in_the_way(deployment: Site) -> None:
+    locks, (first, second) = deployment.metastore.locks, deployment.metastore.transactions.open("ada", "h", count=2)
+    exclusive = [LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)]
+    locks.acquire(first, exclusive, "ada", "here")
+    locks.acquire(second, exclusive, "bob", "there")
+    held, waiting = show.locks_extended(deployment, "default", "t")
+    assert show.LockExtended.columns()[:13] == show.LockShown.columns()
+    assert held.held_ms is not None
+    assert 0 <= held.held_ms < 60_000
+    assert (held.waits_for, waiting.held_ms) == (None, None)
+    assert waiting.waits_for == f"lock 1 (EXCLUSIVE on default.t, transaction {first}, ada@here)"

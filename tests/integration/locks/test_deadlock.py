@@ -1,0 +1,39 @@
+"""Whoever asks in whatever order: everybody gets all that he wants in the end, and nobody stands where he mustn't."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.zookeeper import ZooKeeper
+
+ROOT = Path(__file__).parents[3]
+PROCESSES, ROUNDS = 8, 5
+
+
+@pytest.mark.parametrize("manager", ["metastore", "zookeeper"])
+def test_eight_processes_end(
+    manager: str, metastore_url: str, zookeeper: ZooKeeper, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Each wants three of five objects at once, shared or exclusive, named in its own order."""
+    if manager == "metastore":
+        request.getfixturevalue("metastore")
+    where = metastore_url if manager == "metastore" else zookeeper.hosts
+    places = tmp_path / "held"
+    places.mkdir()
+    contend = Path(__file__).with_name("contend.py")
+    done = subprocess.run(
+        [sys.executable, str(contend), manager, where, str(PROCESSES), str(ROUNDS), str(places)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"errors": [], "codes": [0] * PROCESSES}

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+from compactor.cli.program import program
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+
+
+@pytest.fixture
+def _locked(metastore: Metastore, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    metastore.catalog.create_database("default", "/warehouse")
+    key = [Column(name="p", type="string")]
+    table = metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")], partition_keys=key)
+    metastore.catalog.add_partition(table, ["a=b"])
+    [txn] = metastore.transactions.open("ada", "h")
+    requests = [
+        LockRequest(database="default", type=LockType.SHARED_READ),
+        LockRequest(database="default", table="t", partition="p=a%3Db", type=LockType.EXCLUSIVE),
+    ]
+    metastore.locks.acquire(txn, requests, "ada", "h")
+
+
+def shown(*arguments: str) -> Result:
+    return CliRunner().invoke(program, ["show", "locks", *arguments])
+
+
+@pytest.mark.usefixtures("_locked")
+@pytest.mark.parametrize(
+    ("arguments", "partitions"),
+    [
+        ((), [None, "p=a%253Db", "p=a%3Db"]),
+        (("Default",), [None, "p=a%253Db", "p=a%3Db"]),
+        (("default.T",), ["p=a%253Db", "p=a%3Db"]),
+        (("default.t", "--partition", "p=a%3Db"), ["p=a%253Db", "p=a%3Db"]),
+        (("default.t", "--partition", "p='a=b'", "--extended"), ["p=a%253Db", "p=a%3Db"]),
+        (("other",), []),
+    ],
+)
+def test_locks_by_object(arguments: tuple[str, ...], partitions: list[str | None]) -> None:
+    """A partition's locks show under both forms of its name, whoever took them."""
+    done = shown(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    assert [row["partition"] for row in json.loads(done.stdout)] == partitions
+
+
+@pytest.mark.usefixtures("_locked")
+def test_locks_as_people_read_them() -> None:
+    lines = shown("default").stdout.splitlines()
+    assert lines[0].split()[:4] == ["lockid", "database", "table", "partition"]
+    assert "held_ms" not in lines[0]
+    assert "held_ms" in shown("default", "--extended").stdout.splitlines()[0]
+    assert shown("nowhere").stdout == "there are no locks\n"
+
+
+@pytest.mark.usefixtures("_locked")
+def test_a_partition_needs_its_table() -> None:
+    assert (shown("--partition", "p=1").exit_code, shown("default", "--partition", "p=1").exit_code) == (2, 2)
+    missing = shown("default.t", "--partition", "p=zzz")
+    assert missing.exit_code == 1
+    assert "p=zzz" in missing.stderr
