@@ -28,7 +28,7 @@ up: setup ## the demo's tables with Airflow's UI, left running until Ctrl-C
 
 .PHONY: test
 test: setup packages lint ## setup, missing Debian packages, lint and all tests
-	@. tools/environment; exec python -m pytest
+	@. tools/environment; exec python -m pytest -n 2
 
 .PHONY: packages
 packages:

@@ -38,6 +38,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
+#: Folders whose tests share what is dear to start (servers, Airflow's database): one worker takes all of them.
+_TOGETHER = ("tests/contract", "tests/integration/airflow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``-n`` the tests of a file stay together, and those of some folders."""
+    for item in items:
+        file = item.path.relative_to(item.config.rootpath).as_posix()
+        group = next((folder for folder in _TOGETHER if file.startswith(folder)), file)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
     """An empty directory for tables."""

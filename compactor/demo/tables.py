@@ -38,7 +38,7 @@ _LEAVE = {f"{_THRESHOLDS}num.threshold": "1000", f"{_THRESHOLDS}pct.threshold": 
 FOREIGN = (
     Foreign(name="hive31_aborts", step="hive-3.1/f3_abort/s1_aborts", properties=_TAKE),
     Foreign(name="hive41_query", step="hive-4.1/q1_query/s1_minor_not_cleaned", properties=_LEAVE),
-    Foreign(name="trino_deletes", step="trino-476/t8_nobucket_multi/s1_trino_deletes", properties=_LEAVE),
+    Foreign(name="trino_deletes", step="trino-476/t8_nobucket_multi/s1_trino_deletes", properties=_TAKE),
 )
 FLIGHTS = "flights"
 TABLES = tuple((DATABASE, name) for name in (FLIGHTS, *(one.name for one in FOREIGN)))

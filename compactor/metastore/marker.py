@@ -30,8 +30,11 @@ def change_marker(metastore: Metastore) -> str:
     changes what the initiator decides, but for settings, which the caller adds.
     """
     with metastore.database.read() as conn:
-        writes = func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.READ_ONLY
-        committed = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == COMMITTED, writes)
+        # What a compaction changes for the initiator shows in the queue and the history.
+        others = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(
+            (TxnType.READ_ONLY, TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
+        )
+        committed = select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == COMMITTED, others)
         parts = [
             conn.execute(committed).scalar() or 0,
             conn.execute(select(func.max(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID))).scalar() or 0,
