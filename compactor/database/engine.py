@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Dialect, Engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, TimeoutError
 
@@ -62,6 +62,7 @@ class Database:
         self._retryable = Retryable(retryable)
         self._sleep = sleep
         self._attempts = attempts
+        self._adapted: list[Callable[[Dialect], None]] = []
         self._start()
 
     @property
@@ -120,6 +121,11 @@ class Database:
         if before is not None and before != self._backend.stamp():
             raise DatabaseUnavailable(f"database {self.url} was written while it was read without locks; read it again")
 
+    def adapt(self, change: Callable[[Dialect], None]) -> None:
+        """Have ``change`` alter how this database's statements are written, from the next transaction on."""
+        self._adapted.append(change)
+        change(self.engine.dialect)
+
     def close(self) -> None:
         """Let go of everything; using the database again opens it again."""
         self.engine.dispose()
@@ -128,6 +134,8 @@ class Database:
         self._process = os.getpid()
         self._engine = self._backend.make_engine()
         event.listen(self._engine, "begin", _Beginning(self._backend))
+        for change in self._adapted:
+            change(self._engine.dialect)
         weakref.finalize(self, self._engine.dispose).atexit = False
 
     def _begin(self, *, writes: bool) -> Connection:

@@ -14,10 +14,12 @@ from sqlalchemy import Table as SqlTable
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused
 from compactor.metastore import partition_names
 from compactor.metastore.catalog_values import Column, Partition, Table
 from compactor.metastore.dialects import Dialect
+from compactor.metastore.single_rows import inserted
 from compactor.metastore.tables import (
     BUCKETING_COLS,
     CDS,
@@ -136,6 +138,7 @@ class Catalog:
 
     # --- write --------------------------------------------------------------------------------------------------
 
+    @retried
     def create_database(self, name: str, location: str, parameters: Mapping[str, str] | None = None) -> None:
         """A new database.
 
@@ -157,6 +160,7 @@ class Catalog:
             conn.execute(insert(DBS).values(**row))
             _write_parameters(conn, DATABASE_PARAMS, "DB_ID", row["DB_ID"], parameters or {})
 
+    @retried
     def create_table(
         self,
         database: str,
@@ -211,6 +215,7 @@ class Catalog:
             _insert_all(conn, PARTITION_KEYS, keys)
         return self.table(database, name)
 
+    @retried
     def add_partition(
         self, table: Table, values: Sequence[str], location: str | None = None, *, name: str | None = None
     ) -> Partition:
@@ -255,6 +260,7 @@ class Catalog:
             _insert_all(conn, PARTITION_KEY_VALS, texts)
         return self.partition(table, stored)
 
+    @retried
     def drop_partition(self, table: Table, part_name: str) -> None:
         """Forget a partition and its records; its files are nobody's business here.
 
@@ -274,12 +280,14 @@ class Catalog:
                     )
                 )
 
+    @retried
     def set_table_parameter(self, table: Table, key: str, value: str | None) -> Table:
         """Set a table property, or remove it with None; the table as it is then."""
         with self._database.write() as conn:
             _set_parameter(conn, TABLE_PARAMS, "TBL_ID", table.id, key, value)
         return self.table(table.database, table.name)
 
+    @retried
     def set_database_parameter(self, database: str, key: str, value: str | None) -> None:
         """Set a database property, or remove it with None.
 
@@ -292,6 +300,7 @@ class Catalog:
                 raise NotFound(f"database {database} is not in the metastore")
             _set_parameter(conn, DATABASE_PARAMS, "DB_ID", db_id, key, value)
 
+    @retried
     def drop_table(self, table: Table) -> None:
         """Forget a table, its partitions and its records (Hive's ``AcidEventListener``); files stay."""
         with self._database.write() as conn:
@@ -363,8 +372,11 @@ class Catalog:
         here = SEQUENCE_TABLE.c.SEQUENCE_NAME == name
         found = conn.execute(self._dialect.for_update(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here))).scalar()
         if found is None:
-            conn.execute(insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=name, NEXT_VAL=2))
-            return 1
+            return (
+                1
+                if inserted(conn, insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=name, NEXT_VAL=2))
+                else self._draw(conn, model)
+            )
         conn.execute(update(SEQUENCE_TABLE).where(here).values(NEXT_VAL=found + 1))
         return int(found)
 

@@ -18,6 +18,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import LostClaim, NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import components, entries, partition_names, stringable, txn_rows
@@ -74,6 +75,7 @@ class Compactions:
 
     # --- ask ----------------------------------------------------------------------------------------------------
 
+    @retried
     def request(self, request: Request) -> int:
         """Put a request into the queue and return its id.
 
@@ -112,6 +114,7 @@ class Compactions:
             conn.execute(insert(COMPACTION_QUEUE).values(**row))
             return entry_id
 
+    @retried
     def abort_request(self, entry_id: int) -> None:
         """Take a request off the queue that nobody works on yet.
 
@@ -130,6 +133,7 @@ class Compactions:
                 )
             self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
 
+    @retried
     def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
         """Write into the history that nothing was requested and why; the id of that row."""
         with self._database.write() as conn:
@@ -154,6 +158,7 @@ class Compactions:
 
     # --- work ---------------------------------------------------------------------------------------------------
 
+    @retried
     def claim(
         self,
         worker_id: str,
@@ -183,7 +188,8 @@ class Compactions:
             else:
                 waited = CQ.CQ_ENQUEUE_TIME < now - pool_timeout_ms
                 waiting = waiting.where(or_(CQ.CQ_POOL_NAME.is_(None), waited))
-            for entry_id in conn.execute(waiting.order_by(CQ.CQ_ID)).scalars().all():
+            oldest = self._dialect.unlocked(waiting.order_by(CQ.CQ_ID).limit(1))
+            for entry_id in conn.execute(oldest).scalars().all():
                 guarded = update(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id, CQ.CQ_STATE == State.INITIATED.value)
                 taken = {
                     "CQ_STATE": State.WORKING.value,
@@ -198,6 +204,7 @@ class Compactions:
                     return self._locked(conn, entry_id)
         return None
 
+    @retried
     def record(
         self,
         entry: Entry,
@@ -228,6 +235,7 @@ class Compactions:
             raise AssertionError("a row that was just changed is there")
         return changed
 
+    @retried
     def set_job(self, entry: Entry, worker_id: str, job_id: str) -> None:
         """Say which application works on the entry (CQ_HADOOP_JOB_ID, 32 characters).
 
@@ -267,10 +275,10 @@ class Compactions:
             _same_place(conn, current, table_id, partition_id, location)
             yield Committing(entry_id=entry.id, txn=txn, highest_write_id=current.highest_write_id)
             self._dialect.lock_transactions(conn, exclusive=True)
-            newest = txn_rows.max_txn_id(conn)
+            newest = self._dialect.newest(conn)
             if type is txn_rows.TxnType.REBALANCE_COMPACTION:
                 txn_rows.write_set(conn, txn, newest)
-            txn_rows.mark_committed(conn, txn)
+            txn_rows.mark_committed(conn, self._dialect, txn)
             states.check(entry.id, current.state, State.READY_FOR_CLEANING)
             values = {
                 "CQ_STATE": State.READY_FOR_CLEANING.value,
@@ -280,6 +288,7 @@ class Compactions:
             }
             self._change(conn, current, values)
 
+    @retried
     def requeue(self, entry_id: int, worker_id: str) -> bool:
         """Give a lost worker's entry back: w -> i; False when it is not his any more.
 
@@ -287,16 +296,19 @@ class Compactions:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
         """
         with self._database.write() as conn:
+            recorded = conn.execute(select(CQ.CQ_TXN_ID).where(CQ.CQ_ID == entry_id)).scalar()
+            # before the queue row (PROTOCOL 9)
+            row = None if recorded is None else txn_rows.locked_row(conn, self._dialect, TxnId(recorded))
             entry = self._locked(conn, entry_id)
             if entry is None or entry.state is not State.WORKING or entry.worker_id != worker_id:
                 return False
-            if entry.txn_id is not None:
-                row = txn_rows.locked_row(conn, self._dialect, entry.txn_id)
-                if row is not None and row.state != txn_rows.ABORTED:
-                    raise Refused(
-                        f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide what "
-                        "it named before the request is queued again"
-                    )
+            if entry.txn_id is not None and entry.txn_id != recorded:
+                raise Refused(f"compaction {entry_id} began transaction {entry.txn_id} meanwhile; its worker is alive")
+            if entry.txn_id is not None and row is not None and row.state != txn_rows.ABORTED:
+                raise Refused(
+                    f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide what "
+                    "it named before the request is queued again"
+                )
             states.check(entry_id, entry.state, State.INITIATED)
             values = {
                 "CQ_STATE": State.INITIATED.value,
@@ -309,6 +321,7 @@ class Compactions:
             self._change(conn, entry, values)
             return True
 
+    @retried
     def finish(self, entry: Entry, state: State, error: str | None = None) -> None:
         """End an entry: its row goes to the history in ``state``.
 
@@ -341,6 +354,7 @@ class Compactions:
             entry for entry in due if entry.highest_write_id is None or entry.highest_write_id == lowest[entry.entity]
         ]
 
+    @retried
     def mark_cleaner_start(self, entry: Entry) -> None:
         """Say that a cleaner looks at the entry now.
 
@@ -350,6 +364,7 @@ class Compactions:
         with self._database.write() as conn:
             self._change(conn, _ready(entry), {"CQ_CLEANER_START": now_ms(conn)})
 
+    @retried
     def back_off(self, entry: Entry, retention_ms: int, error: str | None) -> None:
         """Leave the entry alone for ``retention_ms`` from now.
 
@@ -364,6 +379,7 @@ class Compactions:
             }
             self._change(conn, _ready(entry), values)
 
+    @retried
     def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
         """The entry is clean: to the history, and what it covered is no longer a reason to compact.
 

@@ -45,6 +45,7 @@ def forget_aborted(conn: Connection, entity: Entity, gone: ColumnElement[bool]) 
     aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)
     mine = (here, _TC.TC_TXNID.in_(aborted))
     deleted = conn.execute(delete(TXN_COMPONENTS).where(*mine, gone)).rowcount
-    numbered = select(_TC.TC_TXNID).where(*mine, _TC.TC_WRITEID.is_not(None))
+    found = select(_TC.TC_TXNID).where(*mine, _TC.TC_WRITEID.is_not(None)).subquery()
+    numbered = select(found.c.TC_TXNID)  # MySQL reads no table that it deletes from, but it does read a derived one
     left_over = delete(TXN_COMPONENTS).where(*mine, _TC.TC_WRITEID.is_(None), _TC.TC_TXNID.not_in(numbered))
     return deleted + conn.execute(left_over).rowcount

@@ -1,31 +1,53 @@
 """What differs between metastore databases and schema versions, as one object each.
 
-A database that is not in ``_DIALECTS`` is refused when it is opened; nothing else asks which database it is.
+A database that is not in ``_DIALECTS`` is refused when it is opened; nothing else asks which database it is. Here is
+Hive 4's schema on each database; ``dialects_hive3`` has what Hive 3.1's does otherwise.
 """
 
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, text, update
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
-from compactor.errors import NotSupported
+from compactor.database.clock import now_ms
+from compactor.ids import TxnId
+from compactor.metastore.tables import TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
+
+_Rows = TypeVar("_Rows", bound=Select[Any])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """SQLite with Hive 4's schema.
+    """Hive 4's schema on SQLite.
 
     Its writing transactions exclude one another from their first statement on (``BEGIN IMMEDIATE``), so a row lock
-    and the lock on TXN_LOCK_TBL are already held; servers add them here.
+    and the lock on TXN_LOCK_TBL are already held; servers add them.
     """
 
-    database: str
-    schema_versions: tuple[str, ...]
+    database: str = "sqlite"
+    schema_versions: tuple[str, ...] = ("4.0.0", "4.1.0", "4.2.0")
+    #: Why nothing may be compacted there, if so; such a metastore is opened for reading only.
+    refusal: str | None = None
+    #: Tables and columns of ``tables`` that this schema has not. Columns read as NULL.
+    missing_tables: frozenset[str] = frozenset()
+    missing_columns: frozenset[str] = frozenset()
+    #: The largest TXN_TYPE that this Hive knows; a transaction of a later type is an ordinary one to it.
+    last_type: int = 6
 
-    def for_update(self, query: Select[Any]) -> Select[Any]:
+    def adapt(self, dialect: SqlDialect) -> None:
+        """Make an engine write names and columns as this schema has them."""
+
+    # --- locks --------------------------------------------------------------------------------------------------
+
+    def for_update(self, query: _Rows) -> _Rows:
         """``query`` so that the rows it finds stay locked until the end of the transaction."""
+        return query
+
+    def unlocked(self, query: _Rows) -> _Rows:
+        """As ``for_update``, but rows that another transaction has locked are left out."""
         return query
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
@@ -33,20 +55,93 @@ class Dialect:
         if not conn.in_transaction():
             raise AssertionError("TXN_LOCK_TBL is only held within a transaction")
 
+    # --- transactions -------------------------------------------------------------------------------------------
 
-_DIALECTS = (Dialect(database="sqlite", schema_versions=("4.0.0", "4.1.0", "4.2.0")),)
+    def open_transactions(self, conn: Connection, row: Mapping[str, object], count: int) -> list[TxnId]:
+        """New rows of TXNS; their ids in ascending order. ``lock_transactions`` is held."""
+        return [TxnId(_inserted_id(conn, row)) for _ in range(count)]
+
+    def newest(self, conn: Connection) -> TxnId:
+        """The newest transaction. Read after ``lock_transactions``, nothing newer can commit before us."""
+        return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one())
+
+    def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
+        """Up to here every id has its row or never will; above it a drawn id may still be on its way into the table."""
+        edge = now_ms(conn) - open_txn_timeout_ms
+        return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0)
+
+    def forget_committed(self, conn: Connection, txn: TxnId) -> None:
+        """What becomes of the row of a transaction that commits."""
+        conn.execute(update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STATE="c"))
+
+    def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
+        """Whether a transaction without a row is known to have committed."""
+        return False
+
+    def conflicting(self) -> ColumnElement[bool]:
+        """Which two operations on one object conflict, of TXN_COMPONENTS and WRITE_SET."""
+        changes = ("u", "d")
+        return TXN_COMPONENTS.c.TC_OPERATION_TYPE.in_(changes) & WRITE_SET.c.WS_OPERATION_TYPE.in_(changes)
+
+    # --- schema -------------------------------------------------------------------------------------------------
+
+    def has(self, table: Table) -> bool:
+        """Whether the schema has this table."""
+        return table.name not in self.missing_tables
+
+    def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """``column`` to group or order by, where two texts that differ in anything are two."""
+        return column
 
 
-def dialect_for(database: str, schema_version: str, url: str) -> Dialect:
-    """The dialect of a metastore as it was found.
+class Postgres4(Dialect):
+    """Hive 4's schema on PostgreSQL: every name in quotes."""
 
-    Raises:
-        NotSupported: no dialect is made for it.
-    """
-    for dialect in _DIALECTS:
-        if dialect.database == database and schema_version in dialect.schema_versions:
-            return dialect
-    known = ", ".join(f"{d.database} with schema {' or '.join(d.schema_versions)}" for d in _DIALECTS)
-    raise NotSupported(
-        f"metastore {url}: {database} with schema {schema_version} is not supported; supported is {known}"
-    )
+    database = "postgresql"
+
+    def for_update(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update()
+
+    def unlocked(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update(skip_locked=True)
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """See ``Dialect``; the lock is one on the table, as Hive takes it."""
+        conn.exec_driver_sql(f'LOCK TABLE "TXN_LOCK_TBL" IN {"EXCLUSIVE" if exclusive else "SHARE"} MODE')
+
+
+class MySQL4(Dialect):
+    """Hive 4's schema on MySQL and MariaDB."""
+
+    database = "mysql"
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """Compare texts exactly: the schema's transaction tables take upper and lower case for the same."""
+        from compactor.metastore.dialects_compile import exact_compiler
+
+        dialect.statement_compiler = exact_compiler(dialect.statement_compiler)
+
+    def for_update(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update()
+
+    def unlocked(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update(skip_locked=True)
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """See ``Dialect``; the lock is one on the table's only row, as Hive takes it."""
+        conn.execute(select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update(read=not exclusive)).all()
+
+    def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """See ``Dialect``."""
+        return func.convert(column.op("USING")(text("utf8mb4"))).collate("utf8mb4_bin")
+
+
+def _inserted_id(conn: Connection, row: Mapping[str, object]) -> int:
+    key = conn.execute(insert(TXNS).values(**row)).inserted_primary_key
+    if key is None:
+        raise AssertionError("the database hands out TXN_ID")
+    return int(key[0])

@@ -2,7 +2,8 @@
 
 Hive holds the row itself locked for a whole pass, which on SQLite would block every other connection. MT_KEY2 is the
 end of the lease in epoch ms, MT_COMMENT its holder. Names have the prefix ``Compactor:``, so Hive's rows (MT_KEY2 is
-the time of its last pass there) are never touched.
+the time of its last pass there) are never touched. Each name has one more row, with MT_KEY2 0 and without a holder,
+that is only there to be locked while somebody looks at the lease.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -11,16 +12,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import LockNotGranted, LostClaim
 from compactor.metastore.dialects import Dialect
+from compactor.metastore.single_rows import inserted
 from compactor.metastore.tables import AUX_TABLE
 
 PREFIX = "Compactor:"
+_ANCHOR = 0
 _AUX = AUX_TABLE.c
 
 
@@ -53,6 +58,7 @@ class Mutexes:
         finally:
             self._let_go(lease)
 
+    @retried
     def take(self, name: str, owner: str, ttl_ms: int) -> Lease:
         """Take ``name`` for ``ttl_ms``.
 
@@ -60,17 +66,17 @@ class Mutexes:
             LockNotGranted: somebody else holds it.
         """
         with self._database.write() as conn:
-            key = _AUX.MT_KEY1 == PREFIX + name
-            held = conn.execute(self._dialect.for_update(select(AUX_TABLE).where(key))).first()
+            held = self._locked(conn, name)
             now = now_ms(conn)
             if held is not None and held.MT_KEY2 > now:
                 raise LockNotGranted(
                     f"mutex {name} is held by {held.MT_COMMENT} for at most {(held.MT_KEY2 - now) / 1000:.1f} s more"
                 )
-            conn.execute(delete(AUX_TABLE).where(key))
+            conn.execute(delete(AUX_TABLE).where(_AUX.MT_KEY1 == PREFIX + name, _AUX.MT_KEY2 != _ANCHOR))
             conn.execute(insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=now + ttl_ms, MT_COMMENT=owner))
             return Lease(name=name, owner=owner, until=now + ttl_ms)
 
+    @retried
     def extend(self, lease: Lease, ttl_ms: int) -> Lease:
         """Hold on for ``ttl_ms`` from now.
 
@@ -85,6 +91,16 @@ class Mutexes:
             conn.execute(insert(AUX_TABLE).values(**row))
             return Lease(name=lease.name, owner=lease.owner, until=until)
 
+    def _locked(self, conn: Connection, name: str) -> Row[Any] | None:
+        """The lease of ``name``, if there is one; its anchor is locked, so that nobody else looks at it meanwhile."""
+        key = _AUX.MT_KEY1 == PREFIX + name
+        anchor = self._dialect.for_update(select(AUX_TABLE).where(key, _AUX.MT_KEY2 == _ANCHOR))
+        if conn.execute(anchor).first() is None:
+            inserted(conn, insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=_ANCHOR))
+            conn.execute(anchor).one()
+        return conn.execute(select(AUX_TABLE).where(key, _AUX.MT_KEY2 != _ANCHOR)).first()
+
+    @retried
     def _let_go(self, lease: Lease) -> None:
         with self._database.write() as conn:
             own = (_AUX.MT_KEY1 == PREFIX + lease.name, _AUX.MT_COMMENT == lease.owner)

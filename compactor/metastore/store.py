@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
-from compactor.errors import DatabaseUnavailable
+from compactor.errors import DatabaseUnavailable, NotSupported
 from compactor.metastore import schema
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
 from compactor.metastore.compactions import Compactions
-from compactor.metastore.dialects import dialect_for
+from compactor.metastore.dialects_known import dialect_for
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks import Locks
 from compactor.metastore.mutex import Mutexes
@@ -23,6 +23,8 @@ class Metastore:
 
     def __init__(self, name: str, database: Database, schema_version: str = SCHEMA_VERSION) -> None:
         dialect = dialect_for(database.kind, schema_version, database.url)
+        database.adapt(dialect.adapt)
+        self.dialect = dialect
         self.name = name
         self.database = database
         self.schema_version = schema_version
@@ -50,7 +52,7 @@ def open_metastore(name: str, url: str, read_only: bool = False) -> Metastore:
 
     Raises:
         BadSetting: the URL is malformed.
-        NotSupported: a database or schema version that this release does not know.
+        NotSupported: a database or schema version that this release does not know, or only reads.
         DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
     """
     database = open_database(url, read_only=read_only)
@@ -60,4 +62,8 @@ def open_metastore(name: str, url: str, read_only: bool = False) -> Metastore:
             f"database {database.url} holds no metastore (it has no table VERSION); make one with "
             "`compactor metastore init`, or check the URL"
         )
-    return Metastore(name, database, version)
+    metastore = Metastore(name, database, version)
+    if metastore.dialect.refusal is not None and not read_only:
+        metastore.close()
+        raise NotSupported(f"metastore {database.url} has schema {version}: {metastore.dialect.refusal}")
+    return metastore

@@ -286,6 +286,9 @@ TXN_WRITE_NOTIFICATION_LOG = Table(
     PrimaryKeyConstraint("WNL_TXNID", "WNL_DATABASE", "WNL_TABLE", "WNL_PARTITION"),
 )
 
+#: The tables of the transaction store. Hive 3.1 created them without quotes.
+TRANSACTION_TABLES: tuple[Table, ...] = tuple(metadata.tables.values())
+
 # --- catalog ----------------------------------------------------------------------------------------------------
 
 CTLGS = Table(

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, and_, case, delete, func, insert, literal, or
 from compactor.acid.write_ids import ValidTxnList
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId
 from compactor.metastore import txn_rows
@@ -54,6 +55,7 @@ class Transactions:
         self._database = database
         self._dialect = dialect
 
+    @retried
     def open(
         self,
         user: str,
@@ -80,14 +82,15 @@ class Transactions:
                 "TXN_USER": user,
                 "TXN_HOST": host,
                 "TXN_AGENT_INFO": agent,
-                "TXN_TYPE": int(type),
+                "TXN_TYPE": int(type) if type <= self._dialect.last_type else int(TxnType.DEFAULT),
             }
-            ids = [TxnId(_inserted_id(conn, row)) for _ in range(count)]
+            ids = self._dialect.open_transactions(conn, row, count)
             lowest = txn_rows.lowest_open_id(conn)
             history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
             conn.execute(insert(MIN_HISTORY_LEVEL), history)
         return ids
 
+    @retried
     def commit(self, txn: TxnId) -> None:
         """Make the writes of ``txn`` visible; nothing if it is committed already.
 
@@ -100,30 +103,36 @@ class Transactions:
         """
         lost_to: TxnId | None = None
         with self._database.write() as conn:
-            row = self._must_exist(conn, txn)
+            row = txn_rows.locked_row(conn, self._dialect, txn)
+            if row is None and self._dialect.is_remembered(conn, txn):
+                return
+            if row is None:
+                raise _unknown(txn)
             if row.state == COMMITTED:
                 return
             if row.state == ABORTED:
                 raise _aborted(txn)
             self._dialect.lock_transactions(conn, exclusive=True)
-            commit_id = txn_rows.max_txn_id(conn)
-            lost_to = _conflict(conn, txn)
+            commit_id = self._dialect.newest(conn)
+            lost_to = _conflict(conn, self._dialect, txn)
             if lost_to is not None:
-                txn_rows.mark_aborted(conn, txn, "write conflicts")
+                txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
             else:
-                _commit(conn, txn, row.type, commit_id)
+                self._commit(conn, txn, row.type, commit_id)
         if lost_to is not None:
             raise TransactionAborted(
                 f"transaction {txn} is aborted: transaction {lost_to} updated or deleted in the same place and "
                 "committed first; run the statement again"
             )
 
+    @retried
     def abort(self, txn: TxnId, reason: str) -> bool:
         """Abort ``txn``; False when it had ended already or never was. Its components stay until it is cleaned."""
         with self._database.write() as conn:
             txn_rows.locked_row(conn, self._dialect, txn)
-            return txn_rows.mark_aborted(conn, txn, reason)
+            return txn_rows.mark_aborted(conn, self._dialect, txn, reason)
 
+    @retried
     def heartbeat(self, txn: TxnId) -> None:
         """Say that ``txn`` is alive.
 
@@ -159,9 +168,8 @@ class Transactions:
         missing below a young row may be about to appear and count as open (``GetOpenTxnsListHandler``).
         """
         with self._database.read() as conn:
-            edge = now_ms(conn) - open_txn_timeout_ms
-            high = txn_rows.max_txn_id(conn)
-            low = conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0
+            low = self._dialect.settled(conn, open_txn_timeout_ms)
+            high = self._dialect.newest(conn)
             writes = func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.READ_ONLY
             unfinished = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_STATE != COMMITTED, writes)
             rows = conn.execute(unfinished).all()
@@ -181,15 +189,14 @@ class Transactions:
         above that may still be on their way into the table.
         """
         with self._database.read() as conn:
-            edge = now_ms(conn) - open_txn_timeout_ms
-            settled = conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0
+            settled = self._dialect.settled(conn, open_txn_timeout_ms)
             lowest = txn_rows.lowest_open_id(conn)
         return TxnId(settled + 1) if lowest is None else min(lowest, TxnId(settled + 1))
 
     def newest(self) -> TxnId:
         """The largest TXN_ID that was handed out."""
         with self._database.read() as conn:
-            return txn_rows.max_txn_id(conn)
+            return self._dialect.newest(conn)
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Every open transaction, oldest first."""
@@ -208,6 +215,7 @@ class Transactions:
                 for row in rows
             ]
 
+    @retried
     def time_out(self, timeout_ms: int = TIMEOUT_MS, *, repl_timeout_ms: int = REPL_TIMEOUT_MS) -> list[TxnId]:
         """Abort what has not been heard of for longer than its timeout; locks without a transaction go likewise."""
         with self._database.write() as conn:
@@ -218,15 +226,27 @@ class Transactions:
             deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
             expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
             ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
-            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, TxnId(txn), "heartbeat time-out")]
+            reason = "heartbeat time-out"
+            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), reason)]
+
+    def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
+        txn_rows.write_set(conn, txn, commit_id)
+        if type is not TxnType.READ_ONLY and not type.compacts:
+            _complete_components(conn, txn)
+        if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
+            stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
+            conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
+        txn_rows.mark_committed(conn, self._dialect, txn)
 
     def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:
         row = txn_rows.locked_row(conn, self._dialect, txn)
         if row is None:
-            raise NotFound(
-                f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten"
-            )
+            raise _unknown(txn)
         return row
+
+
+def _unknown(txn: TxnId) -> NotFound:
+    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten")
 
 
 def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
@@ -250,14 +270,7 @@ def _aborted(txn: TxnId) -> TransactionAborted:
     )
 
 
-def _inserted_id(conn: Connection, row: dict[str, object]) -> int:
-    key = conn.execute(insert(TXNS).values(**row)).inserted_primary_key
-    if key is None:
-        raise AssertionError("the database hands out TXN_ID")
-    return int(key[0])
-
-
-def _conflict(conn: Connection, txn: TxnId) -> TxnId | None:
+def _conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
     """A transaction that updated or deleted where ``txn`` did and committed after it was opened."""
     mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
     same = and_(
@@ -273,8 +286,7 @@ def _conflict(conn: Connection, txn: TxnId) -> TxnId | None:
         .select_from(TXN_COMPONENTS.join(WRITE_SET, same))
         .where(
             mine.TC_TXNID == txn,
-            mine.TC_OPERATION_TYPE.in_(("u", "d")),
-            theirs.WS_OPERATION_TYPE.in_(("u", "d")),
+            dialect.conflicting(),
             theirs.WS_TXNID != txn,
             theirs.WS_COMMIT_ID >= txn,
         )
@@ -282,16 +294,6 @@ def _conflict(conn: Connection, txn: TxnId) -> TxnId | None:
         .limit(1)
     )
     return conn.execute(query).scalar()
-
-
-def _commit(conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
-    txn_rows.write_set(conn, txn, commit_id)
-    if type is not TxnType.READ_ONLY and not type.compacts:
-        _complete_components(conn, txn)
-    if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
-        stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
-        conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
-    txn_rows.mark_committed(conn, txn)
 
 
 def _complete_components(conn: Connection, txn: TxnId) -> None:

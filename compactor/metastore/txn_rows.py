@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Connection, delete, func, insert, literal, select, update
+from sqlalchemy import BigInteger, Column, Connection, delete, func, insert, literal, select, update
 
 from compactor.ids import TxnId
 from compactor.metastore.dialects import Dialect
@@ -64,7 +64,7 @@ def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
 
 
 def max_txn_id(conn: Connection) -> TxnId:
-    """The newest transaction. Read after TXN_LOCK_TBL is held exclusively, nothing newer can commit before us."""
+    """The newest transaction that has a row."""
     return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one())
 
 
@@ -92,25 +92,32 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId) -> None:
     conn.execute(insert(WRITE_SET).from_select(columns, touched))
 
 
-def mark_committed(conn: Connection, txn: TxnId) -> None:
+def mark_committed(conn: Connection, dialect: Dialect, txn: TxnId) -> None:
     """TXNS ``c``; its components, locks and history rows go."""
     conn.execute(delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == txn))
-    _remove_holds(conn, txn)
-    conn.execute(update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STATE=COMMITTED))
+    _remove_holds(conn, dialect, txn)
+    dialect.forget_committed(conn, txn)
 
 
-def mark_aborted(conn: Connection, txn: TxnId, reason: str) -> bool:
+def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) -> bool:
     """TXNS ``o`` -> ``a``; locks and history rows go, the components stay until nothing of it is in storage."""
     guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
     changed = conn.execute(guarded.values(TXN_STATE=ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
     if changed:
-        _remove_holds(conn, txn)
+        _remove_holds(conn, dialect, txn)
     return changed
 
 
-def _remove_holds(conn: Connection, txn: TxnId) -> None:
-    conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == txn))
-    conn.execute(delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID == txn))
-    conn.execute(delete(MIN_HISTORY_WRITE_ID).where(MIN_HISTORY_WRITE_ID.c.MH_TXNID == txn))
-    rebuilds = MATERIALIZATION_REBUILD_LOCKS
-    conn.execute(delete(rebuilds).where(rebuilds.c.MRL_TXN_ID == txn))
+def _remove_holds(conn: Connection, dialect: Dialect, txn: TxnId) -> None:
+    for column in _HOLDS:
+        if dialect.has(column.table):
+            conn.execute(delete(column.table).where(column == txn))
+
+
+#: Columns that say for which transaction something is held as long as it is open.
+_HOLDS: tuple[Column[int], ...] = (
+    HIVE_LOCKS.c.HL_TXNID,
+    MIN_HISTORY_LEVEL.c.MHL_TXNID,
+    MIN_HISTORY_WRITE_ID.c.MH_TXNID,
+    MATERIALIZATION_REBUILD_LOCKS.c.MRL_TXN_ID,
+)

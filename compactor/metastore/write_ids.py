@@ -8,9 +8,11 @@ from sqlalchemy import ColumnElement, Connection, func, insert, select, update
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.dialects import Dialect
+from compactor.metastore.single_rows import inserted
 from compactor.metastore.tables import NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID
 from compactor.metastore.transactions import must_be_open
 from compactor.metastore.txn_rows import TxnType
@@ -23,6 +25,7 @@ class WriteIds:
         self._database = database
         self._dialect = dialect
 
+    @retried
     def allocate(self, txn: TxnId, database: str, table: str) -> WriteId:
         """The write ID of ``txn`` in one table: a new one, or the one that it already has.
 
@@ -71,6 +74,7 @@ class WriteIds:
             aborted=aborted,
         )
 
+    @retried
     def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
         """Say what ``txn`` writes: ``i`` inserts, ``u`` overwrites, ``d`` updates or deletes. Before any file is made.
 
@@ -103,8 +107,10 @@ class WriteIds:
         here = (_NWI.NWI_DATABASE == database) & (_NWI.NWI_TABLE == table)
         found = conn.execute(self._dialect.for_update(select(_NWI.NWI_NEXT).where(here))).scalar()
         if found is None:
-            conn.execute(insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2))
-            return WriteId(1)
+            first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2)
+            if inserted(conn, first):
+                return WriteId(1)
+            return self._draw(conn, database, table)
         conn.execute(update(NEXT_WRITE_ID).where(here).values(NWI_NEXT=found + 1))
         return WriteId(found)
 

@@ -1,18 +1,29 @@
-"""The same tests over every kind of metastore database."""
+"""The same tests over every kind of metastore database, each with the schema that Hive's own scripts make."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from compactor.database.engine import open_database
 from compactor.metastore import schema
-from compactor.metastore.store import Metastore, open_metastore
+from compactor.metastore.store import Metastore
+from tests.support import servers
 
-STORES = ("sqlite",)
+#: Kind of server, and version of Hive's schema, by the name of the store.
+SERVERS = {
+    "postgres4": ("postgresql", "4.0.0"),
+    "mariadb4": ("mysql", "4.0.0"),
+    "postgres31": ("postgresql", "3.1.0"),
+    "mariadb31": ("mysql", "3.1.0"),
+}
+STORES = ("sqlite", *SERVERS)
+#: Tests of what Hive 3.1's schema has no room for; ``test_hive3`` asserts that it is refused there.
+HIVE4_ONLY = "hive4_only"
 
 
 @pytest.fixture(scope="session")
@@ -25,18 +36,62 @@ def fresh_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def server() -> Iterator[Callable[[str], servers.Server]]:
+    """The server of a kind, started when the first test asks for it."""
+    running: dict[str, servers.Server] = {}
+    with ExitStack() as stack:
+
+        def get(kind: str) -> servers.Server:
+            if kind not in running:
+                start = servers.postgres if kind == "postgresql" else servers.mariadb
+                running[kind] = stack.enter_context(start())
+            return running[kind]
+
+        yield get
+
+
+@pytest.fixture(scope="session")
+def hive_database(server: Callable[[str], servers.Server]) -> Callable[[str], tuple[str, servers.Rows]]:
+    """The database of a store with the schema of Hive's own scripts, made once; its URL and its first rows."""
+    made: dict[str, tuple[str, servers.Rows]] = {}
+
+    def get(store: str) -> tuple[str, servers.Rows]:
+        if store not in made:
+            kind, version = SERVERS[store]
+            script = servers.hive_schema("postgres" if kind == "postgresql" else "mysql", version)
+            url = server(kind).make(store, script)
+            made[store] = url, servers.Rows(url)
+        return made[store]
+
+    return get
+
+
 @pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path, fresh_sqlite: Path) -> str:
+def store(request: pytest.FixtureRequest) -> str:
+    """The name of the store under test."""
+    return str(request.param)
+
+
+@pytest.fixture
+def url(store: str, tmp_path: Path, fresh_sqlite: Path, request: pytest.FixtureRequest) -> Iterator[str]:
     """Where a fresh metastore of the kind under test is."""
-    assert request.param == "sqlite"
-    shutil.copyfile(fresh_sqlite, tmp_path / "metastore.db")
-    return f"sqlite:///{tmp_path / 'metastore.db'}"
+    if store == "sqlite":
+        shutil.copyfile(fresh_sqlite, tmp_path / "metastore.db")
+        yield f"sqlite:///{tmp_path / 'metastore.db'}"
+        return
+    address, rows = request.getfixturevalue("hive_database")(store)
+    yield address
+    rows.restore()
 
 
 @pytest.fixture
 def metastore(url: str) -> Iterator[Metastore]:
     """A fresh metastore with the database ``default``."""
-    opened = open_metastore("default", url)
+    database = open_database(url)
+    version = schema.version(database)
+    assert version is not None
+    opened = Metastore("default", database, version)
     opened.catalog.create_database("default", "/warehouse")
     yield opened
     opened.close()

@@ -28,7 +28,7 @@ _TIMES = ("STARTED", "HEARTBEAT", "TIMESTAMP", "_TIME", "_START", "_END", "ACQUI
 def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
     """What stands in a table: set columns only; a time that is set reads ``T``."""
     with metastore.database.read() as conn:
-        found = conn.execute(select(table)).mappings().all()
+        found = conn.execute(select(table).order_by(*list(table.columns)[:4])).mappings().all()
     return [
         {name: "T" if name.endswith(_TIMES) and value else value for name, value in row.items() if value is not None}
         for row in found

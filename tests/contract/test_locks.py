@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import delete
 
 from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, NotFound, Refused, TransactionAborted
@@ -9,6 +10,7 @@ from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks import NO_TXN, LockState
 from compactor.metastore.store import Metastore
+from compactor.metastore.tables import HIVE_LOCKS
 
 R, W, X, E = LockType
 
@@ -79,7 +81,7 @@ def test_both_forms_of_an_escaped_name_conflict(metastore: Metastore, txns: list
     """PROTOCOL 9: Hive's twice escaped rows and stored ones (Trino's) both meet ours."""
     acquire(metastore, txns[0], ask(R, "t", "p=a%3Db"))
     with metastore.database.write() as conn:
-        conn.exec_driver_sql("DELETE FROM HIVE_LOCKS WHERE HL_PARTITION = 'p=a%3Db'")  # as Hive writes it
+        conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_PARTITION == "p=a%3Db"))  # as Hive writes it
     ours = metastore.locks.try_acquire(txns[1], [ask(E, "t", "p=a%3Db")], "u", "h")
     assert ours is None
 

@@ -8,7 +8,7 @@ from sqlalchemy import inspect
 from compactor.database.engine import open_database
 from compactor.errors import DatabaseUnavailable, NotSupported
 from compactor.metastore import schema
-from compactor.metastore.dialects import dialect_for
+from compactor.metastore.dialects_known import dialect_for
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.tables import metadata
 

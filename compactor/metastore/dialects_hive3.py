@@ -1,0 +1,129 @@
+"""Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no row of what committed, fewer columns in the queue.
+
+It is read, and its transactions, write IDs and locks are kept as Hive 3.1 keeps them. Nothing is compacted there: its
+readers don't understand a directory ``…_v<txn>``, and without one nobody could tell an unfinished output from another.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
+
+from compactor.ids import TxnId
+from compactor.metastore.dialects import Dialect, MySQL4, Postgres4
+from compactor.metastore.dialects_compile import folding_preparer, reduced_compiler
+from compactor.metastore.tables import COMPLETED_TXN_COMPONENTS, TRANSACTION_TABLES, TXN_COMPONENTS, TXNS, WRITE_SET
+
+metadata = MetaData()
+
+NEXT_TXN_ID = Table("NEXT_TXN_ID", metadata, Column("NTXN_NEXT", BigInteger, nullable=False))
+
+_QUEUE_LACKS = (
+    "ENQUEUE_TIME",
+    "ERROR_MESSAGE",
+    "NEXT_TXN_ID",
+    "TXN_ID",
+    "COMMIT_TIME",
+    "INITIATOR_ID",
+    "INITIATOR_VERSION",
+    "WORKER_VERSION",
+    "POOL_NAME",
+    "NUMBER_OF_BUCKETS",
+    "ORDER_BY",
+)
+_NAMES = frozenset(
+    name for table in (*TRANSACTION_TABLES, NEXT_TXN_ID) for name in (table.name, *(c.name for c in table.columns))
+)
+
+
+class _Hive3(Dialect):
+    """What the schema does on every database."""
+
+    schema_versions = ("3.1.0",)
+    refusal = (
+        "Hive 3.1 does not understand the directories of a compaction that is not finished; it is read, in mode "
+        "observe, and not compacted"
+    )
+    missing_tables = frozenset(
+        {"TXN_LOCK_TBL", "MIN_HISTORY_WRITE_ID", "COMPACTION_METRICS_CACHE", "TXN_WRITE_NOTIFICATION_LOG"}
+    )
+    missing_columns = frozenset(
+        {
+            *(f"{prefix}_{name}" for prefix in ("CQ", "CC") for name in _QUEUE_LACKS),
+            "CQ_CLEANER_START",
+            "CQ_RETRY_RETENTION",
+            "DB_MANAGED_LOCATION_URI",
+            "DATACONNECTOR_NAME",
+            "REMOTE_DBNAME",
+        }
+    )
+    last_type = 2
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """See ``Dialect``; the counter's row stands for TXN_LOCK_TBL, and is always held by one alone."""
+        conn.execute(self.for_update(select(NEXT_TXN_ID.c.NTXN_NEXT))).all()
+
+    def open_transactions(self, conn: Connection, row: Mapping[str, object], count: int) -> list[TxnId]:
+        """See ``Dialect``; the ids come from the counter, in the same database transaction as their rows."""
+        first = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one()
+        conn.execute(update(NEXT_TXN_ID).values(NTXN_NEXT=first + count))
+        ids = [TxnId(first + number) for number in range(count)]
+        conn.execute(insert(TXNS), [dict(row) | {"TXN_ID": txn} for txn in ids])
+        return ids
+
+    def newest(self, conn: Connection) -> TxnId:
+        """See ``Dialect``; the row of the newest may be gone."""
+        return TxnId(conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1)
+
+    def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
+        """See ``Dialect``; ids and their rows appear together."""
+        return self.newest(conn)
+
+    def forget_committed(self, conn: Connection, txn: TxnId) -> None:
+        """See ``Dialect``; no row says that a transaction committed."""
+        conn.execute(delete(TXNS).where(TXNS.c.TXN_ID == txn))
+
+    def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
+        """See ``Dialect``; what it wrote is there until that is compacted (Hive 3.1's ``commitTxn``)."""
+        written = select(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID).where(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == txn)
+        return conn.execute(written.limit(1)).first() is not None
+
+    def conflicting(self) -> ColumnElement[bool]:
+        """See ``Dialect``; two deletes don't conflict there."""
+        one_updates = or_(TXN_COMPONENTS.c.TC_OPERATION_TYPE == "u", WRITE_SET.c.WS_OPERATION_TYPE == "u")
+        return super().conflicting() & one_updates
+
+
+class Postgres31(_Hive3, Postgres4):
+    """Hive 3.1's schema on PostgreSQL: transaction tables in lower case, the others in quotes."""
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """See ``Dialect``."""
+        super().adapt(dialect)
+        dialect.statement_compiler = reduced_compiler(dialect.statement_compiler, self.missing_columns)
+        preparer = folding_preparer(type(dialect.identifier_preparer), _NAMES.__contains__)
+        dialect.identifier_preparer = preparer(dialect)
+
+
+class MySQL31(_Hive3, MySQL4):
+    """Hive 3.1's schema on MySQL and MariaDB."""
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """See ``Dialect``."""
+        super().adapt(dialect)
+        dialect.statement_compiler = reduced_compiler(dialect.statement_compiler, self.missing_columns)

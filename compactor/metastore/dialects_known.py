@@ -1,0 +1,24 @@
+"""The dialect of a metastore as it was found."""
+
+from __future__ import annotations
+
+from compactor.errors import NotSupported
+from compactor.metastore.dialects import Dialect, MySQL4, Postgres4
+from compactor.metastore.dialects_hive3 import MySQL31, Postgres31
+
+DIALECTS: tuple[Dialect, ...] = (Dialect(), Postgres4(), Postgres31(), MySQL4(), MySQL31())
+
+
+def dialect_for(database: str, schema_version: str, url: str) -> Dialect:
+    """The dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
+
+    Raises:
+        NotSupported: no dialect is made for it.
+    """
+    for dialect in DIALECTS:
+        if dialect.database == database and schema_version in dialect.schema_versions:
+            return dialect
+    known = ", ".join(f"{d.database} with schema {' or '.join(d.schema_versions)}" for d in DIALECTS)
+    raise NotSupported(
+        f"metastore {url}: {database} with schema {schema_version} is not supported; supported is {known}"
+    )
