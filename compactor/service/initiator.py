@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
 PAGE = 1000  #: candidates fetched at a time; their order is total, so none is passed over
+RECORDED_AT_ONCE = 100  #: decisions stored in one transaction
+RECORDED_EVERY = 5.0  #: seconds after which decisions are stored though they are fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,24 +76,54 @@ class InitiatorPass:
 
 
 def initiate(site: Site) -> InitiatorPass:
-    """One pass over every candidate. One bad table never stops the others."""
+    """One pass over every candidate. One bad table never stops the others.
+
+    A pass begins behind the candidate at which the one before it ended and goes once around, so that passes that are
+    cut short look at every candidate all the same (PROTOCOL 10).
+    """
     repaired = repair.repair(site) if may(site.settings, Mode.COMPACT) else ()
     scan = Scan(site)
-    considered = tuple(scan.consider(entity) for entity in scan.candidates())
-    if site.state is not None:
-        site.state.decisions.record(
-            site.name,
-            [
-                Decided(
-                    entity=c.entity,
-                    outcome=c.outcome,
-                    because=c.because,
-                    numbers=dict(c.decision.numbers) if c.decision else {},
-                )
-                for c in considered
-            ],
-        )
-    return InitiatorPass(repaired=repaired, considered=considered)
+    cursor = site.state.decisions.cursor(site.name) if site.state is not None else None
+    considered: list[Considered] = []
+    told, since = 0, time.monotonic()
+    for entity in in_turn(scan.candidates(), cursor):
+        considered.append(scan.consider(entity))
+        if len(considered) - told >= RECORDED_AT_ONCE or time.monotonic() - since > RECORDED_EVERY:
+            _record(site, considered[told:], scan.now_ms)
+            told, since = len(considered), time.monotonic()
+    _record(site, considered[told:], scan.now_ms)
+    return InitiatorPass(repaired=repaired, considered=tuple(considered))
+
+
+def in_turn(candidates: Sequence[Entity], cursor: Entity | None) -> list[Entity]:
+    """All ``candidates`` once, in the order of their names, those behind ``cursor`` first."""
+    ordered = sorted(candidates, key=_names)
+    if cursor is None:
+        return ordered
+    behind = [entity for entity in ordered if _names(entity) > _names(cursor)]
+    return behind + ordered[: len(ordered) - len(behind)]
+
+
+def _names(entity: Entity) -> tuple[str, str, str]:
+    return (entity.database, entity.table, entity.partition or "")
+
+
+def _record(site: Site, considered: Sequence[Considered], at: int) -> None:
+    if site.state is None or not considered:
+        return
+    site.state.decisions.record(
+        site.name,
+        [
+            Decided(
+                entity=c.entity,
+                outcome=c.outcome,
+                because=c.because,
+                numbers=dict(c.decision.numbers) if c.decision else {},
+            )
+            for c in considered
+        ],
+        at=at,
+    )
 
 
 def look(site: Site, entity: Entity) -> Considered:

@@ -36,10 +36,10 @@ class Decisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, metastore: str, decisions: Iterable[Decided]) -> int:
-        """Store what one pass decided; its time."""
+    def record(self, metastore: str, decisions: Iterable[Decided], *, at: int | None = None) -> int:
+        """Store what one pass decided; its time, which ``at`` gives where a pass stores in several steps."""
         with self._database.write() as conn:
-            at = now_ms(conn)
+            at = now_ms(conn) if at is None else at
             rows = [
                 {
                     "METASTORE": metastore,
@@ -75,6 +75,13 @@ class Decisions:
         with self._database.read() as conn:
             rows = conn.execute(query.order_by(_D.DB_NAME, _D.TABLE_NAME, _D.PART_NAME)).mappings()
             return [_decided(row) for row in rows]
+
+    def cursor(self, metastore: str, role: str = "initiator") -> Entity | None:
+        """The entity that was decided about last; a pass that was cut short ended there."""
+        query = select(DECISIONS).where(_D.METASTORE == metastore, _D.ROLE == role)
+        with self._database.read() as conn:
+            row = conn.execute(query.order_by(_D.DECISION_ID.desc()).limit(1)).mappings().first()
+        return None if row is None else _decided(row).entity
 
     def purge(self, older_than_ms: int) -> int:
         """Delete decisions of passes longer ago than this; how many."""

@@ -1,0 +1,88 @@
+"""PROTOCOL 10: whoever waits is looked at within a bounded number of passes, however many others there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.metastore.compactions import Compactions
+from compactor.service import initiator
+from compactor.service.initiator import in_turn, initiate
+from compactor.service.site import Site
+from tests.support.tables import insert, make_table
+
+TABLES = 7
+
+
+class _Killed(BaseException):
+    """What ends a pass in its middle."""
+
+
+@pytest.fixture
+def written(deployment: Site, warehouse: Path) -> Site:
+    for number in range(TABLES):
+        insert(deployment, make_table(deployment, warehouse, f"t{number}"), [0])
+    return deployment
+
+
+def passed_over(site: Site) -> list[str]:
+    """The tables of one whole pass, in its order."""
+    return [considered.entity.table for considered in initiate(site).considered]
+
+
+def test_no_candidate_is_left_out_whatever_the_page(written: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hive's HIVE-30026: with a limit and no total order the same first candidates come again and again."""
+    monkeypatch.setattr(initiator, "PAGE", 2)
+    assert sorted(passed_over(written)) == [f"t{number}" for number in range(TABLES)]
+
+
+def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
+    written: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each pass dies after two candidates; after four passes all seven were looked at."""
+    monkeypatch.setattr(initiator, "RECORDED_AT_ONCE", 1)
+    original = initiator.Scan.consider
+    seen: list[str] = []
+    left = 0
+
+    def consider(scan: initiator.Scan, entity: Entity) -> initiator.Considered:
+        nonlocal left
+        if left == 0:
+            raise _Killed
+        left -= 1
+        seen.append(entity.table)
+        return original(scan, entity)
+
+    monkeypatch.setattr(initiator.Scan, "consider", consider)
+    for _ in range(4):
+        left = 2
+        with pytest.raises(_Killed):
+            initiate(written)
+    assert seen == ["t0", "t1", "t2", "t3", "t4", "t5", "t6", "t0"]
+
+
+def test_a_whole_pass_begins_at_the_front(written: Site) -> None:
+    expected = [f"t{number}" for number in range(TABLES)]
+    assert [passed_over(written), passed_over(written)] == [expected, expected]
+
+
+def test_in_turn() -> None:
+    a, b, c = (Entity(database="d", table="t", partition=p) for p in (None, "p=1", "p=2"))
+    assert in_turn([c, a, b], None) == [a, b, c]
+    assert in_turn([a, b, c], b) == [c, a, b]
+    assert in_turn([a, b, c], c) == [a, b, c]
+    gone = Entity(database="d", table="t", partition="p=15")
+    assert in_turn([a, b, c], gone) == [c, a, b]
+    assert in_turn([], gone) == []
+
+
+def test_candidates_come_in_one_order_and_each_once(written: Site) -> None:
+    compactions: Compactions = written.metastore.compactions
+    everything = compactions.candidates(100)
+    paged: list[Entity] = []
+    while page := compactions.candidates(3, after=paged[-1] if paged else None):
+        paged += page
+    assert paged == everything
+    assert len(set(paged)) == len(paged) == TABLES
