@@ -157,7 +157,7 @@ class Catalog:
                 "CTLG_NAME": CATALOG,
                 "CREATE_TIME": now_ms(conn) // 1000,
             }
-            conn.execute(insert(DBS).values(**row))
+            conn.execute(insert(DBS).values(**self._dialect.row(DBS, row)))
             _write_parameters(conn, DATABASE_PARAMS, "DB_ID", row["DB_ID"], parameters or {})
 
     @retried

@@ -19,7 +19,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import LostClaim, NotFound, Refused
+from compactor.errors import LostClaim, NotFound, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import components, entries, partition_names, stringable, txn_rows
 from compactor.metastore.dialects import Dialect
@@ -89,7 +89,7 @@ class Compactions:
                 f"compaction of {request.entity}: its properties take {len(properties)} characters, "
                 f"{_PROPERTIES_LENGTH} fit into the queue; pass fewer of them"
             )
-        with self._database.write() as conn:
+        with self._changing() as conn:
             entry_id = self._draw(conn)  # first, since the counter's row keeps two askers apart on every database
             duplicate = _duplicate(conn, request.entity)
             if duplicate is not None:
@@ -122,7 +122,7 @@ class Compactions:
             NotFound: there is no such entry in the queue.
             Refused: somebody works on it already.
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             entry = self._locked(conn, entry_id)
             if entry is None:
                 raise NotFound(f"compaction {entry_id} is not in the queue; look at `compactor show compactions`")
@@ -136,7 +136,7 @@ class Compactions:
     @retried
     def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
         """Write into the history that nothing was requested and why; the id of that row."""
-        with self._database.write() as conn:
+        with self._changing() as conn:
             entry_id = self._draw(conn)
             now = now_ms(conn)
             row = {
@@ -178,7 +178,7 @@ class Compactions:
         """
         if not worker_id.startswith(WORKER_PREFIX):
             raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
-        with self._database.write() as conn:
+        with self._changing() as conn:
             now = now_ms(conn)
             waiting = select(CQ.CQ_ID).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED)
             if ids is not None:
@@ -221,7 +221,7 @@ class Compactions:
         Raises:
             LostClaim: the entry is not ours any more, or the transaction is not open.
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             self._own_transaction(conn, entry, txn)
             current = self._ours(conn, entry, worker_id)
             values: dict[str, object] = {"CQ_TXN_ID": txn, "CQ_HIGHEST_WRITE_ID": highest_write_id}
@@ -242,7 +242,7 @@ class Compactions:
         Raises:
             LostClaim: the entry is not ours any more.
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             self._change(conn, self._ours(conn, entry, worker_id), {"CQ_HADOOP_JOB_ID": job_id[:32]})
 
     @contextmanager
@@ -267,7 +267,7 @@ class Compactions:
             LostClaim: any of it does not hold; nothing is changed.
             CommitUnknown: the answer of the commit was lost.
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             type = self._own_transaction(conn, entry, txn)
             current = self._ours(conn, entry, worker_id)
             if current.txn_id != txn or current.highest_write_id is None:
@@ -295,7 +295,7 @@ class Compactions:
         Raises:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             recorded = conn.execute(select(CQ.CQ_TXN_ID).where(CQ.CQ_ID == entry_id)).scalar()
             # before the queue row (PROTOCOL 9)
             row = None if recorded is None else txn_rows.locked_row(conn, self._dialect, TxnId(recorded))
@@ -330,7 +330,7 @@ class Compactions:
             LostClaim: the row is not as ``entry`` says any more.
         """
         states.check(entry.id, entry.state, state)
-        with self._database.write() as conn:
+        with self._changing() as conn:
             self._end(conn, entry, state, error)
 
     # --- clean --------------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class Compactions:
         Raises:
             LostClaim: the row is not ready for cleaning any more.
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             self._change(conn, _ready(entry), {"CQ_CLEANER_START": now_ms(conn)})
 
     @retried
@@ -371,7 +371,7 @@ class Compactions:
         Raises:
             LostClaim: the row is not ready for cleaning any more.
         """
-        with self._database.write() as conn:
+        with self._changing() as conn:
             values = {
                 "CQ_CLEANER_START": now_ms(conn),
                 "CQ_RETRY_RETENTION": retention_ms,
@@ -391,7 +391,7 @@ class Compactions:
             LostClaim: the row is not ready for cleaning any more.
         """
         _ready(entry)
-        with self._database.write() as conn:
+        with self._changing() as conn:
             names = components.recorded_forms(conn, entry.entity)
             retries = entity_is(COMPACTION_QUEUE, "CQ", entry.entity)
             if entry.type is CompactionType.ABORT_CLEANUP:
@@ -496,6 +496,13 @@ class Compactions:
             joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
             count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
         return Aborted(count=count, oldest_start=oldest or 0)
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        if self._dialect.refusal is not None:
+            raise NotSupported(f"metastore {self._database.url}: {self._dialect.refusal}")
+        with self._database.write() as conn:
+            yield conn
 
     # --- inside one transaction ---------------------------------------------------------------------------------
 

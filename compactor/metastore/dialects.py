@@ -31,7 +31,7 @@ class Dialect:
     schema_versions: tuple[str, ...] = ("4.0.0", "4.1.0", "4.2.0")
     #: Why nothing may be compacted there, if so; such a metastore is opened for reading only.
     refusal: str | None = None
-    #: Tables and columns of ``tables`` that this schema has not. Columns read as NULL.
+    #: Tables and columns (``TABLE.COLUMN``) of ``tables`` that this schema has not. Columns read as NULL.
     missing_tables: frozenset[str] = frozenset()
     missing_columns: frozenset[str] = frozenset()
     #: The largest TXN_TYPE that this Hive knows; a transaction of a later type is an ordinary one to it.
@@ -88,6 +88,10 @@ class Dialect:
     def has(self, table: Table) -> bool:
         """Whether the schema has this table."""
         return table.name not in self.missing_tables
+
+    def row(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+        """``values`` of a new row without the columns that the schema has not."""
+        return {name: value for name, value in values.items() if f"{table.name}.{name}" not in self.missing_columns}
 
     def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         """``column`` to group or order by, where two texts that differ in anything are two."""

@@ -31,12 +31,12 @@ def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
 
 
 def reduced_compiler(base: type[SQLCompiler], missing: Collection[str]) -> type[SQLCompiler]:
-    """A compiler for a schema without the columns ``missing``, which read as NULL."""
+    """A compiler for a schema without the columns ``missing`` (``TABLE.COLUMN``), which read as NULL."""
 
     class Reduced(base):  # type: ignore[valid-type, misc]
         def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
             name: str = super().visit_column(column, *args, **kwargs)
-            return "NULL" if column.name in missing and isinstance(column, Column) else name
+            return "NULL" if isinstance(column, Column) and str(column) in missing else name
 
     return Reduced
 
@@ -45,8 +45,8 @@ def folding_preparer(base: type[IdentifierPreparer], is_folded: Callable[[str], 
     """A preparer that writes some upper-case names in lower case, as PostgreSQL has those created without quotes."""
 
     class Folding(base):  # type: ignore[valid-type, misc]
-        def quote(self, ident: str, force: Any = None) -> str:
-            return ident.lower() if is_folded(ident) else super().quote(ident, force)
+        def quote(self, ident: str, *args: Any) -> str:
+            return ident.lower() if is_folded(ident) else super().quote(ident, *args)
 
         def quote_identifier(self, value: str) -> str:
             return value.lower() if is_folded(value) else super().quote_identifier(value)

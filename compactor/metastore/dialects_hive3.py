@@ -46,6 +46,7 @@ _QUEUE_LACKS = (
     "NUMBER_OF_BUCKETS",
     "ORDER_BY",
 )
+_DATABASE_LACKS = ("CREATE_TIME", "DB_MANAGED_LOCATION_URI", "TYPE", "DATACONNECTOR_NAME", "REMOTE_DBNAME")
 _NAMES = frozenset(
     name for table in (*TRANSACTION_TABLES, NEXT_TXN_ID) for name in (table.name, *(c.name for c in table.columns))
 )
@@ -64,12 +65,12 @@ class _Hive3(Dialect):
     )
     missing_columns = frozenset(
         {
-            *(f"{prefix}_{name}" for prefix in ("CQ", "CC") for name in _QUEUE_LACKS),
-            "CQ_CLEANER_START",
-            "CQ_RETRY_RETENTION",
-            "DB_MANAGED_LOCATION_URI",
-            "DATACONNECTOR_NAME",
-            "REMOTE_DBNAME",
+            *(f"COMPACTION_QUEUE.CQ_{name}" for name in (*_QUEUE_LACKS, "CLEANER_START", "RETRY_RETENTION")),
+            *(f"COMPLETED_COMPACTIONS.CC_{name}" for name in _QUEUE_LACKS),
+            *(f"DBS.{name}" for name in _DATABASE_LACKS),
+            "CTLGS.CREATE_TIME",
+            "TBLS.WRITE_ID",
+            "PARTITIONS.WRITE_ID",
         }
     )
     last_type = 2

@@ -22,8 +22,29 @@ SERVERS = {
     "mariadb31": ("mysql", "3.1.0"),
 }
 STORES = ("sqlite", *SERVERS)
-#: Tests of what Hive 3.1's schema has no room for; ``test_hive3`` asserts that it is refused there.
-HIVE4_ONLY = "hive4_only"
+HIVE4 = ("sqlite", "postgres4", "mariadb4")
+HIVE3 = ("postgres31", "mariadb31")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test runs on every store, but for those that say of which Hive they are.
+
+    ``usefixtures("hive4")``: what Hive 3.1's schema has no room for. ``test_hive3`` asserts that it is refused there.
+    """
+    if "store" in metafunc.fixturenames:
+        of_hive = {"hive4": HIVE4, "hive3": HIVE3}
+        chosen = next((stores for name, stores in of_hive.items() if name in metafunc.fixturenames), STORES)
+        metafunc.parametrize("store", chosen, indirect=True)
+
+
+@pytest.fixture
+def hive4() -> None:
+    """Marks a test for Hive 4's schema only."""
+
+
+@pytest.fixture
+def hive3() -> None:
+    """Marks a test for Hive 3.1's schema only."""
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +88,7 @@ def hive_database(server: Callable[[str], servers.Server]) -> Callable[[str], tu
     return get
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture
 def store(request: pytest.FixtureRequest) -> str:
     """The name of the store under test."""
     return str(request.param)

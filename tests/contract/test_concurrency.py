@@ -15,9 +15,10 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp_path: Path) -> None:
-    """PROTOCOL 9: counters, claims and exclusive locks hold across processes (BEGIN IMMEDIATE on SQLite)."""
+    """PROTOCOL 9: counters, claims and exclusive locks hold across processes (BEGIN IMMEDIATE, row locks)."""
     metastore.catalog.create_table("default", "t", "/warehouse/t", [Column(name="a", type="int")])
     total = PROCESSES * ROUNDS
+    wanted = total - 5 if metastore.dialect.refusal is None else 0  # fewer than attempts: the last claims find nothing
     requested = [
         metastore.compactions.request(
             Request(
@@ -26,7 +27,7 @@ def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp
                 initiator="compactor-test",
             )
         )
-        for number in range(total - 5)  # fewer than attempts: the last claims find nothing
+        for number in range(wanted)
     ]
     counter = tmp_path / "counter"
     counter.write_text("0")

@@ -18,6 +18,8 @@ from compactor.metastore.catalog import Column, Table
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
+pytestmark = pytest.mark.usefixtures("hive4")
+
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-1"
 

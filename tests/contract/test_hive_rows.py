@@ -18,6 +18,8 @@ from compactor.metastore.catalog import Table as CatalogTable
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
+pytestmark = pytest.mark.usefixtures("hive4")
+
 TU = Entity(database="default", table="tu")
 PART = Entity(database="default", table="tr", partition="p=a b%3Dc%2Fd%25")
 SHARED_WRITE = LockRequest(database="default", table="tu", type=LockType.SHARED_WRITE)

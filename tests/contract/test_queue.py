@@ -18,6 +18,8 @@ from compactor.metastore.partition_names import escaped_again
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
+pytestmark = pytest.mark.usefixtures("hive4")
+
 WORKER = "compactor-1"
 T = Entity(database="default", table="t")
 
