@@ -45,8 +45,13 @@ class Lockable(Protocol):
     def type(self) -> LockType: ...
 
 
-def compatible(requested: LockType, existing: LockType) -> bool:
-    """Whether ``requested`` may be granted while ``existing`` is held, or waits before it, on the same object."""
+def compatible(requested: LockType, existing: LockType, *, semi_shared: bool = False) -> bool:
+    """Whether ``requested`` may be granted while ``existing`` is held, or waits before it, on the same object.
+
+    ``semi_shared`` is Hive 3, whose SHARED_WRITE keeps its like away as EXCL_WRITE does in Hive 4.
+    """
+    if semi_shared and requested is existing is LockType.SHARED_WRITE:
+        return False
     return existing in _COMPATIBLE[requested]
 
 
@@ -61,9 +66,9 @@ def overlap(a: Lockable, b: Lockable) -> bool:
     return not (_reads_database(a) and _excludes_inside(b)) and not (_reads_database(b) and _excludes_inside(a))
 
 
-def conflicts(requested: Lockable, existing: Lockable) -> bool:
+def conflicts(requested: Lockable, existing: Lockable, *, semi_shared: bool = False) -> bool:
     """Whether ``existing`` keeps ``requested`` waiting. The caller leaves out locks of the same transaction."""
-    return overlap(requested, existing) and not compatible(requested.type, existing.type)
+    return overlap(requested, existing) and not compatible(requested.type, existing.type, semi_shared=semi_shared)
 
 
 def _apart(a: str | None, b: str | None) -> bool:

@@ -11,12 +11,14 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, fun
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.ids import TxnId
 from compactor.metastore import txn_rows
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.tables import (
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
+    MATERIALIZATION_REBUILD_LOCKS,
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
     TXN_COMPONENTS,
@@ -47,6 +49,7 @@ class Housekeeping:
         self._database = database
         self._dialect = dialect
 
+    @retried
     def purge_history(self, ids: Collection[int]) -> int:
         """Delete these rows of COMPLETED_COMPACTIONS; ``compaction.retention`` says which."""
         chosen = sorted(ids)
@@ -58,21 +61,53 @@ class Housekeeping:
                 for at in range(0, len(chosen), 500)
             )
 
-    def purge_write_set(self) -> int:
-        """Delete what no open transaction can conflict with any more: committed before the oldest was opened."""
+    @retried
+    def purge_write_set(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
+        """Delete what no transaction can conflict with: committed before the oldest open one was opened.
+
+        An id that was drawn within the time-out may belong to a transaction whose row isn't there yet.
+        """
         with self._database.write() as conn:
-            lowest = txn_rows.lowest_open_id(conn)
-            edge = txn_rows.max_txn_id(conn) + 1 if lowest is None else lowest
+            edge = self._lowest_open(conn, open_txn_timeout_ms)
             return conn.execute(delete(WRITE_SET).where(WRITE_SET.c.WS_COMMIT_ID < edge)).rowcount
 
-    def purge_write_ids(self) -> int:
+    @retried
+    def purge_min_history(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
+        """Delete rows of MIN_HISTORY_LEVEL and MIN_HISTORY_WRITE_ID whose transaction has ended.
+
+        Its end takes them with it, so these are what somebody else left; they would hold back cleaners for ever.
+        """
+        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
+        with self._database.write() as conn:
+            settled = self._dialect.settled(conn, open_txn_timeout_ms)
+            gone = 0
+            for column in (MIN_HISTORY_LEVEL.c.MHL_TXNID, MIN_HISTORY_WRITE_ID.c.MH_TXNID):
+                if self._dialect.has(column.table):
+                    ended = delete(column.table).where(column <= settled, column.not_in(opened))
+                    gone += conn.execute(ended).rowcount
+            return gone
+
+    @retried
+    def purge_rebuild_locks(self, timeout_ms: int) -> int:
+        """Delete rows of MATERIALIZATION_REBUILD_LOCKS that nobody keeps alive: not heard of for ``timeout_ms``, and
+        of no open transaction (Hive's ``MaterializationsRebuildLockCleanerTask``).
+        """
+        locks = MATERIALIZATION_REBUILD_LOCKS.c
+        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
+        with self._database.write() as conn:
+            silent = locks.MRL_LAST_HEARTBEAT < now_ms(conn) - timeout_ms
+            stale = delete(MATERIALIZATION_REBUILD_LOCKS).where(silent, locks.MRL_TXN_ID.not_in(opened))
+            return conn.execute(stale).rowcount
+
+    @retried
+    def purge_write_ids(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
         """Delete mappings that no list needs: of transactions below all that is open, aborted or still looked at.
 
         Per table only from the lowest write ID on without a gap: a mapping that stays never stands below a purged
         one, or readers that take the highest mapping as watermark (Hive) would miss the purged one's rows.
         """
         with self._database.write() as conn:
-            mark = _needed_from(conn)
+            mark = self._needed_from(conn, open_txn_timeout_ms)
             tables = select(_T2W.T2W_DATABASE, _T2W.T2W_TABLE).distinct()
             gone = 0
             for row in conn.execute(tables.where(_T2W.T2W_TXNID < mark)).all():
@@ -82,6 +117,7 @@ class Housekeeping:
                 gone += conn.execute(old if kept is None else old.where(_T2W.T2W_WRITEID < kept)).rowcount
             return gone
 
+    @retried
     def purge_components(self) -> int:
         """Delete rows of COMPLETED_TXN_COMPONENTS that say nothing new.
 
@@ -113,7 +149,7 @@ class Housekeeping:
     def forgettable(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> list[Forgettable]:
         """Transactions that ``forget_transactions`` would forget, so that storage can be asked about them first."""
         with self._database.read() as conn:
-            query = select(TXNS).where(*_forgettable(conn, open_txn_timeout_ms)).order_by(TXNS.c.TXN_ID)
+            query = select(TXNS).where(*self._forgettable(conn, open_txn_timeout_ms)).order_by(TXNS.c.TXN_ID)
             return [
                 Forgettable(
                     id=TxnId(row.TXN_ID),
@@ -124,6 +160,7 @@ class Housekeeping:
                 for row in conn.execute(query)
             ]
 
+    @retried
     def forget_transactions(
         self, keep: Collection[TxnId] = (), *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS
     ) -> int:
@@ -134,7 +171,7 @@ class Housekeeping:
         """
         kept = set(keep)
         with self._database.write() as conn:
-            ids = conn.execute(select(TXNS.c.TXN_ID).where(*_forgettable(conn, open_txn_timeout_ms))).scalars()
+            ids = conn.execute(select(TXNS.c.TXN_ID).where(*self._forgettable(conn, open_txn_timeout_ms))).scalars()
             chosen = [txn for txn in ids if txn not in kept]
             for at in range(0, len(chosen), 500):
                 part = chosen[at : at + 500]
@@ -143,32 +180,35 @@ class Housekeeping:
                 conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(part)))
             return len(chosen)
 
+    def _forgettable(self, conn: Connection, open_txn_timeout_ms: int) -> tuple[ColumnElement[bool], ...]:
+        largest = conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar() or 0
+        boundary = min(self._dialect.settled(conn, open_txn_timeout_ms), largest)
+        conditions = [
+            TXNS.c.TXN_STATE.in_((txn_rows.ABORTED, txn_rows.COMMITTED)),
+            TXNS.c.TXN_ID < boundary,
+            TXNS.c.TXN_ID.not_in(select(TXN_COMPONENTS.c.TC_TXNID)),
+        ]
+        if self._dialect.has(MIN_HISTORY_WRITE_ID):
+            conditions.append(TXNS.c.TXN_ID.not_in(select(MIN_HISTORY_WRITE_ID.c.MH_TXNID)))
+        return tuple(conditions)
 
-def _forgettable(conn: Connection, open_txn_timeout_ms: int) -> tuple[ColumnElement[bool], ...]:
-    edge = now_ms(conn) - open_txn_timeout_ms
-    settled = conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0
-    boundary = min(settled, txn_rows.max_txn_id(conn))
-    components = select(TXN_COMPONENTS.c.TC_TXNID)
-    history = select(MIN_HISTORY_WRITE_ID.c.MH_TXNID)
-    return (
-        TXNS.c.TXN_STATE.in_((txn_rows.ABORTED, txn_rows.COMMITTED)),
-        TXNS.c.TXN_ID < boundary,
-        TXNS.c.TXN_ID.not_in(components),
-        TXNS.c.TXN_ID.not_in(history),
-    )
+    def _lowest_open(self, conn: Connection, open_txn_timeout_ms: int) -> int:
+        """No transaction below this one is open or just being opened."""
+        settled = self._dialect.settled(conn, open_txn_timeout_ms)
+        lowest = txn_rows.lowest_open_id(conn)
+        return settled + 1 if lowest is None else min(lowest, settled + 1)
 
-
-def _needed_from(conn: Connection) -> int:
-    """The lowest transaction whose mapping somebody may ask for (Hive's ``CleanTxnToWriteIdTableFunction``)."""
-    unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_rows.COMMITTED)
-    marks = (
-        conn.execute(unfinished).scalar(),
-        conn.execute(select(func.min(WRITE_SET.c.WS_TXNID))).scalar(),
-        conn.execute(select(func.min(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID))).scalar(),
-        conn.execute(select(func.min(_CTC.CTC_TXNID)).where(_CTC.CTC_WRITEID.is_(None))).scalar(),
-        txn_rows.max_txn_id(conn) + 1,
-    )
-    return min(mark for mark in marks if mark is not None)
+    def _needed_from(self, conn: Connection, open_txn_timeout_ms: int) -> int:
+        """The lowest transaction whose mapping somebody may ask for (Hive's ``CleanTxnToWriteIdTableFunction``)."""
+        unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_rows.COMMITTED)
+        marks = (
+            conn.execute(unfinished).scalar(),
+            conn.execute(select(func.min(WRITE_SET.c.WS_TXNID))).scalar(),
+            conn.execute(select(func.min(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID))).scalar(),
+            conn.execute(select(func.min(_CTC.CTC_TXNID)).where(_CTC.CTC_WRITEID.is_(None))).scalar(),
+            self._dialect.settled(conn, open_txn_timeout_ms) + 1,
+        )
+        return min(mark for mark in marks if mark is not None)
 
 
 def _ranked_components() -> Select[Any]:

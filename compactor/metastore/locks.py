@@ -13,13 +13,14 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, u
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType, conflicts, overlap
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore import partition_names
 from compactor.metastore.dialects import Dialect
-from compactor.metastore.tables import HIVE_LOCKS, NEXT_LOCK_ID
+from compactor.metastore.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL
 from compactor.metastore.transactions import must_be_open
 
 _log = logging.getLogger(__name__)
@@ -77,7 +78,10 @@ class Locks:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
         self._dialect = dialect
+        # Hive 3, which has no TXN_LOCK_TBL, knows no EXCL_WRITE: its SHARED_WRITE is that.
+        self._semi_shared = not dialect.has(TXN_LOCK_TBL)
 
+    @retried
     def acquire(
         self,
         txn: TxnId,
@@ -104,7 +108,7 @@ class Locks:
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             lock_id = self._draw(conn)
-            blockers = _blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
             for request, row in blockers.items():
                 if zero_wait_read and txn != NO_TXN and request.type is LockType.SHARED_READ:
                     raise LockNotGranted(f"{request}: not granted without waiting; in the way: {row}")
@@ -112,6 +116,7 @@ class Locks:
                     raise LockNotGranted(f"{request}: the table is being made by somebody else; in the way: {row}")
             return _insert(conn, lock_id, txn, wanted, user, host, agent, blockers)
 
+    @retried
     def try_acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
     ) -> Lock | None:
@@ -126,7 +131,7 @@ class Locks:
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             lock_id = self._draw(conn)
-            blockers = _blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
             if not blockers:
                 return _insert(conn, lock_id, txn, wanted, user, host, agent, {})
         _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
@@ -134,10 +139,11 @@ class Locks:
 
     def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
         """Who would keep these requests waiting now."""
-        wanted = _both_forms(requests)
+        wanted = self._adapted(requests)
         with self._database.read() as conn:
-            return _distinct(_blockers(_rows(conn, _near(wanted)), wanted, txn, before=None).values())
+            return _distinct(self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=None).values())
 
+    @retried
     def check(self, lock_id: int) -> Lock:
         """Look again at a lock that waits; it is acquired when nothing before it stands in the way any more.
 
@@ -156,7 +162,7 @@ class Locks:
             if all(row.state is LockState.ACQUIRED for row in own):
                 return Lock(id=lock_id, state=LockState.ACQUIRED)
             requests = [_request(row) for row in own]
-            blockers = _blockers(rows, requests, txn, before=lock_id)
+            blockers = self._blockers(rows, requests, txn, before=lock_id)
             of_lock = HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id
             for row, request in zip(own, requests, strict=True):
                 blocker = blockers.get(request)
@@ -168,6 +174,7 @@ class Locks:
         state = LockState.WAITING if blockers else LockState.ACQUIRED
         return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
 
+    @retried
     def heartbeat(self, lock_id: int) -> None:
         """Say that a lock without a transaction is alive.
 
@@ -179,6 +186,7 @@ class Locks:
             if conn.execute(of_lock.values(HL_LAST_HEARTBEAT=now_ms(conn))).rowcount == 0:
                 raise NotFound(f"lock {lock_id} without a transaction is not there: it was released, or it timed out")
 
+    @retried
     def release(self, lock_id: int) -> bool:
         """Let go of a lock, or withdraw a request that waits; False when it was gone already.
 
@@ -235,16 +243,38 @@ class Locks:
     def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
         if txn != NO_TXN:
             must_be_open(conn, self._dialect, txn)
-        wanted = _both_forms(requests)
+        wanted = self._adapted(requests)
         if not wanted:
             raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
         return wanted
+
+    def _adapted(self, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+        """The rows that ``requests`` become."""
+        if self._semi_shared:
+            weaker = {LockType.EXCL_WRITE: LockType.SHARED_WRITE}
+            requests = [replace(request, type=weaker.get(request.type, request.type)) for request in requests]
+        return _both_forms(requests)
 
     def _draw(self, conn: Connection) -> int:
         """The next lock's id. Drawn before other locks are looked at: the counter's row keeps two askers apart."""
         found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
         conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + 1))
         return int(found)
+
+    def _blockers(
+        self, rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
+    ) -> dict[LockRequest, LockRow]:
+        """For each request that must wait, the first row in its way.
+
+        Rows that only wait count too: first come, first served. Rows of the same transaction or request never count.
+        """
+        earlier = [row for row in rows if (before is None or row.id < before) and (txn == NO_TXN or row.txn != txn)]
+        found: dict[LockRequest, LockRow] = {}
+        for request in wanted:
+            blocker = next((row for row in earlier if conflicts(request, row, semi_shared=self._semi_shared)), None)
+            if blocker is not None:
+                found[request] = blocker
+        return found
 
 
 def _insert(
@@ -320,22 +350,6 @@ def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
 
 def _request(row: LockRow) -> LockRequest:
     return LockRequest(database=row.database, table=row.table, partition=row.partition, type=row.type)
-
-
-def _blockers(
-    rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
-) -> dict[LockRequest, LockRow]:
-    """For each request that must wait, the first row in its way.
-
-    Rows that only wait count too: first come, first served. Rows of the same transaction or request never count.
-    """
-    earlier = [row for row in rows if (before is None or row.id < before) and (txn == NO_TXN or row.txn != txn)]
-    found: dict[LockRequest, LockRow] = {}
-    for request in wanted:
-        blocker = next((row for row in earlier if conflicts(request, row)), None)
-        if blocker is not None:
-            found[request] = blocker
-    return found
 
 
 def _blocked_by(blocker: LockRow | None) -> dict[str, object]:

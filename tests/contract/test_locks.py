@@ -38,10 +38,13 @@ MATRIX = {
 
 
 @pytest.mark.parametrize(("requested", "existing"), MATRIX)
-def test_matrix(requested: LockType, existing: LockType, metastore: Metastore, txns: list[TxnId]) -> None:
+def test_matrix(requested: LockType, existing: LockType, store: str, metastore: Metastore, txns: list[TxnId]) -> None:
+    """Hive 3.1 has no EXCL_WRITE: its SHARED_WRITE is that, and so two of them don't stand beside each other."""
     acquire(metastore, txns[0], ask(existing))
     granted = acquire(metastore, txns[1], ask(requested)) is LockState.ACQUIRED
-    assert granted is MATRIX[requested, existing]
+    hive3 = store.endswith("31")
+    assert granted is (MATRIX[requested, existing] and not (hive3 and (requested, existing) == (W, W)))
+    assert not hive3 or X not in {row.type for row in metastore.locks.show()}
 
 
 def test_first_come_first_served(metastore: Metastore, txns: list[TxnId]) -> None:
@@ -172,6 +175,7 @@ def test_zero_wait_reads_leave_no_row(metastore: Metastore, txns: list[TxnId]) -
     assert not without.is_acquired  # only within a transaction
 
 
+@pytest.mark.usefixtures("hive4")
 def test_a_second_create_table_as_does_not_wait(metastore: Metastore, txns: list[TxnId]) -> None:
     metastore.locks.acquire(txns[0], [ask(X)], "u", "h", exclusive_ctas=True)
     with pytest.raises(LockNotGranted, match="being made by somebody else"):

@@ -75,3 +75,13 @@ def test_conflicts() -> None:
     assert conflicts(_lock("db/t", E), _lock("db/t/p=1", R))
     assert not conflicts(_lock("db/t", R), _lock("db/t", X))
     assert not conflicts(_lock("db/t/p=1", E), _lock("db/t/p=2", E))
+
+
+@pytest.mark.parametrize(("requested", "existing"), list(itertools.product(LockType, LockType)))
+def test_semi_shared_is_hive_3(requested: LockType, existing: LockType) -> None:
+    """There a second writer waits; all other pairs are as in Hive 4."""
+    both_write = requested is W and existing is W
+    assert compatible(requested, existing, semi_shared=True) is (existing in MAY_PROCEED[requested] and not both_write)
+    assert conflicts(_lock("d/t", requested), _lock("d/t", existing), semi_shared=True) is not compatible(
+        requested, existing, semi_shared=True
+    )
