@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.ids import TxnId
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import TxnType
+from compactor.service.blockers import all_blocked, blockers
+from compactor.service.site import Site
+from tests.support.passes import compact
+from tests.support.tables import insert, make_table
+
+READY = Entry(
+    id=1,
+    entity=Entity(database="default", table="t"),
+    state=State.READY_FOR_CLEANING,
+    type=CompactionType.MAJOR,
+)
+
+
+def test_who_holds_is_open_and_not_younger_than_the_stamp(deployment: Site, metastore: Metastore) -> None:
+    """PROTOCOL 7.1: at or below CQ_NEXT_TXN_ID, of any type."""
+    a, b, c, d = (
+        metastore.transactions.open(user, "h", type=kind, agent="cli")[0]
+        for user, kind in zip(
+            "abcd", (TxnType.DEFAULT, TxnType.READ_ONLY, TxnType.DEFAULT, TxnType.DEFAULT), strict=True
+        )
+    )
+    metastore.transactions.commit(a)
+    stamped = replace(READY, next_txn_id=TxnId(c))
+    found = blockers(deployment, stamped)
+    assert [(x.txn, x.user, x.type) for x in found] == [(b, "b", "read_only"), (c, "c", "default")]
+    assert found[0].to_json() == {
+        "txnid": b,
+        "user": "b",
+        "host": "h",
+        "agent": "cli",
+        "type": "read_only",
+        "age_ms": found[0].age_ms,
+    }
+    assert f"transaction {b} (read_only) of b@h" in str(found[0])
+    assert d not in {x.txn for x in found}
+
+
+def test_a_row_without_a_stamp_names_nobody(deployment: Site) -> None:
+    assert blockers(deployment, READY) == ()
+
+
+def test_every_entry_that_waits_is_told_with_its_bytes(deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, [1, 2])
+    insert(deployment, table, [3])
+    assert all_blocked(deployment) == ()
+    (reader,) = deployment.metastore.transactions.open("ann", "h")
+    compact(deployment)
+    (held,) = all_blocked(deployment)
+    assert [b.txn for b in held.by] == [reader]
+    sizes = [f.stat().st_size for f in (warehouse / "t").rglob("*") if f.is_file() and not f.name.startswith("_")]
+    assert held.bytes_waiting >= sum(sizes)

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+from sqlalchemy import select, update
+
+from compactor.errors import LostClaim
+from compactor.metastore.store import Metastore
+from compactor.metastore.tables import TXNS
+from compactor.service.heartbeat import Heartbeat
+
+
+def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
+    (txn,) = metastore.transactions.open("ann", "h")
+    with metastore.database.write() as conn:
+        conn.execute(update(TXNS).where(txn == TXNS.c.TXN_ID).values(TXN_LAST_HEARTBEAT=0))
+    beaten = threading.Event()
+    with Heartbeat(metastore.transactions, txn, 1, also=beaten.set) as heart:
+        assert beaten.wait(10)
+        heart.check()
+    with metastore.database.read() as conn:
+        assert conn.execute(select(TXNS.c.TXN_LAST_HEARTBEAT).where(txn == TXNS.c.TXN_ID)).scalar_one() > 0
+
+
+def test_a_lost_transaction_is_told_to_who_works(metastore: Metastore) -> None:
+    """PROTOCOL 5: a lost worker stops without a trace."""
+    (txn,) = metastore.transactions.open("ann", "h")
+    with Heartbeat(metastore.transactions, txn, 1) as heart:
+        metastore.transactions.abort(txn, "by hand")
+        heart._thread.join(10)
+        with pytest.raises(LostClaim, match=f"transaction {txn} is lost: .*aborted"):
+            heart.check()
+
+
+def test_the_thread_ends_with_the_block(metastore: Metastore) -> None:
+    (txn,) = metastore.transactions.open("ann", "h")
+    with Heartbeat(metastore.transactions, txn, 3_600_000) as heart:
+        assert heart._thread.is_alive()
+    assert not heart._thread.is_alive()

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.service.mode import Mode, may, mode_of
+from compactor.settings.precedence import Layer, Settings, with_table
+
+
+def of(mode: str) -> Settings:
+    return Settings.of([Layer(name="flag", values={"compactor.mode": mode})])
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_each_mode_allows_what_the_smaller_ones_allow(mode: Mode) -> None:
+    settings = of(mode.name.lower())
+    assert mode_of(settings) is mode
+    assert [wanted for wanted in Mode if may(settings, wanted)] == [m for m in Mode if m <= mode]
+
+
+@pytest.mark.parametrize(
+    ("site", "table", "database", "result"),
+    [
+        ("clean", "observe", None, Mode.OBSERVE),
+        ("observe", "clean", "clean", Mode.OBSERVE),
+        ("clean", "compact", "request", Mode.REQUEST),
+        ("compact", None, None, Mode.COMPACT),
+    ],
+)
+def test_the_tightest_wins(site: str, table: str | None, database: str | None, result: Mode) -> None:
+    said = [{} if text is None else {"compactor.mode": text} for text in (table, database)]
+    assert mode_of(with_table(of(site), *said)) is result
+
+
+def test_a_mode_that_nobody_knows_is_left_out_and_told() -> None:
+    settings = with_table(of("compact"), {"compactor.mode": "observ"}, {})
+    assert mode_of(settings) is Mode.COMPACT
+    assert [key for key, _ in settings.ignored] == ["table: compactor.mode"]
