@@ -15,6 +15,7 @@ from compactor.errors import BadSetting
 
 if TYPE_CHECKING:
     from compactor.service.site import Site
+    from compactor.settings.precedence import Settings
 
 _once = click.option("--once", is_flag=True, help="One pass; else one after the other until SIGTERM or SIGINT.")
 
@@ -24,10 +25,11 @@ def run() -> None:
     """Run a role of the compactor."""
 
 
-def _role(face: Face, once: bool, interval: str, one_pass: Callable[[Site], bool]) -> None:
-    """One pass, or one every ``interval`` (a setting); exit code 1 when the last one failed in something."""
+def _role(face: Face, once: bool, interval: str | Callable[[Settings], int], one_pass: Callable[[Site], bool]) -> None:
+    """One pass, or one every ``interval`` (a setting, or ms); exit code 1 when the last one failed in something."""
     with stopping() as stop, face.site() as site:
-        seconds = site.settings.milliseconds(interval) / 1000
+        every = site.settings.milliseconds(interval) if isinstance(interval, str) else interval(site.settings)
+        seconds = every / 1000
         fine = one_pass(site) if once else repeat(stop, seconds, lambda: one_pass(site))
     if not fine:
         sys.exit(FAILED)
@@ -92,17 +94,19 @@ def cleaner(face: Face, once: bool) -> None:
 @_once
 @faced
 def housekeeper(face: Face, once: bool) -> None:
-    """Time out the dead, and purge what nobody asks for any more."""
-    from compactor.service.housekeeper import keep_house
+    """Time out the dead, and purge what nobody asks for any more. Without --once each task at its own interval."""
+    from compactor.service.housekeeper import keep_house, shortest_interval_ms
 
     def one_pass(site: Site) -> bool:
-        done = keep_house(site)
+        done = keep_house(site, due_only=not once)
         if face.json:
             print_json_line(done.to_json())
         elif not done.acted:
             click.echo("housekeeper: nothing is done in a mode below clean; Hive keeps its own house")
         else:
-            counts = {key: value for key, value in done.to_json().items() if key not in ("acted", "kept") and value}
+            counts = {
+                key: value for key, value in done.to_json().items() if key not in ("acted", "kept", "tasks") and value
+            }
             click.echo(
                 "housekeeper: " + (", ".join(f"{key} {value}" for key, value in counts.items()) or "nothing to do")
             )
@@ -110,7 +114,7 @@ def housekeeper(face: Face, once: bool) -> None:
                 click.echo(f"  kept transaction {kept}")
         return True
 
-    _role(face, once, "hive.metastore.acid.housekeeper.interval", one_pass)
+    _role(face, once, shortest_interval_ms, one_pass)
 
 
 @run.command()

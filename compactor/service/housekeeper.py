@@ -4,32 +4,41 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.forgetting import forget_before, shown
 from compactor.compaction.retention import Policy, to_purge
-from compactor.errors import CompactorError, NotFound
+from compactor.errors import CompactorError, LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog import Table
 from compactor.metastore.transactions import OPEN_TXN_TIMEOUT_MS
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
+from compactor.settings.precedence import Settings
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HousekeeperPass:
-    """How many of each were dealt with. ``kept`` says which aborted transactions stay, and where they still show."""
+    """How many of each were dealt with. ``kept`` says which aborted transactions stay, and where they still show.
+
+    ``tasks`` are those that were due.
+    """
 
     acted: bool
+    tasks: tuple[str, ...] = ()
     repaired: int = 0
     history_purged: int = 0
     write_set_purged: int = 0
     write_ids_purged: int = 0
+    min_history_purged: int = 0
     components_purged: int = 0
+    rebuild_locks_purged: int = 0
     transactions_forgotten: int = 0
     kept: tuple[str, ...] = ()
 
@@ -37,27 +46,106 @@ class HousekeeperPass:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def keep_house(site: Site) -> HousekeeperPass:
-    """One pass. In a mode below ``clean`` Hive keeps its own house, and nothing is done here."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One of Hive's house-keeping threads. ``interval_ms`` after its last run it is due again."""
+
+    name: str
+    interval_ms: Callable[[Settings], int]
+    run: Callable[[Site], Mapping[str, Any]]
+
+
+def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
+    """One pass. In a mode below ``clean`` Hive keeps its own house, and nothing is done here.
+
+    With ``due_only`` a task is left out as long as its interval since the last such run isn't over, whoever ran it:
+    many housekeepers may run side by side.
+    """
     if not may(site.settings, Mode.CLEAN):
         return HousekeeperPass(acted=False)
+    found: dict[str, Any] = {}
+    ran: list[str] = []
+    for task in TASKS:
+        if due_only and not _is_due(site, task):
+            continue
+        found |= task.run(site)
+        ran.append(task.name)
+    return HousekeeperPass(acted=True, tasks=tuple(ran), **found)
+
+
+def shortest_interval_ms(settings: Settings) -> int:
+    """How often a housekeeper that runs on has to look what is due."""
+    return max(1, min(task.interval_ms(settings) for task in TASKS))
+
+
+def _is_due(site: Site, task: Task) -> bool:
+    """Take the task's mutex for as long as its interval: nobody, we neither, gets it again before that is over."""
+    try:
+        site.metastore.mutexes.take(
+            f"housekeeper:{task.name}", site.identity("housekeeper"), task.interval_ms(site.settings)
+        )
+    except LockNotGranted:
+        return False
+    return True
+
+
+def _acid(site: Site) -> dict[str, Any]:
+    """Hive's AcidHouseKeeperService: time-outs, write sets, mappings; and who may be forgotten of the aborted ones."""
     repaired = repair.repair(site)
+    keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
+    kept = _still_needed(site, site.metastore.now_ms(), timeout)
+    return {
+        "repaired": len(repaired),
+        "write_set_purged": keeping.purge_write_set(open_txn_timeout_ms=timeout),
+        "write_ids_purged": keeping.purge_write_ids(open_txn_timeout_ms=timeout),
+        "min_history_purged": keeping.purge_min_history(open_txn_timeout_ms=timeout),
+        "transactions_forgotten": keeping.forget_transactions(kept, open_txn_timeout_ms=timeout),
+        "kept": tuple(f"{txn}: {why}" for txn, why in sorted(kept.items())),
+    }
+
+
+def _compactions(site: Site) -> dict[str, Any]:
+    """Hive's CompactionHouseKeeperService: the history, and components that say nothing new."""
     keeping = site.metastore.housekeeping
-    now = site.metastore.now_ms()
-    purged = keeping.purge_history(_outdated(site, now))
-    # Never younger than what snapshots take for an id that is about to appear: it would count as open to them.
-    timeout = max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
-    kept = _still_needed(site, now, timeout)
-    return HousekeeperPass(
-        acted=True,
-        repaired=len(repaired),
-        history_purged=purged,
-        write_set_purged=keeping.purge_write_set(),
-        write_ids_purged=keeping.purge_write_ids(),
-        components_purged=keeping.purge_components(),
-        transactions_forgotten=keeping.forget_transactions(kept, open_txn_timeout_ms=timeout),
-        kept=tuple(f"{txn}: {why}" for txn, why in sorted(kept.items())),
-    )
+    return {
+        "history_purged": keeping.purge_history(_outdated(site, site.metastore.now_ms())),
+        "components_purged": keeping.purge_components(),
+    }
+
+
+def _rebuild_locks(site: Site) -> dict[str, Any]:
+    """Hive's MaterializationsRebuildLockCleanerTask."""
+    timeout = site.settings.milliseconds("hive.txn.timeout")
+    return {"rebuild_locks_purged": site.metastore.housekeeping.purge_rebuild_locks(timeout)}
+
+
+def _settled_ms(site: Site) -> int:
+    """Never younger than what snapshots take for an id that is about to appear: it would count as open to them."""
+    return max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
+
+
+#: Hive's AcidTxnCleanerService is part of the first: before an aborted transaction is forgotten, storage is asked for
+#: its directories (PROTOCOL 8), which every ten seconds would cost more than the rows do.
+TASKS = (
+    Task(
+        name="acid",
+        interval_ms=lambda settings: max(
+            settings.milliseconds("hive.metastore.acid.housekeeper.interval"),
+            settings.milliseconds("hive.metastore.acid.txn.cleaner.interval"),
+        ),
+        run=_acid,
+    ),
+    Task(
+        name="compactions",
+        interval_ms=lambda settings: settings.milliseconds("hive.metastore.compaction.housekeeper.interval"),
+        run=_compactions,
+    ),
+    Task(
+        name="rebuild-locks",
+        interval_ms=lambda settings: settings.milliseconds("hive.txn.timeout") // 2,
+        run=_rebuild_locks,
+    ),
+)
 
 
 def _outdated(site: Site, now_ms: int) -> list[int]:

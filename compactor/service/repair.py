@@ -40,7 +40,8 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     """
     if not may(site.settings, Mode.COMPACT):
         return ()
-    site.metastore.transactions.time_out(site.settings.milliseconds("hive.txn.timeout"))
+    timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
+    site.metastore.transactions.time_out(timeouts[0], repl_timeout_ms=timeouts[1])
     done: list[Repaired] = []
     for entry in site.metastore.compactions.working():
         if not (entry.worker_id or "").startswith(PREFIX):
