@@ -3,63 +3,71 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import update
 
-from compactor.metastore.tables import AUX_TABLE, MATERIALIZATION_REBUILD_LOCKS, MIN_HISTORY_LEVEL, TXNS
-from compactor.metastore.txn_rows import TxnType
-from compactor.service.housekeeper import TASKS, keep_house, shortest_interval_ms
+from compactor.metastore.tables import TXNS
+from compactor.service.housekeeper import keep_house
 from compactor.service.site import Site
-from tests.support.tables import insert as insert_rows
-from tests.support.tables import make_table, with_settings
-
-NAMES = tuple(task.name for task in TASKS)
+from tests.support.passes import clean_all, compact
+from tests.support.tables import insert, make_table, rows_of, with_settings
 
 
-def test_every_task_at_once_when_a_person_asks(deployment: Site) -> None:
-    assert [keep_house(deployment).tasks, keep_house(deployment).tasks] == [NAMES, NAMES]
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_forget_grace="0s")
 
 
-def test_each_task_at_its_own_interval(deployment: Site) -> None:
-    """Hive's intervals, over all processes: what one has just done another leaves."""
-    assert keep_house(deployment, due_only=True).tasks == NAMES
-    assert keep_house(deployment, due_only=True).tasks == ()
-    hasty = with_settings(deployment, hive_metastore_compaction_housekeeper_interval="0s")
-    with hasty.metastore.database.write() as conn:
-        conn.execute(delete(AUX_TABLE).where(AUX_TABLE.c.MT_KEY1 == "Compactor:housekeeper:compactions"))
-    assert keep_house(hasty, due_only=True).tasks == ("compactions",)
-    assert keep_house(hasty, due_only=True).tasks == ("compactions",)
-
-
-def test_intervals_are_hives(deployment: Site) -> None:
-    assert [task.interval_ms(deployment.settings) for task in TASKS] == [60_000, 300_000, 150_000]
-    assert shortest_interval_ms(deployment.settings) == 60_000
+def passes(site: Site) -> None:
+    """An hour goes by for every transaction that has ended."""
+    hour = 3_600_000
+    older = {"TXN_STARTED": TXNS.c.TXN_STARTED - hour, "TXN_LAST_HEARTBEAT": TXNS.c.TXN_LAST_HEARTBEAT - hour}
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TXNS).values(**older))
 
 
 @pytest.mark.parametrize("mode", ["observe", "request", "compact"])
-def test_below_clean_hive_keeps_its_own_house(mode: str, deployment: Site) -> None:
-    done = keep_house(with_settings(deployment, compactor_mode=mode), due_only=True)
-    assert (done.acted, done.tasks) == (False, ())
+def test_below_clean_hive_keeps_its_own_house(site: Site, mode: str) -> None:
+    done = keep_house(with_settings(site, compactor_mode=mode))
+    assert not done.acted
+    assert done.to_json()["acted"] is False
 
 
-def test_rows_that_somebody_left(deployment: Site, warehouse: Path) -> None:
-    """What holds cleaners back for transactions that are long over goes."""
-    insert_rows(deployment, make_table(deployment, warehouse), [1])
-    with deployment.metastore.database.write() as conn:
-        conn.execute(insert(MIN_HISTORY_LEVEL).values(MHL_TXNID=0, MHL_MIN_OPEN_TXNID=0))
-        row = {"MRL_TXN_ID": 0, "MRL_DB_NAME": "d", "MRL_TBL_NAME": "v", "MRL_LAST_HEARTBEAT": 0}
-        conn.execute(insert(MATERIALIZATION_REBUILD_LOCKS).values(**row))
-    done = keep_house(deployment)
-    assert (done.min_history_purged, done.rebuild_locks_purged) == (1, 1)
-    with deployment.metastore.database.read() as conn:
-        assert conn.execute(select(MIN_HISTORY_LEVEL)).all() == []
+def test_silent_transactions_time_out(site: Site, warehouse: Path) -> None:
+    (silent,) = site.metastore.transactions.open("ann", "h")
+    passes(site)
+    (living,) = site.metastore.transactions.open("bob", "h")
+    assert keep_house(site).acted
+    assert site.metastore.transactions.state(silent) in ("a", None)
+    assert site.metastore.transactions.state(living) == "o"
 
 
-def test_replications_transactions_have_a_time_out_of_their_own(deployment: Site) -> None:
-    """hive.repl.txn.timeout: 11 days unless the site says otherwise."""
-    [txn] = deployment.metastore.transactions.open("u", "h", type=TxnType.REPL_CREATED)
-    with deployment.metastore.database.write() as conn:
-        conn.execute(update(TXNS).values(TXN_LAST_HEARTBEAT=TXNS.c.TXN_LAST_HEARTBEAT - 12 * 86_400_000))
-    keep_house(with_settings(deployment, hive_repl_txn_timeout="13d"))
-    assert deployment.metastore.transactions.state(txn) == "o"
-    keep_house(deployment)
-    assert deployment.metastore.transactions.state(txn) == "a"
+def test_history_is_kept_as_long_as_hive_keeps_it(site: Site, warehouse: Path) -> None:
+    """Three of each entity that succeeded, by default."""
+    table = make_table(site, warehouse)
+    insert(site, table, [0])
+    for value in range(1, 6):
+        insert(site, table, [value])
+        compact(site)
+        clean_all(site)
+    before = [e.id for e in site.metastore.compactions.history()]
+    assert len(before) == 5
+    assert keep_house(site).history_purged == 2
+    assert [e.id for e in site.metastore.compactions.history()] == before[:3]
+
+
+def test_what_ended_is_forgotten_and_no_row_changes(site: Site, warehouse: Path) -> None:
+    """PROTOCOL 8: but not the newest (PROTOCOL 9), nor an aborted one whose directory is there."""
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    insert(site, table, [2], commits=False)
+    insert(site, table, [3])
+    wanted = rows_of(site, table)
+    passes(site)
+    done = keep_house(site)
+    assert done.transactions_forgotten > 0
+    assert rows_of(site, table) == wanted
+    newest = site.metastore.transactions.newest()
+    passes(site)
+    keep_house(site)
+    assert site.metastore.transactions.state(newest) == "c"
+    assert rows_of(site, table) == wanted

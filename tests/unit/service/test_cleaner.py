@@ -1,0 +1,105 @@
+"""What a pass of the cleaner takes and what it leaves; the gate is in tests/integration/service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert as sql_insert
+from sqlalchemy import select
+
+from compactor.compaction.states import State
+from compactor.metastore.catalog import Table
+from compactor.metastore.tables import COMPACTION_QUEUE
+from compactor.service.cleaner import CleanerPass, clean
+from compactor.service.site import Site
+from tests.support.passes import clean_all, compact
+from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.watching import names_in
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    for value in (1, 2, 3):
+        insert(site, table, [value])
+    return table
+
+
+def cleaned(site: Site) -> CleanerPass:
+    for _ in range(200):
+        passed = clean(site)
+        if passed.cleaned or passed.ended:
+            return passed
+    raise AssertionError(passed)
+
+
+def test_bytes_and_names_are_told(site: Site, table: Table) -> None:
+    files = [f for f in Path(table.location).rglob("*") if f.is_file() and not f.name.startswith("_")]
+    least = sum(f.stat().st_size for f in files)
+    before = names_in(Path(table.location))
+    compact(site)
+    passed = cleaned(site)
+    (done,) = passed.cleaned
+    assert set(done.removed) == before
+    assert done.bytes_freed >= least
+    assert passed.to_json()["cleaned"] == [
+        {"table": "default.t", "compaction": 1, "removed": sorted(before), "bytes_freed": done.bytes_freed}
+    ]
+
+
+def test_what_came_after_the_compaction_stays(site: Site, table: Table) -> None:
+    compact(site)
+    insert(site, table, [4])
+    wanted = rows_of(site, table)
+    cleaned(site)
+    assert "delta_0000004_0000004_0000" in names_in(Path(table.location))
+    assert rows_of(site, table) == wanted
+
+
+def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:
+    """What is hidden from readers and not ours is nobody's business."""
+    stranger = Path(table.location) / "_notes"
+    stranger.mkdir()
+    (stranger / "read.me").write_text("mine")
+    compact(site)
+    cleaned(site)
+    assert (stranger / "read.me").read_text() == "mine"
+
+
+def test_a_table_that_forbids_it_is_not_cleaned(site: Site, table: Table) -> None:
+    site.metastore.catalog.set_table_parameter(table, "no_cleanup", "true")
+    compact(site)
+    before = names_in(Path(table.location))
+    (ended,) = cleaned(site).ended
+    assert (ended.state, names_in(Path(table.location))) == (State.REFUSED, before)
+    assert "no_cleanup" in ended.because
+
+
+def test_a_table_that_is_gone_ends_its_row(site: Site, table: Table) -> None:
+    """PROTOCOL 7.4: rows with nothing left end."""
+    compact(site)
+    with site.metastore.database.read() as conn:
+        (row,) = conn.execute(select(COMPACTION_QUEUE)).mappings().all()
+    site.metastore.catalog.drop_table(table)
+    with site.metastore.database.write() as conn:
+        conn.execute(sql_insert(COMPACTION_QUEUE).values(**row))
+    (ended,) = cleaned(site).ended
+    assert (ended.state, ended.because) == (State.SUCCEEDED, "the table or partition is gone")
+
+
+def test_aborted_writes_past_their_threshold_go_without_a_request(site: Site, table: Table) -> None:
+    insert(site, table, [9], commits=False)
+    wanted = rows_of(site, table)
+    clean(site)
+    assert "delta_0000004_0000004_0000" in names_in(Path(table.location))
+    keen = with_settings(site, hive_compactor_abortedtxn_threshold="0", hive_txn_opentxn_timeout="1ms")
+    (done,) = cleaned(keen).cleaned
+    assert (done.entry_id, done.removed) == (None, ("delta_0000004_0000004_0000",))
+    assert rows_of(site, table) == wanted
+    clean_all(site)

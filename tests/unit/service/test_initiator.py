@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import StorageError
+from compactor.metastore.catalog import Table
+from compactor.service.initiator import initiate, look
+from compactor.service.site import Site
+from compactor.storage.local import LocalStorage
+from tests.support.passes import compact, with_storage
+from tests.support.tables import entity_of, insert, make_table, with_settings
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(
+        deployment, hive_compactor_delta_num_threshold="2", hive_compactor_worker_pool="night", compactor_mode="clean"
+    )
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    for value in range(4):
+        insert(site, table, [value])
+    return table
+
+
+def test_what_is_due_is_put_into_the_queue_with_its_reason(site: Site, table: Table) -> None:
+    done = initiate(site)
+    (considered,) = done.considered
+    (entry,) = site.metastore.compactions.queue()
+    assert (considered.entity, considered.entry_id) == (entity_of(table), entry.id)
+    assert (entry.state, entry.pool) == (State.INITIATED, "night")
+    assert considered.outcome == entry.type.label.lower()
+    assert "4" in considered.because
+    assert done.enqueued == (("night", entry.id),)
+    assert done.to_json()["enqueued"] == [{"pool": "night", "compaction": entry.id}]
+    assert site.state is not None
+    (decided,) = site.state.decisions.last_pass(site.name)
+    assert decided.because == considered.because
+
+
+def test_a_second_pass_asks_for_nothing_twice(site: Site, table: Table) -> None:
+    initiate(site)
+    (considered,) = initiate(site).considered
+    assert considered.entry_id is None
+    assert len(site.metastore.compactions.queue()) == 1
+
+
+def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
+    """As in Hive: ``>``."""
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    insert(site, table, [2])
+    assert initiate(site).considered[0].outcome == "notneeded"
+    insert(site, table, [3])
+    assert initiate(site).considered[0].entry_id is not None
+
+
+def test_looking_writes_nothing(site: Site, table: Table) -> None:
+    assert look(site, entity_of(table)).decision is not None
+    assert site.metastore.compactions.queue() == []
+
+
+def test_a_table_that_is_gone_is_skipped(site: Site, table: Table) -> None:
+    assert look(site, Entity(database="default", table="gone")).outcome == "skipped"
+
+
+def test_one_bad_table_never_stops_the_others(site: Site, table: Table, warehouse: Path) -> None:
+    other = make_table(site, warehouse, "other")
+    for value in range(4):
+        insert(site, other, [value])
+
+    class Broken(LocalStorage):
+        def listing(self, path: str):  # type: ignore[no-untyped-def]
+            if path == table.location:
+                raise StorageError(f"cannot list {path}: Permission denied")
+            return super().listing(path)
+
+    considered = {c.entity.table: c for c in initiate(with_storage(site, Broken())).considered}
+    assert (considered["t"].outcome, considered["t"].entry_id) == ("error", None)
+    assert "Permission denied" in considered["t"].because
+    assert considered["other"].entry_id is not None
+
+
+def test_a_table_is_considered_again_when_it_was_written_again(site: Site, table: Table) -> None:
+    assert compact(site, "major").entry.type is CompactionType.MAJOR
+    assert initiate(site).enqueued == ()
+    for value in range(4):
+        insert(site, table, [10 + value])
+    assert len(initiate(site).enqueued) == 1

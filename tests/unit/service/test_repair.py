@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from compactor.acid.names import staging_name
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.errors import LockNotGranted, Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog import Table
+from compactor.metastore.tables import COMPACTION_QUEUE
+from compactor.metastore.transactions import TxnType
+from compactor.service import repair
+from compactor.service.request import request_compaction
+from compactor.service.site import Site, compactor_view
+from tests.support.passes import age
+from tests.support.tables import entity_of, insert, make_table, with_settings
+from tests.support.watching import names_in
+
+WORKER = "compactor-worker-gone"
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    insert(site, table, [1, 2])
+    insert(site, table, [3])
+    return table
+
+
+def claimed(site: Site, worker: str = WORKER) -> Entry:
+    (asked,) = request_compaction(site, table="default.t")
+    assert asked.entry_id is not None
+    entry = site.metastore.compactions.claim(worker, "1", pool_timeout_ms=0, ids=[asked.entry_id])
+    assert entry is not None
+    return entry
+
+
+def begun(site: Site, table: Table) -> tuple[Entry, TxnId]:
+    """A worker that has opened its transaction, staged and named something."""
+    entry = claimed(site)
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
+    site.metastore.compactions.record(entry, WORKER, txn, "w", WriteId(2))
+    (Path(table.location) / staging_name(txn) / "out").mkdir(parents=True)
+    (Path(table.location) / f"base_0000002_v{txn:07d}").mkdir()
+    return entry, txn
+
+
+def test_a_living_worker_is_left_alone(site: Site, table: Table) -> None:
+    begun(site, table)
+    before = names_in(Path(table.location))
+    assert repair.repair(site) == ()
+    assert names_in(Path(table.location)) == before
+
+
+def test_a_worker_that_has_just_begun_is_left_alone(site: Site, table: Table) -> None:
+    claimed(site)
+    assert repair.repair(site) == ()
+
+
+def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site, table: Table) -> None:
+    """PROTOCOL 6: abort its transaction, hide what it named, remove what it staged; only then ``i``."""
+    entry, txn = begun(site, table)
+    age(site)
+    (done,) = repair.repair(site)
+    assert (done.entry.id, done.fate) == (entry.id, State.INITIATED)
+    assert str(txn) in done.because
+    assert site.metastore.transactions.state(txn) == "a"
+    assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
+    assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
+    assert repair.repair(site) == ()
+
+
+def test_losses_are_told_without_acting(site: Site, table: Table) -> None:
+    entry, txn = begun(site, table)
+    assert repair.lost(site) == ()
+    site.metastore.transactions.abort(txn, "by hand")
+    before = names_in(Path(table.location))
+    ((found, because),) = repair.lost(site)
+    assert (found.id, because) == (entry.id, f"its transaction {txn} is aborted")
+    assert names_in(Path(table.location)) == before
+
+
+def test_rows_of_hives_own_workers_are_hives(site: Site, table: Table) -> None:
+    """PROTOCOL 6."""
+    entry = claimed(site)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_WORKER_ID="hive-host-42", CQ_START=0))
+    assert repair.repair(site) == ()
+    assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+
+
+def test_a_lost_request_for_a_table_that_is_gone_ends(site: Site, table: Table) -> None:
+    """PROTOCOL 6: no row vanishes without history."""
+    entry, txn = begun(site, table)
+    site.metastore.transactions.abort(txn, "by hand")
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_TABLE="gone"))
+    (done,) = repair.repair(site)
+    assert done.fate is State.REFUSED
+    (row,) = site.metastore.compactions.history()
+    assert (row.id, row.state) == (entry.id, State.REFUSED)
+    assert "gone" in (row.error or "")
+
+
+def test_no_plan_beside_an_unfinished_compaction(site: Site, table: Table) -> None:
+    """PROTOCOL 6: a planner hides or refuses, never adds a twin."""
+    _, txn = begun(site, table)
+    target = site.target(entity_of(table))
+    with pytest.raises(LockNotGranted, match=f"being written by transaction {txn}"):
+        repair.no_strangers(site, target, compactor_view(site, target))
+    site.metastore.transactions.abort(txn, "by hand")
+    repair.sweep(site, table.location)
+    repair.no_strangers(site, target, compactor_view(site, target))
+
+
+def test_a_directory_of_a_transaction_that_was_never_opened_is_refused(site: Site, table: Table) -> None:
+    (Path(table.location) / "base_0000002_v0009999").mkdir()
+    target = site.target(entity_of(table))
+    with pytest.raises(Refused, match="bears transaction 9999, which this metastore has not opened"):
+        repair.no_strangers(site, target, compactor_view(site, target))

@@ -1,0 +1,128 @@
+"""One entry's fate; the rules of naming and of lost workers are in tests/integration/service."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.metastore.catalog import Column, Table
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service.site import Site
+from compactor.service.worker import Fate, Options, Outcome, work
+from tests.support.passes import clean_all, compact
+from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
+from tests.support.watching import Interrupted, names_in
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    insert(site, table, range(10))
+    insert(site, table, range(10, 20))
+    delete(site, table, [3])
+    return table
+
+
+def forced(site: Site, entity: Entity, kind: CompactionType = CompactionType.MAJOR) -> Outcome:
+    """As a row that another tool put into the queue."""
+    number = site.metastore.compactions.request(Request(entity=entity, type=kind, initiator="x"))
+    outcome = work(site, number, InProcessRunner(), Options())
+    assert outcome is not None
+    return outcome
+
+
+def test_a_compaction_tells_what_it_did(site: Site, table: Table) -> None:
+    outcome = compact(site, full=True)
+    assert outcome.fate is Fate.COMPACTED
+    assert outcome.output == (f"base_0000003_v{outcome.txn:07d}",)
+    assert outcome.directories_in == 3
+    assert (outcome.worker_id or "").startswith("compactor-worker-")
+    assert outcome.seconds > 0
+    f = outcome.figures
+    assert (f.rows_in, f.rows_out, f.rows_deleted) == (20, 19, 1)
+    (entry,) = site.metastore.compactions.queue()
+    assert (entry.state, entry.txn_id, entry.highest_write_id) == (State.READY_FOR_CLEANING, outcome.txn, 3)
+
+
+def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None:
+    """PROTOCOL 3.2: recorded, with its component, before anything is staged; under a shared lock."""
+
+    def look() -> None:
+        (entry,) = site.metastore.compactions.queue()
+        assert entry.txn_id is not None
+        assert site.metastore.transactions.state(entry.txn_id) == "o"
+        assert (entry.state, entry.highest_write_id) == (State.WORKING, 3)
+        assert entry.run_as
+        (lock,) = site.metastore.locks.show()
+        assert lock.type.name == "SHARED_READ"
+
+    assert compact(site, runner=Interrupted(before=look)).fate is Fate.COMPACTED
+    assert site.metastore.locks.show() == []
+
+
+def test_nothing_to_merge_and_something_to_remove_is_the_cleaners(site: Site, table: Table) -> None:
+    compact(site)
+    clean_all(site)
+    obsolete = Path(table.location) / "delta_0000001_0000001_0000"
+    obsolete.mkdir()
+    (obsolete / "bucket_00000").write_bytes(b"")
+    outcome = forced(site, entity_of(table))
+    assert outcome.fate is Fate.CLEAN_ONLY
+    assert outcome.message
+    clean_all(site)
+    assert not obsolete.exists()
+
+
+def test_nothing_to_do_at_all_is_refused_with_its_reason(site: Site, table: Table) -> None:
+    wanted = rows_of(site, table)
+    compact(site)
+    clean_all(site)
+    outcome = forced(site, entity_of(table))
+    assert outcome.fate is Fate.REFUSED
+    (row, *_) = site.metastore.compactions.history()
+    assert (row.state, row.error) == (State.REFUSED, outcome.message)
+    assert rows_of(site, table) == wanted
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"parameters": {"transactional": "true", "transactional_properties": "insert_only"}}, "insert-only"),
+        ({"parameters": {"transactional": "true"}, "input_format": "TextInputFormat"}, "expected the ORC input format"),
+        ({"parameters": {"transactional": "true"}, "sort_columns": ("a",)}, "sorted"),
+        ({"parameters": {}}, "not transactional"),
+    ],
+)
+def test_what_this_release_does_not_compact_is_refused_by_name(
+    site: Site, warehouse: Path, changes: dict[str, object], said: str
+) -> None:
+    site.metastore.catalog.create_database("default", str(warehouse))
+    (warehouse / "odd").mkdir()
+    columns = [Column(name="a", type="int")]
+    site.metastore.catalog.create_table("default", "odd", str(warehouse / "odd"), columns, **changes)  # type: ignore[arg-type]
+    outcome = forced(site, Entity(database="default", table="odd"))
+    assert outcome.fate in (Fate.REFUSED, Fate.FAILED)
+    assert "default.odd" in outcome.message
+    assert said in outcome.message
+    assert names_in(warehouse / "odd") == set()
+    assert site.metastore.compactions.history()[0].error == outcome.message
+
+
+def test_a_type_of_a_later_release_is_refused_by_name(site: Site, table: Table) -> None:
+    before = names_in(Path(table.location))
+    outcome = forced(site, entity_of(table), CompactionType.REBALANCE)
+    assert outcome.fate in (Fate.REFUSED, Fate.FAILED)
+    assert "rebalance compaction is not done by this release" in outcome.message
+    assert names_in(Path(table.location)) == before
+
+
+def test_an_entry_that_is_not_there_is_nobodys(site: Site, table: Table) -> None:
+    assert work(site, 4711, InProcessRunner(), Options()) is None
