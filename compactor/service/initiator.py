@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
-from compactor.compaction.eligibility import Candidate, Skipped, eligible
+from compactor.compaction.eligibility import Candidate, Skipped, eligible, order
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
@@ -86,26 +86,13 @@ def initiate(site: Site) -> InitiatorPass:
     cursor = site.state.decisions.cursor(site.name) if site.state is not None else None
     considered: list[Considered] = []
     told, since = 0, time.monotonic()
-    for entity in in_turn(scan.candidates(), cursor):
+    for entity in order(scan.candidates(), cursor):
         considered.append(scan.consider(entity))
         if len(considered) - told >= RECORDED_AT_ONCE or time.monotonic() - since > RECORDED_EVERY:
             _record(site, considered[told:], scan.now_ms)
             told, since = len(considered), time.monotonic()
     _record(site, considered[told:], scan.now_ms)
     return InitiatorPass(repaired=repaired, considered=tuple(considered))
-
-
-def in_turn(candidates: Sequence[Entity], cursor: Entity | None) -> list[Entity]:
-    """All ``candidates`` once, in the order of their names, those behind ``cursor`` first."""
-    ordered = sorted(candidates, key=_names)
-    if cursor is None:
-        return ordered
-    behind = [entity for entity in ordered if _names(entity) > _names(cursor)]
-    return behind + ordered[: len(ordered) - len(behind)]
-
-
-def _names(entity: Entity) -> tuple[str, str, str]:
-    return (entity.database, entity.table, entity.partition or "")
 
 
 def _record(site: Site, considered: Sequence[Considered], at: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from compactor.compaction.entry import Entity
 from compactor.metastore.compactions import Compactions
 from compactor.service import initiator
-from compactor.service.initiator import in_turn, initiate
+from compactor.service.initiator import initiate
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 
@@ -66,16 +66,6 @@ def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
 def test_a_whole_pass_begins_at_the_front(written: Site) -> None:
     expected = [f"t{number}" for number in range(TABLES)]
     assert [passed_over(written), passed_over(written)] == [expected, expected]
-
-
-def test_in_turn() -> None:
-    a, b, c = (Entity(database="d", table="t", partition=p) for p in (None, "p=1", "p=2"))
-    assert in_turn([c, a, b], None) == [a, b, c]
-    assert in_turn([a, b, c], b) == [c, a, b]
-    assert in_turn([a, b, c], c) == [a, b, c]
-    gone = Entity(database="d", table="t", partition="p=15")
-    assert in_turn([a, b, c], gone) == [c, a, b]
-    assert in_turn([], gone) == []
 
 
 def test_candidates_come_in_one_order_and_each_once(written: Site) -> None:

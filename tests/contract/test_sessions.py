@@ -1,0 +1,420 @@
+"""Sessions beside each other: who waits for whom, who loses, who sees what (the behaviours of Hive 4's lock tests)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.errors import LockNotGranted, TransactionAborted
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.lock_manager import wait_for
+from compactor.metastore.locks import LockState
+from compactor.metastore.store import Metastore
+from tests.support.sessions import Session
+
+pytestmark = pytest.mark.usefixtures("hive4")
+Begin = Callable[..., Session]
+#: Writers stand beside each other and the first committer wins.
+LOOSE = {"hive__txn__xlock__write": "false"}
+LOCKLESS = {"hive__acid__lockless__reads__enabled": "true"}
+
+
+@pytest.fixture
+def begin(metastore: Metastore) -> Begin:
+    """A session, with these settings."""
+    return lambda **settings: Session(metastore, **settings)
+
+
+def held(metastore: Metastore) -> list[tuple[str | None, str | None, str, str]]:
+    return [(row.table, row.partition, row.type.value, row.state.value) for row in metastore.locks.show()]
+
+
+# --- who waits --------------------------------------------------------------------------------------------------
+
+
+def test_drop_waits_for_a_reader_and_gets_its_lock_after_him(begin: Begin, metastore: Metastore) -> None:
+    reader, dropper = begin(), begin()
+    assert reader.run("select a from t")
+    assert not dropper.run("drop table t")
+    assert [(row.txn, row.type) for row in dropper.blockers] == [(reader.txn, LockType.SHARED_READ)]
+    reader.rollback()
+    assert dropper.granted()
+    assert held(metastore) == [(None, None, "r", "a"), ("t", None, "e", "a")]
+
+
+def test_drop_database_waits_for_a_writer_of_a_table(begin: Begin) -> None:
+    writer, dropper = begin(), begin()
+    assert writer.run("update t set a = 5 where b = 6")
+    assert not dropper.run("drop database default")
+    writer.commit()
+    assert dropper.granted()
+
+
+def test_create_table_does_not_wait_for_a_drop_of_another(begin: Begin) -> None:
+    dropper, creator = begin(), begin()
+    assert dropper.run("drop table t")
+    assert creator.run("create table n (a int)")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "beside"),
+    [
+        ("select * from t", "insert into t values (1)", True),
+        ("select * from t", "update t set a = 1", True),
+        ("select * from t", "insert overwrite table t select 1", False),
+        ("select * from t", "truncate table t", True),
+        ("select * from t", "alter table t add columns (b int)", False),
+        ("select * from t", "alter table t rename to t2", False),
+        ("select * from part where p = 1", "alter table part drop partition (p = 1)", False),
+        ("select * from part where p = 2", "alter table part drop partition (p = 1)", True),
+        ("select * from part where p = 1", "alter table part add partition (p = 3)", True),
+        ("insert into t values (1)", "insert into t values (2)", True),
+        ("insert into t values (1)", "update t set a = 1", True),
+        ("insert into t values (1)", "insert overwrite table t select 1", False),
+        ("insert into plain values (1)", "insert into plain values (2)", False),
+        ("insert into plain values (1)", "select * from plain", False),
+        ("update t set a = 1", "update t set a = 2", False),
+        ("update t set a = 1", "delete from t", False),
+        ("update t set a = 1 where b in (select b from u)", "update u set a = 1", True),
+        ("update part set a = 1 where p = 1", "delete from part where p = 2", False),
+        ("delete from part where p = 1", "delete from part where p = 2", True),
+        ("merge into t using u on t.a = u.a when matched then delete", "update t set a = 1", False),
+        ("merge into t using u on t.a = u.a when not matched then insert values (1)", "insert into t values (1)", True),
+        ("load data inpath '/x' into table t", "select * from t", True),
+        ("load data inpath '/x' overwrite into table t", "select * from t", False),
+        ("analyze table t compute statistics", "insert into t values (1)", True),
+        ("create table n as select * from t", "drop table t", False),
+        ("create table n stored as orc tblproperties ('transactional'='true') as select 1", "drop database default",
+         False),
+        ("insert overwrite table part partition (p=1) select 1", "insert overwrite table part partition (p=2) select 1",
+         True),
+        ("insert overwrite table part partition (p=1) select 1", "insert overwrite table part partition (p=1) select 1",
+         False),
+        ("insert overwrite table part partition (p) select 1, 1", "insert into part partition (p=1) select 1", False),
+        ("alter table t set tblproperties ('a'='b')", "insert into t values (1)", True),
+        ("alter table plain set tblproperties ('transactional'='true')", "insert into plain values (1)", False),
+        ("explain update t set a = 1", "drop table t", True),
+    ],
+)  # fmt: skip
+def test_beside_each_other_or_one_after_the_other(first: str, second: str, beside: bool, begin: Begin) -> None:
+    """With exclusive writers, Hive's default: what stands beside what, by the statements' own locks."""
+    one, two = begin(), begin()
+    assert one.run(first)
+    assert two.run(second) is beside
+    one.commit()
+    assert beside or two.granted()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "beside"),
+    [
+        ("update t set a = 1", "update t set a = 2", True),
+        ("update t set a = 1", "insert into t values (1)", True),
+        ("update t set a = 1", "insert overwrite table t select 1", False),
+        ("insert overwrite table t select 1", "select * from t", True),
+        ("insert overwrite table t select 1", "insert into t values (1)", False),
+        ("merge into t using u on t.a = u.a when matched then delete", "update t set a = 1", True),
+    ],
+)
+def test_shared_writers_stand_beside_each_other(first: str, second: str, beside: bool, begin: Begin) -> None:
+    """hive.txn.xlock.write=false."""
+    one, two = begin(**LOOSE), begin(**LOOSE)
+    assert one.run(first)
+    assert two.run(second) is beside
+
+
+@pytest.mark.parametrize(
+    ("statement", "settings"),
+    [
+        ("alter table part drop partition (p = 1)", {"hive__acid__droppartition__usebase": "true"}),
+        (
+            "alter table part partition (p=1) rename to partition (p=9)",
+            {"hive__acid__renamepartition__makecopy": "true"},
+        ),
+        ("alter table part drop partition (p = 1)", LOCKLESS),
+        ("drop table part", LOCKLESS),
+        ("drop materialized view part", LOCKLESS),
+        ("alter table part rename to other", LOCKLESS),
+        ("alter table part add columns (b int)", LOCKLESS),
+        ("alter table part replace columns (b int)", LOCKLESS),
+        ("alter table part change a c int", LOCKLESS),
+        ("alter table part set serde 'x'", LOCKLESS),
+        ("alter table part set fileformat orc", LOCKLESS),
+        ("alter table part clustered by (a) into 2 buckets", LOCKLESS),
+        ("alter table part add constraint c primary key (a)", LOCKLESS),
+        ("alter table part drop constraint c", LOCKLESS),
+        ("alter table part add if not exists partition (p = 3)", LOCKLESS),
+        ("alter table part unset tblproperties ('a')", LOCKLESS),
+        ("alter materialized view part disable rewrite", LOCKLESS),
+        ("msck repair table part", LOCKLESS),
+    ],
+)
+def test_changes_that_do_not_wait_for_readers(statement: str, settings: dict[str, str], begin: Begin) -> None:
+    """What leaves old files to the cleaner is an EXCL_WRITE; without those settings it waits (or needs no lock)."""
+    reader, change = begin(), begin(**settings)
+    assert reader.run("select * from part")
+    assert change.run(statement)
+    writer = begin()
+    assert not writer.run("update part set a = 1")
+
+
+def test_what_changes_nothing_of_rows_takes_no_lock(begin: Begin, metastore: Metastore) -> None:
+    session = begin()
+    for text in ("alter table t compact 'major'", "alter table t touch", "create database d", "drop view v", "show locks",
+                 "create connector c type 'x'", "alter database d set owner user x", "explain select * from t"):  # fmt: skip
+        assert session.run(text), text
+    assert metastore.locks.show() == []
+
+
+def test_readers_behind_a_waiting_writer_wait(begin: Begin) -> None:
+    """First come, first served, and the database's own readers too."""
+    reader, dropper, late, other = begin(), begin(), begin(), begin()
+    assert reader.run("select * from part")
+    assert not dropper.run("alter table part drop partition (p = 1)")
+    assert not late.run("select * from part")
+    assert other.run("select * from part where p = 2")
+    reader.commit()
+    assert not late.granted()
+    assert dropper.granted()
+    dropper.commit()
+    assert late.granted()
+
+
+def test_who_stands_in_the_way_is_recorded(begin: Begin, metastore: Metastore) -> None:
+    """HL_BLOCKEDBY_EXT_ID and HL_BLOCKEDBY_INT_ID; cleared when the lock is granted."""
+    one, two = begin(), begin()
+    one.run("drop table t")
+    two.run("drop table t")
+    rows = {(row.txn, row.table): row for row in metastore.locks.show()}
+    blocker = rows[one.txn, "t"]
+    assert rows[two.txn, "t"].blocked_by == (blocker.id, blocker.internal_id)
+    assert rows[two.txn, None].blocked_by is None
+    one.commit()
+    assert two.granted()
+    assert [row.blocked_by for row in metastore.locks.show()] == [None, None]
+
+
+def test_the_number_of_tries_is_bounded(begin: Begin, metastore: Metastore) -> None:
+    """hive.lock.numretries: then the request is withdrawn and who stands in the way is told."""
+    one, two = begin(), begin()
+    one.run("drop table t")
+    two.run("select 1")
+    naps: list[float] = []
+    request = [LockRequest(database="default", table="t", type=LockType.SHARED_READ)]
+    with pytest.raises(
+        LockNotGranted, match=rf"not granted within 0\.3 s.*EXCLUSIVE on default\.t, transaction {one.txn}"
+    ):
+        wait_for(metastore.locks, two.txn, request, "u", "h", times=(100, 200), sleep=naps.append)
+    assert naps == [0.1, 0.2]
+    assert {row.txn for row in metastore.locks.show()} == {one.txn}
+
+
+def test_a_lock_that_comes_free_while_waiting(begin: Begin, metastore: Metastore) -> None:
+    one, two = begin(), begin()
+    one.run("drop table t")
+    two.run("select 1")
+    request = [LockRequest(database="default", table="t", type=LockType.SHARED_READ)]
+    lock = wait_for(metastore.locks, two.txn, request, "u", "h", times=(1, 2, 4), sleep=lambda nap: _end(one))
+    assert lock.is_acquired
+
+
+def _end(session: Session) -> None:
+    if session.txn:
+        session.commit()
+
+
+def test_a_session_that_times_out_while_it_waits(begin: Begin, metastore: Metastore) -> None:
+    one, two = begin(), begin()
+    one.run("drop table t")
+    assert not two.run("select * from t")
+    metastore.transactions.abort(two.txn, "heartbeat time-out")
+    assert {row.txn for row in metastore.locks.show()} == {one.txn}
+
+
+# --- who loses --------------------------------------------------------------------------------------------------
+
+#: What two sessions do at the same time, and whether the one that commits later loses.
+OVERLAPPING = {
+    "update, update": ("update t set a = 1", "update t set a = 2", True),
+    "update, delete": ("update t set a = 1", "delete from t", True),
+    "delete, update": ("delete from t", "update t set a = 1", True),
+    "delete, delete": ("delete from t", "delete from t", True),
+    "insert, update": ("insert into t values (1)", "update t set a = 1", False),
+    "insert, insert": ("insert into t values (1)", "insert into t values (1)", False),
+    "other tables": ("update t set a = 1", "update u set a = 1", False),
+    "other partitions": ("delete from part where p = 1", "delete from part where p = 2", False),
+    "same partition": ("delete from part where p = 1", "update part set a = 1 where p = 1", True),
+    "one partition of all": ("delete from part", "delete from part where p = 2", True),
+    "merges that update": (
+        "merge into t using u on t.a = u.a when matched then update set a = 1",
+        "merge into t using u on t.a = u.a when matched then delete",
+        True,
+    ),
+    "merges that insert": (
+        "merge into t using u on t.a = u.a when not matched then insert values (1)",
+        "merge into t using u on t.a = u.a when not matched then insert values (1)",
+        False,
+    ),
+    "insert and merge that inserts": (
+        "insert into t values (1)",
+        "merge into t using u on t.a = u.a when not matched then insert values (1)",
+        False,
+    ),
+    "insert and merge of three": (
+        "insert into t values (1)",
+        "merge into t using u on t.a = u.a when matched and u.a = 1 then delete when matched then update set a = 1 "
+        "when not matched then insert values (1)",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OVERLAPPING)
+def test_first_committer_wins(case: str, begin: Begin, metastore: Metastore) -> None:
+    """Row changes on one object conflict; inserts never do, so two merges may insert the same row twice."""
+    first, second, loses = OVERLAPPING[case]
+    one, two = begin(**LOOSE), begin(**LOOSE)
+    assert one.run(first)
+    assert two.run(second)
+    one.commit()
+    txn = two.txn
+    if not loses:
+        two.commit()
+        return
+    with pytest.raises(TransactionAborted, match="committed first"):
+        two.commit()
+    assert metastore.transactions.state(txn) == "a"
+    assert metastore.locks.show() == []
+
+
+@pytest.mark.parametrize("case", [name for name, (_, _, loses) in OVERLAPPING.items() if loses])
+def test_whoever_comes_after_the_commit_does_not_lose(case: str, begin: Begin) -> None:
+    first, second, _ = OVERLAPPING[case]
+    one, two = begin(**LOOSE), begin(**LOOSE)
+    one.run(first)
+    one.commit()
+    two.run(second)
+    two.commit()
+
+
+@pytest.mark.parametrize("case", [name for name, (_, _, loses) in OVERLAPPING.items() if loses])
+def test_nobody_loses_against_what_was_rolled_back(case: str, begin: Begin) -> None:
+    first, second, _ = OVERLAPPING[case]
+    one, two = begin(**LOOSE), begin(**LOOSE)
+    one.run(first)
+    two.run(second)
+    one.rollback()
+    two.commit()
+
+
+def test_merges_that_insert_do_conflict_where_that_is_wanted(begin: Begin) -> None:
+    """hive.txn.xlock.mergeinsert: with exclusive writers the second waits, with shared ones it loses."""
+    merge = "merge into t using u on t.a = u.a when not matched then insert values (1)"
+    wanted = {"hive__txn__xlock__mergeinsert": "true"}
+    one, two = begin(**wanted), begin(**wanted)
+    assert one.run(merge)
+    assert not two.run(merge)
+    one.commit()
+    assert two.granted()
+    two.rollback()
+    three, four = begin(**wanted, **LOOSE), begin(**wanted, **LOOSE)
+    assert three.run(merge)
+    assert four.run(merge)
+    three.commit()
+    with pytest.raises(TransactionAborted):
+        four.commit()
+
+
+def test_the_snapshot_of_who_waited_is_stale(begin: Begin) -> None:
+    """Locks alone don't save a session whose snapshot is older than what it waited for: it loses at commit."""
+    one, two = begin(), begin()
+    one.run("update t set a = 1")
+    assert not two.run("update t set a = 2")
+    one.commit()
+    assert two.granted()
+    with pytest.raises(TransactionAborted, match="committed first"):
+        two.commit()
+
+
+# --- who sees what ----------------------------------------------------------------------------------------------
+
+
+def visible(metastore: Metastore, session: Session, table: str = "t") -> list[int]:
+    """The write IDs that the session sees of those that were given."""
+    assert session.snapshot is not None
+    valid = metastore.write_ids.valid("default", table, session.snapshot)
+    return [w for w in range(1, 10) if w <= valid.high_watermark and valid.is_valid(w)]
+
+
+def test_nothing_of_an_open_transaction_is_seen(begin: Begin, metastore: Metastore) -> None:
+    writer, reader = begin(), begin()
+    writer.run("insert into t values (1)")
+    reader.run("select * from t")
+    assert visible(metastore, reader) == []
+    writer.commit()
+    assert visible(metastore, reader) == []  # the snapshot stays what it was
+    later = begin()
+    later.run("select * from t")
+    assert visible(metastore, later) == [1]
+
+
+def test_a_younger_transaction_that_commits_first_is_no_reason_to_see_the_older(
+    begin: Begin, metastore: Metastore
+) -> None:
+    old, middle, young = begin(), begin(), begin()
+    for session in (old, middle, young):
+        session.run("insert into t values (1)")
+    young.commit()
+    reader = begin()
+    reader.run("select * from t")
+    assert visible(metastore, reader) == [3]
+    old.commit()
+    middle.rollback()
+    last = begin()
+    last.run("select * from t")
+    assert visible(metastore, last) == [1, 3]
+
+
+def test_a_session_sees_its_own_writes(begin: Begin, metastore: Metastore) -> None:
+    other, session = begin(), begin()
+    other.run("insert into t values (1)")
+    session.run("insert into t values (1)")
+    assert visible(metastore, session) == [2]
+
+
+def test_what_is_seen_of_other_tables_does_not_depend_on_this_one(begin: Begin, metastore: Metastore) -> None:
+    one, two = begin(), begin()
+    one.run("insert into t values (1)")
+    two.run("insert into u values (1)")
+    two.commit()
+    reader = begin()
+    reader.run("select * from t, u")
+    assert (visible(metastore, reader, "t"), visible(metastore, reader, "u")) == ([], [1])
+
+
+def test_components_of_what_committed(begin: Begin, metastore: Metastore) -> None:
+    """COMPLETED_TXN_COMPONENTS names each object once per transaction; nothing of what was rolled back."""
+    session = begin(**LOOSE)
+    session.run("insert into part partition (p=1) select 1")
+    session.run("delete from part where p = 2")
+    session.commit()
+    lost = begin()
+    lost.run("insert into u values (1)")
+    lost.rollback()
+    names = metastore.compactions.candidates(10)
+    assert Entity(database="default", table="part", partition="p=1") in names
+    assert Entity(database="default", table="part", partition="p=2") in names
+    assert metastore.compactions.aborted(Entity(database="default", table="u")).count == 1
+
+
+def test_locks_go_with_the_end_of_the_transaction(begin: Begin, metastore: Metastore) -> None:
+    for end in (Session.commit, Session.rollback):
+        session = begin()
+        session.run("update t set a = 1")
+        session.run("select * from u")
+        assert {row.state for row in metastore.locks.show()} == {LockState.ACQUIRED}
+        end(session)
+        assert metastore.locks.show() == []
