@@ -38,7 +38,8 @@ class MySQLBackend:
             # Its default REPEATABLE READ would answer MAX(TXN_ID) as of the transaction's first statement.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
             # Hive's SQL has names in double quotes; without strict mode a value that is too long is cut in silence.
-            "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO'",
+            # Row 0 of TXNS stays row 0.
+            "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
         )
         # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value that is there has met its row.
         args = {"autocommit": True, "charset": "utf8mb4"}

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import inspect, select
-from sqlalchemy.dialects import sqlite
+from sqlalchemy import Dialect, Table, inspect, select
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from compactor.database.engine import Database
@@ -21,23 +23,26 @@ from compactor.metastore.tables import SCHEMA_VERSION, SEEDS, VERSION, metadata
 def create(database: Database) -> None:
     """Make every table with its first rows; nothing where the schema is there already.
 
+    MySQL commits each table at once. VERSION comes last there as everywhere, so that what broke off is noticed.
+
     Raises:
         DatabaseUnavailable: the database has some of the tables but no VERSION, so it is something else.
     """
     with database.write() as conn:
-        present = set(inspect(conn).get_table_names())
-        if "VERSION" in present:
+        present = {name.upper() for name in inspect(conn).get_table_names()}
+        if VERSION.name in present:
             return
         if clash := sorted(present & set(metadata.tables)):
             raise DatabaseUnavailable(
                 f"database {database.url} has tables {', '.join(clash)} but no VERSION; it is no complete metastore, "
-                "use another file"
+                "use another database"
             )
-        metadata.create_all(conn, checkfirst=False)
-        for table, row in SEEDS:
-            conn.execute(table.insert().values(**row))
-        for statement in views.SQLITE:
-            conn.exec_driver_sql(statement)
+        for table in _ordered():
+            table.create(conn, checkfirst=False)
+            for row in _first_rows(table):
+                conn.execute(table.insert().values(**row))
+        for statement in views.statements(database.kind):
+            conn.exec_driver_sql(statement.replace("%", _PERCENT.get(database.kind, "%")))
 
 
 def version(database: Database) -> str | None:
@@ -52,26 +57,45 @@ def version(database: Database) -> str | None:
         return conn.execute(select(VERSION.c.SCHEMA_VERSION).order_by(VERSION.c.VER_ID)).scalars().first()
 
 
-def schema_sql() -> str:
-    """The tables, indexes and first rows as SQL of SQLite."""
-    dialect = sqlite.dialect()
-    parts = [
-        f"-- Hive's metastore schema {SCHEMA_VERSION} for SQLite. Rendered by `python -m compactor.metastore.schema`."
-    ]
-    for table in metadata.sorted_tables:
+def schema_sql(kind: str) -> str:
+    """The tables, indexes and first rows as SQL of one kind of database."""
+    dialect = _DIALECTS[kind]
+    parts = [f"-- Hive's metastore schema {SCHEMA_VERSION}. Rendered by `python -m compactor.metastore.schema`."]
+    for table in _ordered():
         parts.append(str(CreateTable(table).compile(dialect=dialect)).strip() + ";")
         indexes = sorted(table.indexes, key=lambda index: str(index.name))
         parts.extend(str(CreateIndex(index).compile(dialect=dialect)).strip() + ";" for index in indexes)
-    for table, row in SEEDS:
-        insert = table.insert().values(**row)
-        parts.append(str(insert.compile(dialect=dialect, compile_kwargs={"literal_binds": True})) + ";")
+        for row in _first_rows(table):
+            compiled = table.insert().values(**row).compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+            parts.append(str(compiled).partition(" RETURNING ")[0] + ";")
+    if kind == "mysql":
+        parts.insert(1, "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO');")
     return "\n\n".join(_tidy(part) for part in parts) + "\n"
 
 
-def views_sql() -> str:
-    """The reporting views as SQL of SQLite."""
+def views_sql(kind: str) -> str:
+    """The reporting views as SQL of one kind of database."""
     head = "-- Reporting views over Hive's metastore schema. Rendered by `python -m compactor.metastore.schema`."
-    return "\n\n".join((head, *(f"{statement};" for statement in views.SQLITE))) + "\n"
+    return "\n\n".join((head, *(f"{statement};" for statement in views.statements(kind)))) + "\n"
+
+
+def _ordered() -> list[Table]:
+    """Tables after those that they refer to, VERSION last: a schema without it is not complete."""
+    return [*(table for table in metadata.sorted_tables if table is not VERSION), VERSION]
+
+
+def _first_rows(table: Table) -> list[Mapping[str, Any]]:
+    return [row for owner, row in SEEDS if owner is table]
+
+
+#: For text: no database is asked.
+_DIALECTS: dict[str, Dialect] = {
+    "sqlite": sqlite.dialect(),
+    "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]
+    "mysql": mysql.dialect(),
+}
+#: What stands for a percent sign in a statement, where the driver takes one for a parameter.
+_PERCENT = {"postgresql": "%%", "mysql": "%%"}
 
 
 def _tidy(sql: str) -> str:
@@ -79,10 +103,11 @@ def _tidy(sql: str) -> str:
 
 
 def main(directory: Path) -> None:
-    """Write both files into ``directory``."""
+    """Write the files of every kind into ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / f"hive-schema-{SCHEMA_VERSION}.sqlite.sql").write_text(schema_sql(), encoding="utf-8")
-    (directory / "views.sqlite.sql").write_text(views_sql(), encoding="utf-8")
+    for kind in _DIALECTS:
+        (directory / f"hive-schema-{SCHEMA_VERSION}.{kind}.sql").write_text(schema_sql(kind), encoding="utf-8")
+        (directory / f"views.{kind}.sql").write_text(views_sql(kind), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Hive 4's metastore tables: names, columns, keys and first rows as in ``hive-schema-4.0.0``.
 
-Names are upper case, so that every dialect quotes them exactly as Hive 4 created them.
+Names are upper case, so that every dialect quotes them exactly as Hive 4 created them. Types are PostgreSQL's; where
+MySQL's script has another one, a variant says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     CHAR,
@@ -24,12 +25,34 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     func,
 )
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
+
+_T = TypeVar("_T")
 
 SCHEMA_VERSION = "4.0.0"
 
 metadata = MetaData()
+
+
+#: ``latin1_bin`` in MySQL's catalog tables, so that names there differ by case.
+_EXACT = {"charset": "latin1", "collation": "latin1_bin"}
+_SERVERS = ("mysql", "mariadb")
+
+
+def _on_mysql(type: TypeEngine[_T], variant: TypeEngine[Any]) -> TypeEngine[_T]:
+    return type.with_variant(variant, *_SERVERS)
+
+
+_LONG_TEXT = _on_mysql(Text(), mysql.LONGTEXT())
+_MEDIUM_TEXT = _on_mysql(Text(), mysql.MEDIUMTEXT())
+_EXACT_TEXT = _on_mysql(Text(), mysql.MEDIUMTEXT(**_EXACT))
+_FLAG = _on_mysql(Boolean(), mysql.BIT(1))
+_TIMESTAMP = _on_mysql(DateTime(), mysql.TIMESTAMP())
+_BYTES = _on_mysql(LargeBinary(2048), mysql.VARBINARY(2048))
 
 
 def _id(name: str, target: str | None = None, *, nullable: bool = False) -> Column[int]:
@@ -37,8 +60,19 @@ def _id(name: str, target: str | None = None, *, nullable: bool = False) -> Colu
     return Column(name, BigInteger, *references, nullable=nullable)
 
 
+def _number(name: str, *, nullable: bool = False) -> Column[int]:
+    """A count or a time in seconds, which MySQL has as int."""
+    return Column(name, _on_mysql(BigInteger(), Integer()), nullable=nullable)
+
+
 def _text(name: str, length: int, *, nullable: bool = True, **kwargs: Any) -> Column[str]:
     return Column(name, String(length), nullable=nullable, **kwargs)
+
+
+def _name(name: str, length: int, *arguments: ForeignKey, nullable: bool = True, **kwargs: Any) -> Column[str]:
+    """A text of the catalog."""
+    type = _on_mysql(String(length), mysql.VARCHAR(length, **_EXACT))
+    return Column(name, type, *arguments, nullable=nullable, **kwargs)
 
 
 def _code(name: str) -> Column[str]:
@@ -73,7 +107,7 @@ TXN_COMPONENTS = Table(
     _text("TC_PARTITION", 767),
     _code("TC_OPERATION_TYPE"),
     _id("TC_WRITEID", nullable=True),
-    Index("TC_TXNID_INDEX", "TC_TXNID"),
+    Index("TC_TXNID_INDEX", "TC_TXNID", postgresql_using="hash"),
 )
 
 COMPLETED_TXN_COMPONENTS = Table(
@@ -83,7 +117,12 @@ COMPLETED_TXN_COMPONENTS = Table(
     _text("CTC_DATABASE", 128, nullable=False),
     _text("CTC_TABLE", 256),
     _text("CTC_PARTITION", 767),
-    Column("CTC_TIMESTAMP", DateTime, nullable=False, server_default=func.current_timestamp()),
+    Column(
+        "CTC_TIMESTAMP",
+        _on_mysql(DateTime(), mysql.TIMESTAMP()),
+        nullable=False,
+        server_default=func.current_timestamp(),
+    ),
     _id("CTC_WRITEID", nullable=True),
     _code("CTC_UPDATE_DELETE"),
     Index("COMPLETED_TXN_COMPONENTS_INDEX", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION"),
@@ -111,7 +150,7 @@ HIVE_LOCKS = Table(
     _id("HL_BLOCKEDBY_EXT_ID", nullable=True),
     _id("HL_BLOCKEDBY_INT_ID", nullable=True),
     PrimaryKeyConstraint("HL_LOCK_EXT_ID", "HL_LOCK_INT_ID"),
-    Index("HL_TXNID_INDEX", "HL_TXNID"),
+    Index("HL_TXNID_INDEX", "HL_TXNID", postgresql_using="hash"),
 )
 
 NEXT_LOCK_ID = Table("NEXT_LOCK_ID", metadata, _id("NL_NEXT"))
@@ -133,9 +172,9 @@ COMPACTION_QUEUE = Table(
     _id("CQ_START", nullable=True),
     _text("CQ_RUN_AS", 128),
     _id("CQ_HIGHEST_WRITE_ID", nullable=True),
-    Column("CQ_META_INFO", LargeBinary(2048)),
+    Column("CQ_META_INFO", _BYTES),
     _text("CQ_HADOOP_JOB_ID", 32),
-    Column("CQ_ERROR_MESSAGE", Text),
+    Column("CQ_ERROR_MESSAGE", _MEDIUM_TEXT),
     _id("CQ_NEXT_TXN_ID", nullable=True),
     _id("CQ_TXN_ID", nullable=True),
     _id("CQ_COMMIT_TIME", nullable=True),
@@ -167,9 +206,9 @@ COMPLETED_COMPACTIONS = Table(
     _id("CC_END", nullable=True),
     _text("CC_RUN_AS", 128),
     _id("CC_HIGHEST_WRITE_ID", nullable=True),
-    Column("CC_META_INFO", LargeBinary(2048)),
+    Column("CC_META_INFO", _BYTES),
     _text("CC_HADOOP_JOB_ID", 32),
-    Column("CC_ERROR_MESSAGE", Text),
+    Column("CC_ERROR_MESSAGE", _MEDIUM_TEXT),
     _id("CC_NEXT_TXN_ID", nullable=True),
     _id("CC_TXN_ID", nullable=True),
     _id("CC_COMMIT_TIME", nullable=True),
@@ -279,9 +318,9 @@ TXN_WRITE_NOTIFICATION_LOG = Table(
     _text("WNL_DATABASE", 128, nullable=False),
     _text("WNL_TABLE", 256, nullable=False),
     _text("WNL_PARTITION", 767, nullable=False),
-    Column("WNL_TABLE_OBJ", Text, nullable=False),
-    Column("WNL_PARTITION_OBJ", Text),
-    Column("WNL_FILES", Text),
+    Column("WNL_TABLE_OBJ", _LONG_TEXT, nullable=False),
+    Column("WNL_PARTITION_OBJ", _LONG_TEXT),
+    Column("WNL_FILES", _LONG_TEXT),
     Column("WNL_EVENT_TIME", Integer, nullable=False),
     PrimaryKeyConstraint("WNL_TXNID", "WNL_DATABASE", "WNL_TABLE", "WNL_PARTITION"),
 )
@@ -298,21 +337,21 @@ CTLGS = Table(
     _text("NAME", 256, unique=True),
     _text("DESC", 4000),
     _text("LOCATION_URI", 4000, nullable=False),
-    _id("CREATE_TIME", nullable=True),
+    _number("CREATE_TIME", nullable=True),
 )
 
 DBS = Table(
     "DBS",
     metadata,
     Column("DB_ID", BigInteger, primary_key=True, autoincrement=False),
-    _text("DESC", 4000),
-    _text("DB_LOCATION_URI", 4000, nullable=False),
-    _text("NAME", 128),
-    _text("OWNER_NAME", 128),
-    _text("OWNER_TYPE", 10),
+    _name("DESC", 4000),
+    _name("DB_LOCATION_URI", 4000, nullable=False),
+    _name("NAME", 128),
+    _name("OWNER_NAME", 128),
+    _name("OWNER_TYPE", 10),
     Column("CTLG_NAME", String(256), ForeignKey("CTLGS.NAME"), nullable=False, server_default="hive"),
-    _id("CREATE_TIME", nullable=True),
-    _text("DB_MANAGED_LOCATION_URI", 4000),
+    _number("CREATE_TIME", nullable=True),
+    _name("DB_MANAGED_LOCATION_URI", 4000),
     _text("TYPE", 32, nullable=False, server_default="NATIVE"),
     _text("DATACONNECTOR_NAME", 128),
     _text("REMOTE_DBNAME", 128),
@@ -323,8 +362,8 @@ DATABASE_PARAMS = Table(
     "DATABASE_PARAMS",
     metadata,
     _id("DB_ID", "DBS.DB_ID"),
-    _text("PARAM_KEY", 180, nullable=False),
-    _text("PARAM_VALUE", 4000),
+    _name("PARAM_KEY", 180, nullable=False),
+    _name("PARAM_VALUE", 4000),
     PrimaryKeyConstraint("DB_ID", "PARAM_KEY"),
 )
 
@@ -334,9 +373,9 @@ COLUMNS_V2 = Table(
     "COLUMNS_V2",
     metadata,
     _id("CD_ID", "CDS.CD_ID"),
-    _text("COMMENT", 4000),
-    _text("COLUMN_NAME", 767, nullable=False),
-    Column("TYPE_NAME", Text),
+    _name("COMMENT", 4000),
+    _name("COLUMN_NAME", 767, nullable=False),
+    Column("TYPE_NAME", _MEDIUM_TEXT),
     Column("INTEGER_IDX", Integer, nullable=False),
     PrimaryKeyConstraint("CD_ID", "COLUMN_NAME"),
 )
@@ -345,11 +384,11 @@ SERDES = Table(
     "SERDES",
     metadata,
     Column("SERDE_ID", BigInteger, primary_key=True, autoincrement=False),
-    _text("NAME", 128),
-    _text("SLIB", 4000),
-    _text("DESCRIPTION", 4000),
-    _text("SERIALIZER_CLASS", 4000),
-    _text("DESERIALIZER_CLASS", 4000),
+    _name("NAME", 128),
+    _name("SLIB", 4000),
+    _name("DESCRIPTION", 4000),
+    _name("SERIALIZER_CLASS", 4000),
+    _name("DESERIALIZER_CLASS", 4000),
     Column("SERDE_TYPE", Integer),
 )
 
@@ -357,8 +396,8 @@ SERDE_PARAMS = Table(
     "SERDE_PARAMS",
     metadata,
     _id("SERDE_ID", "SERDES.SERDE_ID"),
-    _text("PARAM_KEY", 256, nullable=False),
-    Column("PARAM_VALUE", Text),
+    _name("PARAM_KEY", 256, nullable=False),
+    Column("PARAM_VALUE", _EXACT_TEXT),
     PrimaryKeyConstraint("SERDE_ID", "PARAM_KEY"),
 )
 
@@ -366,14 +405,14 @@ SDS = Table(
     "SDS",
     metadata,
     Column("SD_ID", BigInteger, primary_key=True, autoincrement=False),
-    _text("INPUT_FORMAT", 4000),
-    Column("IS_COMPRESSED", Boolean, nullable=False),
-    _text("LOCATION", 4000),
-    _id("NUM_BUCKETS"),
-    _text("OUTPUT_FORMAT", 4000),
+    _name("INPUT_FORMAT", 4000),
+    Column("IS_COMPRESSED", _FLAG, nullable=False),
+    _name("LOCATION", 4000),
+    _number("NUM_BUCKETS"),
+    _name("OUTPUT_FORMAT", 4000),
     _id("SERDE_ID", "SERDES.SERDE_ID", nullable=True),
     _id("CD_ID", "CDS.CD_ID", nullable=True),
-    Column("IS_STOREDASSUBDIRECTORIES", Boolean, nullable=False),
+    Column("IS_STOREDASSUBDIRECTORIES", _FLAG, nullable=False),
     Index("SDS_N49", "SERDE_ID"),
     Index("SDS_N50", "CD_ID"),
 )
@@ -382,8 +421,8 @@ BUCKETING_COLS = Table(
     "BUCKETING_COLS",
     metadata,
     _id("SD_ID", "SDS.SD_ID"),
-    _text("BUCKET_COL_NAME", 256),
-    _id("INTEGER_IDX"),
+    _name("BUCKET_COL_NAME", 256),
+    _number("INTEGER_IDX"),
     PrimaryKeyConstraint("SD_ID", "INTEGER_IDX"),
 )
 
@@ -391,9 +430,9 @@ SORT_COLS = Table(
     "SORT_COLS",
     metadata,
     _id("SD_ID", "SDS.SD_ID"),
-    _text("COLUMN_NAME", 767),
-    _id("ORDER"),
-    _id("INTEGER_IDX"),
+    _name("COLUMN_NAME", 767),
+    _number("ORDER"),
+    _number("INTEGER_IDX"),
     PrimaryKeyConstraint("SD_ID", "INTEGER_IDX"),
 )
 
@@ -401,20 +440,20 @@ TBLS = Table(
     "TBLS",
     metadata,
     Column("TBL_ID", BigInteger, primary_key=True, autoincrement=False),
-    _id("CREATE_TIME"),
+    _number("CREATE_TIME"),
     _id("DB_ID", "DBS.DB_ID", nullable=True),
-    _id("LAST_ACCESS_TIME"),
-    _text("OWNER", 767),
-    _text("OWNER_TYPE", 10),
-    _id("RETENTION"),
+    _number("LAST_ACCESS_TIME"),
+    _name("OWNER", 767),
+    _name("OWNER_TYPE", 10),
+    _number("RETENTION"),
     _id("SD_ID", "SDS.SD_ID", nullable=True),
-    _text("TBL_NAME", 256),
-    _text("TBL_TYPE", 128),
-    Column("VIEW_EXPANDED_TEXT", Text),
-    Column("VIEW_ORIGINAL_TEXT", Text),
-    Column("IS_REWRITE_ENABLED", Boolean, nullable=False, server_default="0"),
+    _name("TBL_NAME", 256),
+    _name("TBL_TYPE", 128),
+    Column("VIEW_EXPANDED_TEXT", _MEDIUM_TEXT),
+    Column("VIEW_ORIGINAL_TEXT", _MEDIUM_TEXT),
+    Column("IS_REWRITE_ENABLED", _FLAG, nullable=False, server_default=false()),
     Column("WRITE_ID", BigInteger, server_default="0"),
-    UniqueConstraint("DB_ID", "TBL_NAME", name="UNIQUETABLE"),
+    UniqueConstraint("TBL_NAME", "DB_ID", name="UNIQUETABLE"),
     Index("TBLS_N50", "SD_ID"),
 )
 
@@ -422,8 +461,8 @@ TABLE_PARAMS = Table(
     "TABLE_PARAMS",
     metadata,
     _id("TBL_ID", "TBLS.TBL_ID"),
-    _text("PARAM_KEY", 256, nullable=False),
-    Column("PARAM_VALUE", Text),
+    _name("PARAM_KEY", 256, nullable=False),
+    Column("PARAM_VALUE", _EXACT_TEXT),
     PrimaryKeyConstraint("TBL_ID", "PARAM_KEY"),
 )
 
@@ -431,9 +470,9 @@ PARTITIONS = Table(
     "PARTITIONS",
     metadata,
     Column("PART_ID", BigInteger, primary_key=True, autoincrement=False),
-    _id("CREATE_TIME"),
-    _id("LAST_ACCESS_TIME"),
-    _text("PART_NAME", 767),
+    _number("CREATE_TIME"),
+    _number("LAST_ACCESS_TIME"),
+    _name("PART_NAME", 767),
     _id("SD_ID", "SDS.SD_ID", nullable=True),
     _id("TBL_ID", "TBLS.TBL_ID", nullable=True),
     Column("WRITE_ID", BigInteger, server_default="0"),
@@ -445,8 +484,8 @@ PARTITION_PARAMS = Table(
     "PARTITION_PARAMS",
     metadata,
     _id("PART_ID", "PARTITIONS.PART_ID"),
-    _text("PARAM_KEY", 256, nullable=False),
-    Column("PARAM_VALUE", Text),
+    _name("PARAM_KEY", 256, nullable=False),
+    Column("PARAM_VALUE", _EXACT_TEXT),
     PrimaryKeyConstraint("PART_ID", "PARAM_KEY"),
 )
 
@@ -454,10 +493,10 @@ PARTITION_KEYS = Table(
     "PARTITION_KEYS",
     metadata,
     _id("TBL_ID", "TBLS.TBL_ID"),
-    _text("PKEY_COMMENT", 4000),
-    _text("PKEY_NAME", 128, nullable=False),
-    _text("PKEY_TYPE", 767, nullable=False),
-    _id("INTEGER_IDX"),
+    _name("PKEY_COMMENT", 4000),
+    _name("PKEY_NAME", 128, nullable=False),
+    _name("PKEY_TYPE", 767, nullable=False),
+    _number("INTEGER_IDX"),
     PrimaryKeyConstraint("TBL_ID", "PKEY_NAME"),
 )
 
@@ -465,8 +504,8 @@ PARTITION_KEY_VALS = Table(
     "PARTITION_KEY_VALS",
     metadata,
     _id("PART_ID", "PARTITIONS.PART_ID"),
-    _text("PART_KEY_VAL", 256),
-    _id("INTEGER_IDX"),
+    _name("PART_KEY_VAL", 256),
+    _number("INTEGER_IDX"),
     PrimaryKeyConstraint("PART_ID", "INTEGER_IDX"),
 )
 
@@ -481,10 +520,13 @@ VERSION = Table(
 SEQUENCE_TABLE = Table(
     "SEQUENCE_TABLE",
     metadata,
-    _text("SEQUENCE_NAME", 255, nullable=False),
+    _name("SEQUENCE_NAME", 255, nullable=False),
     _id("NEXT_VAL"),
     PrimaryKeyConstraint("SEQUENCE_NAME"),
 )
+
+for _table in metadata.tables.values():
+    _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_default_charset="latin1")
 
 _MODEL = "org.apache.hadoop.hive.metastore.model."
 

@@ -1,8 +1,15 @@
-"""Reporting views for people with an SQL shell: states as words, times as UTC text."""
+"""Reporting views for people with an SQL shell: states as words, times as UTC text.
+
+They are written once, in the names of Hive's tables and with one word for a time; ``statements`` puts in what a database
+wants.
+"""
 
 from __future__ import annotations
 
+import re
+
 from compactor.compaction.states import CompactionType, State
+from compactor.metastore.tables import TRANSACTION_TABLES
 
 
 def _words(column: str, words: dict[str, str]) -> str:
@@ -11,7 +18,10 @@ def _words(column: str, words: dict[str, str]) -> str:
 
 
 def _time(column: str) -> str:
-    return f"CASE WHEN {column} > 0 THEN strftime('%Y-%m-%dT%H:%M:%fZ', {column} / 1000.0, 'unixepoch') END"
+    return f"{_TIME}({column})"
+
+
+_TIME = "UTC_TEXT"  #: stands for what makes text of epoch milliseconds; each database has its own
 
 
 _STATES = {state.value: state.label for state in State}
@@ -36,7 +46,7 @@ FROM {table}"""
 
 
 #: One statement each, in the order in which they are made.
-SQLITE = (
+_VIEWS = (
     "CREATE VIEW COMPACTOR_V_COMPACTIONS AS\n"
     + _compactions("CQ", "COMPACTION_QUEUE", "NULL")
     + "\nUNION ALL\n"
@@ -62,3 +72,28 @@ SELECT TC_DATABASE AS db_name, TC_TABLE AS table_name, TC_PARTITION AS partition
 FROM TXN_COMPONENTS JOIN TXNS ON TXN_ID = TC_TXNID
 WHERE TXN_STATE = 'a' GROUP BY TC_DATABASE, TC_TABLE, TC_PARTITION""",
 )
+
+#: Epoch milliseconds ``{0}`` as text.
+_TIMES = {
+    "sqlite": "CASE WHEN {0} > 0 THEN strftime('%Y-%m-%dT%H:%M:%fZ', {0} / 1000.0, 'unixepoch') END",
+    "postgresql": (
+        "CASE WHEN {0} > 0 THEN "
+        "to_char(to_timestamp({0} / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"') END"
+    ),
+    "mysql": (
+        "CASE WHEN {0} > 0 THEN CONCAT(SUBSTRING("
+        "DATE_FORMAT(TIMESTAMPADD(MICROSECOND, {0} * 1000, '1970-01-01'), '%Y-%m-%dT%H:%i:%s.%f'), 1, 23), 'Z') END"
+    ),
+}
+#: Hive's names, which PostgreSQL wants in quotes.
+_NAMES = sorted({name for table in TRANSACTION_TABLES for name in (table.name, *(c.name for c in table.columns))})
+_QUOTED = re.compile(rf"\b({'|'.join(_NAMES)})\b")
+_CALL = re.compile(rf"{_TIME}\(((?:MIN\()?\w+\)?)\)")
+
+
+def statements(kind: str) -> tuple[str, ...]:
+    """The statements for ``sqlite``, ``postgresql`` or ``mysql``."""
+    timed = (_CALL.sub(lambda call: _TIMES[kind].format(call[1]), view) for view in _VIEWS)
+    if kind != "postgresql":
+        return tuple(timed)
+    return tuple(_QUOTED.sub(r'"\1"', view) for view in timed)

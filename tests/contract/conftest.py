@@ -80,8 +80,7 @@ def hive_database(server: Callable[[str], servers.Server]) -> Callable[[str], tu
     def get(store: str) -> tuple[str, servers.Rows]:
         if store not in made:
             kind, version = SERVERS[store]
-            script = servers.hive_schema("postgres" if kind == "postgresql" else "mysql", version)
-            url = server(kind).make(store, script)
+            url = server(kind).make(store, servers.hive_schema(kind, version))
             made[store] = url, servers.Rows(url)
         return made[store]
 

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from compactor.database.engine import open_database
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.database.engine import open_database
 from compactor.metastore import schema
 from compactor.metastore.store import Metastore
 

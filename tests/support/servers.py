@@ -105,8 +105,8 @@ def _counters(conn: Connection) -> list[str]:
 
 
 def hive_schema(kind: str, version: str, cache: Path = ROOT / "build" / "cache" / "maven") -> str:
-    """Hive's own ``hive-schema-<version>`` for ``kind`` (``postgres``, ``mysql``), out of its released archive."""
-    name = f"hive-schema-{version}.{kind}.sql"
+    """Hive's own ``hive-schema-<version>`` for a kind of server, out of its released archive."""
+    name = f"hive-schema-{version}.{'postgres' if kind == 'postgresql' else kind}.sql"
     found = cache / name
     if not found.is_file():
         _unpack(_archive(cache), cache)

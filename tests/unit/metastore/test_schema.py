@@ -19,14 +19,14 @@ def test_the_files_are_what_is_rendered_now(tmp_path: Path) -> None:
     """`python -m compactor.metastore.schema` has been run after the last change."""
     schema.main(tmp_path)
     rendered = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert {path.name: path.read_text() for path in SQL.glob("*.sqlite.sql")} == rendered
+    assert {path.name: path.read_text() for path in SQL.glob("*.sql")} == rendered
 
 
 def test_the_rendered_sql_makes_the_same_schema(tmp_path: Path) -> None:
     by_sql, by_code = (open_database(f"sqlite:///{tmp_path / name}") for name in ("sql.db", "code.db"))
     schema.create(by_code)
     with by_sql.write() as conn:
-        for statement in (schema.schema_sql() + schema.views_sql()).split(";\n"):
+        for statement in (schema.schema_sql("sqlite") + schema.views_sql("sqlite")).split(";\n"):
             if statement.strip():
                 conn.exec_driver_sql(statement)
     masters = []
@@ -40,7 +40,7 @@ def test_the_rendered_sql_makes_the_same_schema(tmp_path: Path) -> None:
 
 def test_transaction_ids_are_never_reused_by_the_database(tmp_path: Path) -> None:
     """PROTOCOL 9: INTEGER PRIMARY KEY AUTOINCREMENT."""
-    assert '"TXN_ID" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT' in schema.schema_sql()
+    assert '"TXN_ID" INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT' in schema.schema_sql("sqlite")
 
 
 def test_create_twice_is_once(metastore: Metastore) -> None:
