@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from compactor.acid.directory import acid_directory
@@ -50,26 +50,61 @@ def entities(site: Site, table: Table) -> list[Entity]:
     ]
 
 
-def shown(site: Site, table: Table, expected: Expected) -> list[tuple[tuple[int, int, int], str]]:
-    """ROW__ID and line of every row that our reader shows now."""
+def look(site: Site, table: Table) -> list[tuple[Entity, pa.RecordBatch]]:
+    """What our reader shows now."""
     found = []
     for entity in entities(site, table):
         target = site.target(entity)
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
-        values = target.partition.values if target.partition else ()
-        for batch in read_snapshot(target.location, directory, write_ids, target.row_type):
-            for row in plain_rows(batch):
-                found.append(((row[0], row[1], row[2]), render_line(expected, row[3:], values)))
+        found += [(entity, b) for b in read_snapshot(target.location, directory, write_ids, target.row_type)]
     return found
+
+
+def rendered(
+    site: Site, seen: list[tuple[Entity, pa.RecordBatch]], expected: Expected
+) -> list[tuple[tuple[int, int, int], str]]:
+    """ROW__ID and line of every row, as Hive or Trino print it."""
+    found = []
+    for entity, batch in seen:
+        partition = site.target(entity).partition
+        values = partition.values if partition else ()
+        found += [((r[0], r[1], r[2]), render_line(expected, r[3:], values)) for r in plain_rows(batch)]
+    return found
+
+
+def in_one(seen: list[tuple[Entity, pa.RecordBatch]]) -> pa.Table | None:
+    """The same rows as one sorted table, None where batches differ in their types."""
+    try:
+        together = pa.concat_tables(
+            pa.Table.from_batches([b]).append_column("entity", pa.array([str(e)] * b.num_rows)) for e, b in seen
+        )
+    except pa.ArrowInvalid:
+        return None
+    return together.sort_by([(name, "ascending") for name in ("entity", "writeid", "bucketid", "rowid")])
+
+
+#: Tables that were rendered and found right, by step: rendering takes longer than all the rest.
+_RIGHT: dict[Path, pa.Table] = {}
+
+
+def assert_shown(site: Site, table: Table, step: Path) -> None:
+    """Our reader shows what Hive or Trino showed in ``step``."""
+    seen = look(site, table)
+    together = in_one(seen) if seen else None
+    if together is not None and step in _RIGHT and together.equals(_RIGHT[step]):
+        return
+    expected = read_expected(step)
+    assert difference([(tuple(k), v) for k, v in expected.row_ids], rendered(site, seen, expected)) == ""
+    if together is not None:
+        _RIGHT[step] = together
 
 
 @pytest.mark.parametrize("step", STEPS, ids=step_id)
 def test_our_reader_shows_what_the_writer_showed(site: Site, warehouse: Path, step: Path) -> None:
-    expected = read_expected(step)
     table = register_fixture(site.metastore, step, warehouse)
-    assert difference([(tuple(k), v) for k, v in expected.row_ids], shown(site, table, expected)) == ""
+    assert_shown(site, table, step)
 
 
 @pytest.mark.parametrize("kind", ["minor", "major"])
@@ -77,19 +112,21 @@ def test_our_reader_shows_what_the_writer_showed(site: Site, warehouse: Path, st
 def test_compaction_and_cleaning_change_nothing_that_is_shown(
     site: Site, warehouse: Path, step: Path, kind: str
 ) -> None:
-    expected = read_expected(step)
     table = register_fixture(site.metastore, step, warehouse)
-    before = [(tuple(k), v) for k, v in expected.row_ids]
     clean(site)  # rows that the dump left ready for cleaning
-    assert difference(before, shown(site, table, expected)) == ""
-    with suppress(Refused):  # the dump's own request is in the queue already
+    assert_shown(site, table, step)
+    refused = ""
+    try:
         request_compaction(site, table=f"{table.database}.{table.name}", type=kind)
+    except Refused as error:
+        refused = str(error)
+    assert not refused or "already scheduled" in refused or "partitions" in refused
     done = run_entries(site, claimable(site), InProcessRunner())
     assert [o.message for o in done.outcomes if o.fate in (Fate.FAILED, Fate.LOST, Fate.WAITING)] == []
-    assert difference(before, shown(site, table, expected)) == ""
+    assert_shown(site, table, step)
     passed = clean(site)
     assert [w.because for w in (*passed.waiting, *passed.failed)] == []
-    assert difference(before, shown(site, table, expected)) == ""
+    assert_shown(site, table, step)
     assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
     for outcome in done.outcomes:
         if outcome.fate is Fate.COMPACTED:
