@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import delete
 
 from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, TransactionAborted
@@ -13,6 +14,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.lock_manager import wait_for
 from compactor.metastore.locks import LockState
 from compactor.metastore.store import Metastore
+from compactor.metastore.tables import MIN_HISTORY_LEVEL, TXNS
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.usefixtures("hive4")
@@ -315,3 +317,38 @@ def test_locks_go_with_the_end_of_the_transaction(begin: Begin, metastore: Metas
         assert {row.state for row in metastore.locks.show()} == {LockState.ACQUIRED}
         end(session)
         assert metastore.locks.show() == []
+
+
+def _forget_row(metastore: Metastore, *txns: int) -> None:
+    with metastore.database.write() as conn:
+        for table, key in ((MIN_HISTORY_LEVEL, "MHL_TXNID"), (TXNS, "TXN_ID")):
+            conn.execute(delete(table).where(table.c[key].in_(txns)))
+
+
+def test_an_id_that_is_missing_may_be_about_to_appear(metastore: Metastore) -> None:
+    """Whoever draws an id inserts its row a moment later: until then readers take it for open, one or many."""
+    first, *between, last = metastore.transactions.open("u", "h", count=6)
+    _forget_row(metastore, *between)
+    young = metastore.transactions.snapshot(open_txn_timeout_ms=30_000)
+    assert young.open >= {first, *between, last}
+    metastore.transactions.commit(last)
+    assert not any(metastore.transactions.snapshot(open_txn_timeout_ms=30_000).is_valid(txn) for txn in between)
+
+
+def test_after_its_time_a_missing_id_is_none(metastore: Metastore) -> None:
+    """Later than hive.txn.opentxn.timeout nobody may insert its row any more, so it holds nothing back."""
+    first, between, last = metastore.transactions.open("u", "h", count=3)
+    for txn in (first, last):
+        metastore.transactions.commit(txn)
+    _forget_row(metastore, between)
+    assert metastore.transactions.snapshot(open_txn_timeout_ms=-60_000).open == frozenset()
+
+
+def test_very_many_time_out_at_once(metastore: Metastore) -> None:
+    txns = [txn for _ in range(3) for txn in metastore.transactions.open("u", "h", count=100)]
+    request = LockRequest(database="default", table="t", type=LockType.SHARED_READ)
+    for txn in txns[::60]:
+        metastore.locks.acquire(txn, [request], "u", "h")
+    assert metastore.transactions.time_out(-60_000) == txns
+    assert metastore.locks.show() == []
+    assert metastore.transactions.open_transactions() == []

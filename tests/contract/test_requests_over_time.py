@@ -1,0 +1,79 @@
+"""What stays of a request while it goes through its states, and what an empty metastore says."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.ids import TxnId
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import TxnType
+
+pytestmark = pytest.mark.usefixtures("hive4")
+ENTITY = Entity(database="default", table="t")
+WORKER = "compactor-1"
+
+
+def asked(metastore: Metastore) -> Entry:
+    request = Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test")
+    return metastore.compactions.entry(metastore.compactions.request(request))
+
+
+def claimed(metastore: Metastore) -> Entry:
+    entry = metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    assert entry is not None
+    return entry
+
+
+def test_the_time_of_a_request_stays_to_the_end(metastore: Metastore) -> None:
+    """CQ_ENQUEUE_TIME: set once, kept when it is worked on, given back, worked on again and failed."""
+    at = asked(metastore).enqueue_time
+    assert at is not None
+    assert 0 <= metastore.now_ms() - at < 60_000
+    entry = claimed(metastore)
+    assert (entry.state, entry.enqueue_time) == (State.WORKING, at)
+    assert metastore.compactions.requeue(entry.id, WORKER)
+    assert metastore.compactions.entry(entry.id).enqueue_time == at
+    metastore.compactions.finish(claimed(metastore), State.FAILED, "broken")
+    [ended] = metastore.compactions.history()
+    assert (ended.state, ended.enqueue_time) == (State.FAILED, at)
+
+
+def test_the_time_of_a_request_stays_when_it_is_cleaned(metastore: Metastore) -> None:
+    table = metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    [writer] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(writer, "default", "t")
+    metastore.write_ids.add_component(writer, ENTITY, "i", write_id)
+    metastore.transactions.commit(writer)
+    at = asked(metastore).enqueue_time
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+    entry = metastore.compactions.record(claimed(metastore), WORKER, txn, None, write_id)
+    with metastore.compactions.committing(
+        entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location
+    ):
+        pass
+    ready = metastore.compactions.entry(entry.id)
+    assert (ready.state, ready.enqueue_time) == (State.READY_FOR_CLEANING, at)
+    metastore.compactions.mark_cleaned(ready, [], all_below=True)
+    [ended] = metastore.compactions.history()
+    assert (ended.state, ended.enqueue_time) == (State.SUCCEEDED, at)
+
+
+def test_nothing_is_there_to_be_found(metastore: Metastore) -> None:
+    assert metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0) is None
+    assert metastore.compactions.ready_for_cleaning(metastore.now_ms()) == []
+    assert metastore.compactions.candidates(10) == []
+    assert metastore.locks.show() == []
+
+
+def test_the_snapshot_of_a_metastore_in_which_nobody_wrote(metastore: Metastore) -> None:
+    valid = metastore.transactions.snapshot(open_txn_timeout_ms=-60_000)
+    assert (valid.open, valid.aborted) == (frozenset(), frozenset())
+    assert valid.high_watermark == metastore.transactions.newest()
+    for txn in metastore.transactions.open("u", "h", count=3):
+        metastore.transactions.commit(txn)
+    later = metastore.transactions.snapshot(open_txn_timeout_ms=-60_000)
+    assert later.open == frozenset()
+    assert later.high_watermark == TxnId(valid.high_watermark + 3)
