@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -72,19 +73,31 @@ def server() -> Iterator[Callable[[str], servers.Server]]:
         yield get
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Store:
+    """A database with the schema of Hive's own scripts, used by one test after the other."""
+
+    url: str
+    rows: servers.Rows
+    metastore: Metastore
+
+
 @pytest.fixture(scope="session")
-def hive_database(server: Callable[[str], servers.Server]) -> Callable[[str], tuple[str, servers.Rows]]:
-    """The database of a store with the schema of Hive's own scripts, made once; its URL and its first rows."""
-    made: dict[str, tuple[str, servers.Rows]] = {}
+def server_store(server: Callable[[str], servers.Server]) -> Iterator[Callable[[str], Store]]:
+    """The store of a name in ``SERVERS``, made when the first test asks for it."""
+    made: dict[str, Store] = {}
 
-    def get(store: str) -> tuple[str, servers.Rows]:
-        if store not in made:
-            kind, version = SERVERS[store]
-            url = server(kind).make(store, servers.hive_schema(kind, version))
-            made[store] = url, servers.Rows(url)
-        return made[store]
+    def get(name: str) -> Store:
+        if name not in made:
+            kind, version = SERVERS[name]
+            url = server(kind).make(name, servers.hive_schema(kind, version))
+            made[name] = Store(url=url, rows=servers.Rows(url), metastore=_opened(url))
+        return made[name]
 
-    return get
+    yield get
+    for store in made.values():
+        store.metastore.close()
+        store.rows.close()
 
 
 @pytest.fixture
@@ -94,24 +107,30 @@ def store(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def url(store: str, tmp_path: Path, fresh_sqlite: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+def url(store: str, tmp_path: Path, fresh_sqlite: Path, server_store: Callable[[str], Store]) -> Iterator[str]:
     """Where a fresh metastore of the kind under test is."""
     if store == "sqlite":
         shutil.copyfile(fresh_sqlite, tmp_path / "metastore.db")
         yield f"sqlite:///{tmp_path / 'metastore.db'}"
-        return
-    address, rows = request.getfixturevalue("hive_database")(store)
-    yield address
-    rows.restore()
+    else:
+        used = server_store(store)
+        yield used.url
+        used.rows.restore()
 
 
 @pytest.fixture
-def metastore(url: str) -> Iterator[Metastore]:
+def metastore(store: str, url: str, server_store: Callable[[str], Store]) -> Iterator[Metastore]:
     """A fresh metastore with the database ``default``."""
+    opened = _opened(url) if store == "sqlite" else server_store(store).metastore
+    opened.catalog.create_database("default", "/warehouse")
+    yield opened
+    if store == "sqlite":
+        opened.close()
+
+
+def _opened(url: str) -> Metastore:
+    """Unlike ``open_metastore`` it also lets Hive 3.1's be written, as far as the dialect does."""
     database = open_database(url)
     version = schema.version(database)
     assert version is not None
-    opened = Metastore("default", database, version)
-    opened.catalog.create_database("default", "/warehouse")
-    yield opened
-    opened.close()
+    return Metastore("default", database, version)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, MetaData, NullPool, create_engine, select
+from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select
 
 ROOT = Path(__file__).parents[2]
 MEMORY = Path("/dev/shm")
@@ -32,6 +33,7 @@ class Server:
     user: str
     url: str
     command: tuple[str, ...]
+    stop: signal.Signals  #: ends it without waiting for clients
 
     def sql(self, text: str, database: str) -> str:
         """What the server's own client prints for ``text``."""
@@ -60,37 +62,38 @@ class Rows:
     """The rows of a database as they were at first, to go back to: quicker than a new database for each test."""
 
     def __init__(self, url: str) -> None:
-        self._engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
-        kind = self._engine.dialect.name
-        self._begin, self._end = _WITHOUT_KEYS[kind]
-        quote = self._engine.dialect.identifier_preparer.quote_identifier
+        # one round trip for everything, which MySQL's driver has to be told
+        args = {"client_flag": _MULTI_STATEMENTS} if url.startswith("mysql") else {}
+        self._engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=StaticPool, connect_args=args)
+        dialect = self._engine.dialect
+        quote = dialect.identifier_preparer.quote_identifier
         metadata = MetaData()
         metadata.reflect(self._engine)
+        script = [_WITHOUT_KEYS[dialect.name], *(f"DELETE FROM {quote(name)}" for name in metadata.tables)]
         with self._engine.connect() as conn:
-            self._first = {table: conn.execute(select(table)).all() for table in metadata.tables.values()}
-            self._counters = _counters(conn)
-        self._emptied = [f"DELETE FROM {quote(table.name)}" for table in self._first]
+            for table in metadata.tables.values():
+                for row in conn.execute(select(table)).all():
+                    again = table.insert().inline().values(dict(row._mapping))
+                    script.append(str(again.compile(dialect=dialect, compile_kwargs={"literal_binds": True})))
+            script += _counters(conn)
+        self._script = ";\n".join(script)
 
     def restore(self) -> None:
         """Take every other row away, and every counter back."""
-        with self._engine.connect() as conn:
-            conn.exec_driver_sql(self._begin)
-            for statement in self._emptied:
-                conn.exec_driver_sql(statement)
-            for table, rows in self._first.items():
-                for row in rows:
-                    conn.execute(table.insert().values(dict(row._mapping)))
-            for statement in self._counters:
-                conn.exec_driver_sql(statement)
-            conn.exec_driver_sql(self._end)
+        with self._engine.connect() as conn, closing(conn.connection.cursor()) as cursor:
+            cursor.execute(self._script)
+            while cursor.nextset():
+                pass
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
 
 
+_MULTI_STATEMENTS = 1 << 16
 _WITHOUT_KEYS = {
-    "postgresql": ("SET session_replication_role = replica", "SET session_replication_role = origin"),
-    "mysql": (
-        "SET foreign_key_checks = 0, sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",  # row 0 of TXNS stays row 0
-        "SET foreign_key_checks = 1",
-    ),
+    "postgresql": "SET session_replication_role = replica",
+    "mysql": "SET foreign_key_checks = 0, sql_mode = 'NO_AUTO_VALUE_ON_ZERO'",  # row 0 of TXNS stays row 0
 }
 
 
@@ -157,11 +160,14 @@ def postgres() -> Iterator[Server]:
             "shared_buffers": "32MB",
             "max_connections": "100",
             "deadlock_timeout": "100ms",
+            "dynamic_shared_memory_type": "mmap",  # in the folder, so that it goes with it
         }
         command = [str(bin / "postgres"), "-D", str(data)]
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         url = f"postgresql+psycopg://hive@/{{name}}?host={folder}"
-        server = Server(kind="postgresql", folder=folder, user=user, url=url, command=tuple(command))
+        server = Server(
+            kind="postgresql", folder=folder, user=user, url=url, command=tuple(command), stop=signal.SIGINT
+        )
         with _running(server):
             yield server
 
@@ -189,7 +195,7 @@ def mariadb() -> Iterator[Server]:
         )
         command = ("mariadbd", *common, *options)
         url = f"mysql+pymysql://root@localhost/{{name}}?unix_socket={folder / 's'}"
-        server = Server(kind="mysql", folder=folder, user=user, url=url, command=command)
+        server = Server(kind="mysql", folder=folder, user=user, url=url, command=command, stop=signal.SIGTERM)
         with _running(server):
             yield server
 
@@ -197,12 +203,14 @@ def mariadb() -> Iterator[Server]:
 @contextmanager
 def _running(server: Server) -> Iterator[None]:
     with (server.folder / "log").open("w") as log:
-        process = subprocess.Popen(_as(server.user, server.command), stdout=log, stderr=log, cwd=server.folder)
+        # It ends with us, however we end.
+        command = _as(server.user, server.command, f"--pdeathsig={server.stop.name.removeprefix('SIG')}")
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=server.folder)
     try:
         _wait(server, process)
         yield
     finally:
-        process.terminate()
+        process.send_signal(server.stop)
         try:
             process.wait(30)
         except subprocess.TimeoutExpired:
@@ -256,10 +264,9 @@ def _unprivileged(user: str) -> str:
     return user if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
 
-def _as(user: str, command: Sequence[str]) -> list[str]:
-    if os.geteuid() != 0:
-        return list(command)
-    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *command]
+def _as(user: str, command: Sequence[str], *options: str) -> list[str]:
+    become = [f"--reuid={user}", f"--regid={user}", "--init-groups"] if os.geteuid() == 0 else []
+    return ["setpriv", *become, *options, "--", *command] if become or options else list(command)
 
 
 @contextmanager
