@@ -86,7 +86,7 @@ def locks(statement: Statement, look: Look, settings: Settings, current: str = "
 def _of_access(access: Access, look: Look, settings: Settings, current: str) -> Iterator[Planned]:
     database = access.name.database or current
     if access.is_database:
-        rule = _rule(access.what, False, settings)
+        rule = _rule(_on_database(access, database, settings), False, settings)
         if rule.lock is not None:
             yield Planned(request=LockRequest(database=database, type=rule.lock), operation=rule.operation)
         return
@@ -115,6 +115,17 @@ def _takes_part(access: Access, facts: Facts, settings: Settings) -> bool:
     if facts.view:
         return False
     return not facts.external or settings.boolean("hive.txn.ext.locking.enabled")
+
+
+def _on_database(access: Access, database: str, settings: Settings) -> What:
+    if access.command is None or not settings.boolean("hive.acid.lockless.reads.enabled"):
+        return access.what
+    if access.cascades:
+        raise NotSupported(
+            f"DROP DATABASE {database} CASCADE: with hive.acid.lockless.reads.enabled Hive locks it as a whole or table "
+            "by table, by how each was made, which is not known here"
+        )
+    return What.DDL_EXCL_WRITE
 
 
 def _what(access: Access, facts: Facts, settings: Settings) -> What:
@@ -155,8 +166,8 @@ def _objects(access: Access, facts: Facts, settings: Settings) -> Sequence[str |
     found: list[str | None] = [p.name for p in _matching(access, facts)]
     if access.what is What.READ and 0 < settings.integer(_MAX_PARTITIONS) <= len(found):
         return (None,)
-    if access.what is What.UPDATE:
-        return [*found, None]  # Hive asks for the table as well: rows may move
+    if access.moves:
+        return [*found, None]
     return found or (None,)
 
 

@@ -19,7 +19,8 @@ class Access:
     """One thing that a statement does. ``name.table`` is empty where it is about a database.
 
     ``partition`` is the PARTITION clause, ``where`` what the condition of a row change or a query demands of columns.
-    ``makes`` says that the table isn't there yet, with whether it will be transactional.
+    ``makes`` says that the table isn't there yet, with whether it will be transactional; ``moves`` that rows may get
+    into other partitions; ``cascades`` that what is inside goes too.
     """
 
     what: What
@@ -28,6 +29,8 @@ class Access:
     where: tuple[tuple[str, str], ...] = ()
     command: Command | None = None
     makes: bool | None = None
+    moves: bool = False
+    cascades: bool = False
 
     @property
     def is_database(self) -> bool:
@@ -124,7 +127,8 @@ def _row_change(form: str, what: What, name: Name, reader: Reader) -> Statement:
     read = [s for s in sources(reader.rest) if s.name != name]
     reader.skip_to("where")
     where = conditions(reader.rest[1:])
-    return Statement(name=form, accesses=(Access(what=what, name=name, where=where), *_reads(read)))
+    change = Access(what=what, name=name, where=where, moves=what is What.UPDATE)
+    return Statement(name=form, accesses=(change, *_reads(read)))
 
 
 def _merge(reader: Reader) -> Statement:
@@ -189,9 +193,10 @@ def _drop(reader: Reader) -> Statement:
     if reader.take("database") or reader.take("schema"):
         reader.take("if", "exists")
         dropped = _database(reader.name().table)
-        return Statement(name="DROP DATABASE", accesses=(_commanded(data.DROP_DATABASE, dropped),))
-    if reader.take("view"):
-        return Statement(name="DROP VIEW")
+        access = replace(_commanded(data.DROP_DATABASE, dropped), cascades=reader.take("cascade"))
+        return Statement(name="DROP DATABASE", accesses=(access,))
+    if reader.at("view") or reader.at("connector"):
+        return Statement(name=f"DROP {reader.skip()}".upper())
     command = data.DROP_MATERIALIZED_VIEW if reader.take("materialized", "view") else data.DROP_TABLE
     if command is data.DROP_TABLE:
         reader.need("table")
@@ -298,6 +303,15 @@ def _alter_materialized_view(reader: Reader) -> Statement:
     )
 
 
+def _show(reader: Reader) -> Statement:
+    """SHOW TABLES reads its database; the others lock nothing."""
+    if not reader.take("tables"):
+        return Statement(name="SHOW")
+    named = reader.take("in") or reader.take("from")
+    database = _database(reader.name().table if named else None)
+    return Statement(name="SHOW TABLES", accesses=(Access(what=What.READ, name=database),))
+
+
 def _explain(reader: Reader) -> Statement:
     """EXPLAIN runs nothing, so it locks nothing; EXPLAIN LOCKS asks what we are asked."""
     if reader.take("locks"):
@@ -325,7 +339,7 @@ _FORMS: tuple[tuple[tuple[str, ...], Callable[[Reader], Statement]], ...] = (
     (("create",), _create),
     (("drop",), _drop),
     (("alter",), _alter),
-    (("show",), _nothing("SHOW")),
+    (("show",), _show),
     (("describe",), _nothing("DESCRIBE")),
     (("desc",), _nothing("DESCRIBE")),
     (("use",), _nothing("USE")),

@@ -352,3 +352,25 @@ def test_very_many_time_out_at_once(metastore: Metastore) -> None:
     assert metastore.transactions.time_out(-60_000) == txns
     assert metastore.locks.show() == []
     assert metastore.transactions.open_transactions() == []
+
+
+def test_write_ids_that_were_given_in_another_order_than_transactions(begin: Begin, metastore: Metastore) -> None:
+    """An older transaction may draw a higher write ID than a younger one: the list judges by transaction."""
+    base, older, reader, younger = begin(), begin(), begin(), begin()
+    base.run("insert into t values (1)")
+    base.commit()
+    older.run("select 1")
+    reader.run("select * from t")
+    younger.run("insert into t values (1)")
+    older.run("insert into t values (1)")
+    assert visible(metastore, reader) == [1]
+    older.commit()
+    assert visible(metastore, reader) == [1]
+    reader.run("insert into t values (1)")
+    assert visible(metastore, reader) == [1, 4]  # its own
+    younger.commit()
+    assert visible(metastore, reader) == [1, 4]
+    late = begin()
+    late.run("select * from t")
+    reader.rollback()
+    assert visible(metastore, late) == [1, 2, 3]

@@ -138,6 +138,12 @@ CASES: tuple[tuple[str, dict[str, str], list[str]], ...] = (
         {},
         ["acid:x", "other:r"],
     ),
+    (
+        "merge into part t using other s on t.p = s.p when matched then update set b = 1 "
+        "when not matched then insert values (1, 1, 'a')",
+        {},
+        ["other:r", "part:r", "part.p=1/q=a:x", "part.p=1/q=b:x", "part.p=2/q=a:x", "part.p=2/q=b:x"],
+    ),
     ("load data inpath '/x' into table acid", {}, ["acid:r"]),
     ("load data local inpath '/x' overwrite into table part partition (p=1, q='a')", {}, ["part.p=1/q=a:e"]),
     ("truncate table acid", {}, ["acid:x"]),
@@ -159,6 +165,10 @@ CASES: tuple[tuple[str, dict[str, str], list[str]], ...] = (
     ("drop table ext", {}, ["db:r"]),
     ("drop view v", {}, []),
     ("drop database if exists default cascade", {}, ["db:e"]),
+    ("drop database default", LOCKLESS, ["db:x"]),
+    ("drop connector c", {}, []),
+    ("show tables", {}, ["db:r"]),
+    ("show tables in default like 't*'", {}, ["db:r"]),
     ("analyze table acid compute statistics", {}, ["acid:r"]),
     ("msck repair table part", {}, ["part:e"]),
     ("msck repair table part", LOCKLESS, ["part:x"]),
@@ -281,6 +291,12 @@ def test_refused_by_name(text: str, said: str) -> None:
 def test_a_view_is_read_through_its_query_which_is_not_known() -> None:
     with pytest.raises(NotSupported, match=r"default\.v is a view"):
         locks(parse("select * from v"), look, settings())
+
+
+def test_a_cascade_without_locks_of_readers_is_refused() -> None:
+    """Hive looks into each table for how it was made."""
+    with pytest.raises(NotSupported, match="CASCADE"):
+        locks(parse("drop database default cascade"), look, settings(**LOCKLESS))
 
 
 def test_hives_default_of_no_concurrency_is_not_believed() -> None:
