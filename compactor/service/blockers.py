@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import CompactorError
@@ -38,7 +39,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """An entry that is ready for cleaning, who holds it, and the bytes of its directory that wait."""
+    """An entry that is ready for cleaning, who holds it, and the bytes that the cleaner will free."""
 
     entry: Entry
     by: tuple[Blocker, ...]
@@ -72,8 +73,12 @@ def all_blocked(site: Site) -> tuple[Blocked, ...]:
 
 
 def _bytes(site: Site, entry: Entry) -> int:
+    """What the cleaner will free there: the files of everything that no new reader reads."""
     try:
-        listing = site.storage.listing(site.target(entry.entity).location)
+        target = site.target(entry.entity)
+        txns = site.metastore.transactions.snapshot()
+        listing = site.storage.listing(target.location)
+        obsolete = acid_directory(listing, site.write_ids(target.table, txns), txns).obsolete
     except CompactorError:
         return 0
-    return sum(f.length for f in listing.files)
+    return sum(f.length for f in listing.files if f.path in obsolete or f.path.partition("/")[0] in obsolete)
