@@ -62,6 +62,7 @@ _MEANING = (
     (_LOST, Trouble.LOST),
     (_DENIED, Trouble.DENIED),
     (_MISSING, Trouble.MISSING),
+    (("42P07",), Trouble.OTHER),  # a table of that name is there already
     (("22", "23", "42"), Trouble.BUG),
 )
 

@@ -48,5 +48,5 @@ def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_
             for statement in on_connect:
                 cursor.execute(statement)
 
-    event.listen(engine, "connect", set_up)
+    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy looks at how quotes are read
     return engine

@@ -16,8 +16,9 @@ from sqlalchemy import ColumnElement, Connection, insert, select, update
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.errors import LostClaim, NotFound, Refused
-from compactor.state.tables import BATCH_ENTRIES, BATCHES
+from compactor.state.tables import BATCH_ENTRIES, BATCHES, alone
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
 _B = BATCHES.c
@@ -57,6 +58,7 @@ class Batches:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def plan(
         self,
         metastore: str,
@@ -76,6 +78,7 @@ class Batches:
         if not entry_ids:
             raise Refused("a batch needs at least one entry")
         with self._database.write() as conn:
+            alone(conn)
             if taken := sorted(set(entry_ids) & _reserved(conn, metastore)):
                 raise LostClaim(f"entries {', '.join(map(str, taken))} of metastore {metastore} are in another batch")
             now = now_ms(conn)
@@ -102,6 +105,7 @@ class Batches:
         with self._database.read() as conn:
             return _reserved(conn, metastore)
 
+    @retried
     def register(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
         """Take the batch for ``driver``; False when another one has it, so that he ends without doing anything.
 
@@ -123,12 +127,14 @@ class Batches:
             batch = _batch(conn, batch_id)
             return batch.state is BatchState.RUNNING and batch.driver == driver
 
+    @retried
     def extend(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
         """Reserve for ``reserved_ms`` from now; False when the batch is not this driver's."""
         with self._database.write() as conn:
             changed = update(BATCHES).where(*_run_by(batch_id, driver))
             return conn.execute(changed.values(RESERVED_UNTIL=now_ms(conn) + reserved_ms)).rowcount == 1
 
+    @retried
     def set_application(self, batch_id: int, application_id: str) -> None:
         """Say under which application id the cluster knows the batch, so that a retry finds it.
 
@@ -140,6 +146,7 @@ class Batches:
             if conn.execute(changed).rowcount != 1:
                 raise _unknown(batch_id)
 
+    @retried
     def done(self, batch_id: int, driver: str | None = None) -> bool:
         """End the batch; its entries are free. With ``driver`` only if it is his. False when it was not to be ended."""
         with self._database.write() as conn:

@@ -13,6 +13,7 @@ from sqlalchemy import RowMapping, delete, func, insert, select
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.state.tables import DECISIONS
 
 _D = DECISIONS.c
@@ -36,6 +37,7 @@ class Decisions:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def record(self, metastore: str, decisions: Iterable[Decided], *, at: int | None = None) -> int:
         """Store what one pass decided; its time, which ``at`` gives where a pass stores in several steps."""
         with self._database.write() as conn:
@@ -83,6 +85,7 @@ class Decisions:
             row = conn.execute(query.order_by(_D.DECISION_ID.desc()).limit(1)).mappings().first()
         return None if row is None else _decided(row).entity
 
+    @retried
     def purge(self, older_than_ms: int) -> int:
         """Delete decisions of passes longer ago than this; how many."""
         with self._database.write() as conn:

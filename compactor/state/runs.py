@@ -11,6 +11,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.retry import retried
 from compactor.ids import TxnId
 from compactor.state.tables import RUNS
 
@@ -65,6 +66,7 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    @retried
     def add(self, run: Run) -> None:
         """Store one run."""
         row = {
@@ -96,6 +98,7 @@ class Runs:
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
 
+    @retried
     def purge(self, older_than_ms: int) -> int:
         """Delete runs that ended longer ago than this; how many."""
         with self._database.write() as conn:

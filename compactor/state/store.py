@@ -75,7 +75,9 @@ def upgrade(database: Database) -> str | None:
 
 def init(url: str) -> State:
     """The state at ``url``, made where it is not there yet."""
-    upgrade(open_database(url))
+    database = open_database(url)
+    upgrade(database)
+    database.close()
     return open_state(url)
 
 

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, ForeignKey, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    select,
+)
 
 metadata = MetaData()
 
@@ -64,7 +77,7 @@ RUNS = Table(
     Column("STRIPES_COPIED", BigInteger, nullable=False),
     Column("STRIPES_REENCODED", BigInteger, nullable=False),
     Column("STRIPES_DROPPED", BigInteger, nullable=False),
-    Column("SECONDS", Float, nullable=False),
+    Column("SECONDS", Double, nullable=False),
     Column("ENDED_AT", BigInteger, nullable=False),
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     sqlite_autoincrement=True,
@@ -95,3 +108,15 @@ SIGHTINGS = Table(
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
     Column("NEWEST_TXN_ID", BigInteger, nullable=False),
 )
+
+#: One row, Alembic's: whoever holds it is alone among those who read before they write.
+VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
+
+for _table in metadata.tables.values():
+    # names differ by case, and hold any character
+    _table.dialect_kwargs.update(mysql_engine="InnoDB", mysql_charset="utf8mb4", mysql_collate="utf8mb4_bin")
+
+
+def alone(conn: Connection) -> None:
+    """Keep others who call this waiting until the transaction ends; on SQLite a writer is alone as it is."""
+    conn.execute(select(VERSION.c.version_num).with_for_update()).all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -9,6 +11,8 @@ revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
+
+_MYSQL: dict[str, Any] = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin"}
 
 
 def _key(name: str) -> sa.Column[int]:
@@ -43,6 +47,7 @@ def _batches() -> None:
         sa.Column("STARTED_AT", sa.BigInteger),
         sa.Column("ENDED_AT", sa.BigInteger),
         sqlite_autoincrement=True,
+        **_MYSQL,
     )
     op.create_index("COMPACTOR_BATCHES_STATE_IDX", "COMPACTOR_BATCHES", ["METASTORE", "STATE"])
     batch = sa.ForeignKey("COMPACTOR_BATCHES.BATCH_ID")
@@ -50,6 +55,7 @@ def _batches() -> None:
         "COMPACTOR_BATCH_ENTRIES",
         sa.Column("BATCH_ID", sa.BigInteger, batch, primary_key=True, autoincrement=False),
         sa.Column("ENTRY_ID", sa.BigInteger, primary_key=True, autoincrement=False),
+        **_MYSQL,
     )
 
 
@@ -76,9 +82,10 @@ def _runs() -> None:
         _count("STRIPES_COPIED"),
         _count("STRIPES_REENCODED"),
         _count("STRIPES_DROPPED"),
-        sa.Column("SECONDS", sa.Float, nullable=False),
+        sa.Column("SECONDS", sa.Double, nullable=False),
         _count("ENDED_AT"),
         sqlite_autoincrement=True,
+        **_MYSQL,
     )
     op.create_index("COMPACTOR_RUNS_ENTRY_IDX", "COMPACTOR_RUNS", ["METASTORE", "ENTRY_ID"])
 
@@ -97,6 +104,7 @@ def _decisions() -> None:
         sa.Column("BECAUSE", sa.Text, nullable=False),
         sa.Column("NUMBERS", sa.Text, nullable=False),
         sqlite_autoincrement=True,
+        **_MYSQL,
     )
     op.create_index("COMPACTOR_DECISIONS_ENTITY_IDX", "COMPACTOR_DECISIONS", ["METASTORE", "DB_NAME", "TABLE_NAME"])
     op.create_index("COMPACTOR_DECISIONS_PASS_IDX", "COMPACTOR_DECISIONS", ["METASTORE", "PASS_AT"])
@@ -108,4 +116,5 @@ def _sightings() -> None:
         sa.Column("METASTORE", sa.String(128), primary_key=True),
         sa.Column("ENTRY_ID", sa.BigInteger, primary_key=True, autoincrement=False),
         _count("NEWEST_TXN_ID"),
+        **_MYSQL,
     )

@@ -1,0 +1,214 @@
+"""Our own state over every kind of database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType
+from compactor.errors import LostClaim, NotFound, Refused
+from compactor.ids import TxnId
+from compactor.state import store
+from compactor.state.batches import BatchState
+from compactor.state.decisions import Decided
+from compactor.state.runs import Run
+from compactor.state.store import State
+from compactor.state.tables import DECISIONS, VERSION_TABLE, metadata
+from tests.support import servers
+
+T = Entity(database="default", table="t")
+P = Entity(database="default", table="p", partition="d=1")
+
+
+@pytest.fixture(params=("sqlite", "postgresql", "mysql"))
+def url(request: pytest.FixtureRequest, tmp_path: Path, server: Callable[[str], servers.Server]) -> Iterator[str]:
+    """Where there is no state yet."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'state.db'}"
+    else:
+        yield server(request.param).make("state")
+        server(request.param).drop("state")
+
+
+@pytest.fixture
+def state(url: str) -> Iterator[State]:
+    opened = store.init(url)
+    yield opened
+    opened.close()
+
+
+def test_the_steps_make_what_the_models_say(state: State) -> None:
+    with state.database.read() as conn:
+        context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
+        assert compare_metadata(context, metadata) == []
+    assert store.version(state.database) == store.newest_version()
+
+
+# --- batches ------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_is_kept_as_planned(state: State) -> None:
+    batch = state.batches.get(state.batches.plan("m", "p1", "q", [7, 3, 7], {"spark.executor.memory": "2g"}))
+    assert (batch.metastore, batch.pool, batch.queue, batch.entry_ids) == ("m", "p1", "q", (3, 7))
+    assert (batch.state, batch.attempt, batch.driver) == (BatchState.PLANNED, 0, None)
+    assert batch.conf == {"spark.executor.memory": "2g"}
+    assert batch.reserved_until == batch.planned_at + 600_000
+
+
+def test_reserved_entries_are_nobody_elses(state: State) -> None:
+    first = state.batches.plan("m", None, None, [1, 2], {})
+    state.batches.plan("other", None, None, [1, 2], {})
+    assert state.batches.reserved("m") == {1, 2}
+    with pytest.raises(LostClaim, match="entries 2 of metastore m"):
+        state.batches.plan("m", None, None, [2, 3], {})
+    assert state.batches.done(first)
+    assert state.batches.reserved("m") == set()
+    state.batches.plan("m", None, None, [2, 3], {}, reserved_ms=-1)
+    assert state.batches.reserved("m") == set()  # its time is over
+    with pytest.raises(Refused, match="at least one"):
+        state.batches.plan("m", None, None, [], {})
+
+
+def test_of_many_planners_one_has_an_entry(url: str, state: State) -> None:
+    """Each looks at what is reserved before it writes, so they must be alone while they do."""
+
+    def plan(number: int) -> bool:
+        own = store.open_state(url)
+        try:
+            own.batches.plan("m", None, None, [1, 100 + number], {})
+        except LostClaim:
+            return False
+        finally:
+            own.close()
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(plan, range(8))).count(True) == 1
+    assert len(state.batches.find("m")) == 1
+
+
+def test_the_first_driver_has_the_batch(url: str, state: State) -> None:
+    batch_id = state.batches.plan("m", None, None, [1], {})
+
+    def register(number: int) -> bool:
+        own = store.open_state(url)
+        try:
+            return own.batches.register(batch_id, f"driver-{number}", 1000)
+        finally:
+            own.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(register, range(8)))
+    assert won.count(True) == 1
+    batch = state.batches.get(batch_id)
+    assert batch.driver == f"driver-{won.index(True)}"
+    assert (batch.state, batch.attempt) == (BatchState.RUNNING, 1)
+    assert state.batches.register(batch_id, batch.driver, 1000)  # its own second call
+    assert not state.batches.register(batch_id, "late", 1000)
+
+
+def test_only_its_driver_extends_and_ends_a_batch(state: State) -> None:
+    batch_id = state.batches.plan("m", None, None, [1], {}, reserved_ms=-1)
+    assert not state.batches.extend(batch_id, "me", 60_000)
+    assert state.batches.register(batch_id, "me", -1)
+    assert not state.batches.extend(batch_id, "you", 60_000)
+    assert state.batches.reserved("m") == set()
+    assert state.batches.extend(batch_id, "me", 60_000)
+    assert state.batches.reserved("m") == {1}
+    assert not state.batches.done(batch_id, "you")
+    assert state.batches.done(batch_id, "me")
+    assert not state.batches.done(batch_id, "me")
+    assert not state.batches.register(batch_id, "me", 1000)
+
+
+def test_a_retry_finds_the_application(state: State) -> None:
+    batch_id = state.batches.plan("m", None, None, [1], {})
+    state.batches.set_application(batch_id, "application_1_0001")
+    assert state.batches.get(batch_id).application_id == "application_1_0001"
+    assert [batch.id for batch in state.batches.find("m", states=[BatchState.PLANNED])] == [batch_id]
+    assert state.batches.find("m", states=[BatchState.DONE]) == []
+    for call in (
+        lambda: state.batches.get(99),
+        lambda: state.batches.set_application(99, "x"),
+        lambda: state.batches.register(99, "x", 1),
+    ):
+        with pytest.raises(NotFound, match="batch 99"):
+            call()
+
+
+# --- runs, decisions, sightings -----------------------------------------------------------------------------------
+
+
+def test_runs_are_kept(state: State) -> None:
+    run = Run(
+        metastore="m",
+        entry_id=5,
+        entity=P,
+        type=CompactionType.MAJOR,
+        txn=TxnId(9),
+        worker_id="compactor-1",
+        directories_before=40,
+        directories_after=1,
+        files_before=80,
+        files_after=2,
+        bytes_before=10**12,
+        bytes_after=10**11,
+        rows_in=7,
+        rows_out=6,
+        stripes_copied=5,
+        stripes_reencoded=4,
+        stripes_dropped=3,
+        seconds=1.5,
+    )
+    state.runs.add(run)
+    state.runs.add(Run(metastore="m", entry_id=6, entity=T, type=CompactionType.MINOR))
+    [found] = state.runs.of_entry("m", 5)
+    assert found.ended_at is not None
+    assert {name: getattr(found, name) for name in Run.__slots__ if name != "ended_at"} == {
+        name: getattr(run, name) for name in Run.__slots__ if name != "ended_at"
+    }
+    assert [run.entry_id for run in state.runs.latest("m")] == [6, 5]
+    assert [run.entry_id for run in state.runs.latest("m", entity=T)] == [6]
+    assert state.runs.latest("other") == []
+    assert state.runs.purge(60_000) == 0
+    assert state.runs.purge(-60_000) == 2
+
+
+def test_decisions_are_kept_by_pass(state: State) -> None:
+    old = Decided(entity=T, outcome="NotNeeded", because="2 deltas <= 10", numbers={"deltas": 2})
+    new = Decided(entity=T, outcome="Major", because="12 deltas > 10", numbers={"deltas": 12, "ratio": 0.25})
+    state.decisions.record("m", [old])
+    with state.database.write() as conn:
+        conn.execute(DECISIONS.update().values(PASS_AT=1))
+    at = state.decisions.record("m", [new, Decided(entity=P, outcome="NotNeeded", because="x")])
+    found = state.decisions.latest("m", T)
+    assert found is not None
+    assert (found.outcome, found.because, found.numbers, found.at) == ("Major", "12 deltas > 10", new.numbers, at)
+    assert [decided.entity for decided in state.decisions.last_pass("m")] == [P, T]
+    assert state.decisions.last_pass("m", role="cleaner") == []
+    assert state.decisions.latest("m", Entity(database="default", table="p")) is None
+    assert state.decisions.purge(60_000) == 1
+
+
+def test_the_first_sight_of_an_entry_stays(state: State) -> None:
+    """PROTOCOL 7.1: null stamps count as the largest transaction at first sight."""
+    assert state.sightings.first("m", 5, TxnId(10)) == 10
+    assert state.sightings.first("m", 5, TxnId(99)) == 10
+    assert state.sightings.first("other", 5, TxnId(99)) == 99
+
+
+def test_names_differ_by_case_and_hold_any_character(state: State) -> None:
+    """MySQL's default takes p=A for p=a, and knows 256 characters."""
+    for name in ("p=a", "p=A", "p=東京"):
+        entity = Entity(database="default", table="t", partition=name)
+        state.decisions.record("m", [Decided(entity=entity, outcome=name, because="x")])
+    for name in ("p=a", "p=A", "p=東京"):
+        found = state.decisions.latest("m", Entity(database="default", table="t", partition=name))
+        assert found is not None
+        assert found.outcome == name
