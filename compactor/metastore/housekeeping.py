@@ -161,22 +161,22 @@ class Housekeeping:
             ]
 
     @retried
-    def forget_transactions(
-        self, keep: Collection[TxnId] = (), *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS
-    ) -> int:
-        """Delete ended transactions without components below the low boundary, but none of ``keep``.
+    def forget_transactions(self, aborted: Collection[TxnId], *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
+        """Delete ended transactions without components below the low boundary: committed ones, and ``aborted``.
 
-        The largest row stays on every database, or its id could be handed out again (PROTOCOL 9). ``keep`` are
-        those of which something is still in storage: an aborted one that is forgotten counts as committed.
+        The largest row stays on every database, or its id could be handed out again (PROTOCOL 9). ``aborted`` are
+        those of which nothing was found in storage: any other aborted one would count as committed once forgotten.
         """
-        kept = set(keep)
+        proven = set(aborted)
         with self._database.write() as conn:
-            ids = conn.execute(select(TXNS.c.TXN_ID).where(*self._forgettable(conn, open_txn_timeout_ms))).scalars()
-            chosen = [txn for txn in ids if txn not in kept]
+            found = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(*self._forgettable(conn, open_txn_timeout_ms))
+            chosen = [
+                row.TXN_ID for row in conn.execute(found) if row.TXN_STATE == txn_rows.COMMITTED or row.TXN_ID in proven
+            ]
             for at in range(0, len(chosen), 500):
                 part = chosen[at : at + 500]
-                aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(part), TXNS.c.TXN_STATE == txn_rows.ABORTED)
-                conn.execute(delete(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(aborted)))
+                gone = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID.in_(part), TXNS.c.TXN_STATE == txn_rows.ABORTED)
+                conn.execute(delete(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(gone)))
                 conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(part)))
             return len(chosen)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.orc as po
 
-from compactor.errors import NotSupported
+from compactor.errors import NotSupported, StorageError
 from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, encoder_block, relabelled_batch, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
@@ -104,8 +105,9 @@ class ArrowWriter:
             )
         self._path = Path(path)
         self._schema = schema(encoder_types(types))
+        self._file = _Remembering(path)
         self._writer = po.ORCWriter(
-            str(path),
+            self._file,
             file_version=".".join(str(part) for part in like.file_version),
             compression=COMPRESSIONS[like.compression],
             compression_block_size=encoder_block(like),
@@ -128,6 +130,7 @@ class ArrowWriter:
         # Arrow's ORC writer takes the validity of a sliced struct from the wrong place; a taken batch has no slices.
         whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch
         self._writer.write(pa.Table.from_batches([relabelled_batch(whole, self._schema)]))
+        self._file.check()
         self._rows += batch.num_rows
 
     def __enter__(self) -> ArrowWriter:
@@ -139,8 +142,52 @@ class ArrowWriter:
         if kind is None and not self._rows:
             self._writer.write(self._schema.empty_table())
         self._writer.close()
+        self._file.close()
         if kind is not None:
             self._path.unlink(missing_ok=True)
+        else:
+            self._file.check()
+
+
+class _Remembering(io.RawIOBase):
+    """A new file that keeps its first error for later: one that Arrow's writer met would end the whole process."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self._path = path
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with this object
+        self._place = 0
+        self._error: OSError | None = None
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._place
+
+    def write(self, data: Any) -> int:
+        size = memoryview(data).nbytes
+        self._place += size
+        view = memoryview(data).cast("B")
+        try:
+            while self._error is None and view:
+                view = view[self._file.write(view) :]
+        except OSError as error:
+            self._error = error
+        return size
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def check(self) -> None:
+        """Nothing while all was written.
+
+        Raises:
+            StorageError: something was not, for example because the disk is full.
+        """
+        if self._error is not None:
+            raise StorageError(f"file {self._path}: cannot be written: {self._error.strerror}") from self._error
 
 
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types) -> ArrowWriter:

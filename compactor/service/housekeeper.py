@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from compactor.compaction.retention import Policy, to_purge
 from compactor.errors import CompactorError, LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog import Table
+from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions import OPEN_TXN_TIMEOUT_MS
 from compactor.service import repair
 from compactor.service.mode import Mode, may
@@ -93,13 +94,16 @@ def _acid(site: Site) -> dict[str, Any]:
     """Hive's AcidHouseKeeperService: time-outs, write sets, mappings; and who may be forgotten of the aborted ones."""
     repaired = repair.repair(site)
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
-    kept = _still_needed(site, site.metastore.now_ms(), timeout)
+    aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
+    kept = _still_needed(site, aborted)
     return {
         "repaired": len(repaired),
         "write_set_purged": keeping.purge_write_set(open_txn_timeout_ms=timeout),
         "write_ids_purged": keeping.purge_write_ids(open_txn_timeout_ms=timeout),
         "min_history_purged": keeping.purge_min_history(open_txn_timeout_ms=timeout),
-        "transactions_forgotten": keeping.forget_transactions(kept, open_txn_timeout_ms=timeout),
+        "transactions_forgotten": keeping.forget_transactions(
+            {ended.id for ended in aborted} - kept.keys(), open_txn_timeout_ms=timeout
+        ),
         "kept": tuple(f"{txn}: {why}" for txn, why in sorted(kept.items())),
     }
 
@@ -156,21 +160,19 @@ def _outdated(site: Site, now_ms: int) -> list[int]:
     return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
 
 
-def _still_needed(site: Site, now_ms: int, timeout_ms: int) -> dict[TxnId, str]:
-    """Aborted transactions that may not be forgotten yet, and why: too young, or something of them is in storage.
+def _still_needed(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
+    """Which of these aborted transactions may not be forgotten yet, and why: too young, or something is in storage.
 
     What cannot be listed keeps its transactions too.
     """
-    horizon = forget_before(now_ms, site.settings)
+    horizon = forget_before(site.metastore.now_ms(), site.settings)
     kept: dict[TxnId, str] = {}
     by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for ended in site.metastore.housekeeping.forgettable(timeout_ms):
-        if ended.state != "a":
-            continue
-        if ended.last_heartbeat >= horizon:
-            kept[ended.id] = "aborted within compactor.forget.grace"
-        for database, name, write_id in site.metastore.write_ids.of(ended.id):
-            by_table[(database, name)][write_id] = ended.id
+    for one in ended:
+        if one.last_heartbeat >= horizon:
+            kept[one.id] = "aborted within compactor.forget.grace"
+        for database, name, write_id in site.metastore.write_ids.of(one.id):
+            by_table[(database, name)][write_id] = one.id
     for (database, name), aborted in by_table.items():
         kept.update(_in_storage(site, database, name, aborted))
     return kept

@@ -110,7 +110,7 @@ def test_ended_transactions_are_forgotten_when_nothing_of_them_is_left(metastore
     for txn in (empty, full, shown, largest):
         metastore.transactions.abort(txn, "x")
     metastore.transactions.commit(done)
-    assert metastore.housekeeping.forget_transactions({shown}, open_txn_timeout_ms=AT_ONCE) >= 2
+    assert metastore.housekeeping.forget_transactions([empty, full, largest], open_txn_timeout_ms=AT_ONCE) >= 2
     states = metastore.transactions.states([empty, full, done, shown, largest])
     assert states == {full: "a", shown: "a", largest: "a"}
 
@@ -121,7 +121,7 @@ def test_the_number_of_a_forgotten_transaction_is_never_given_again(metastore: M
     txns = begin(metastore, 3)
     for txn in txns:
         metastore.transactions.commit(txn)
-    metastore.housekeeping.forget_transactions(open_txn_timeout_ms=AT_ONCE)
+    metastore.housekeeping.forget_transactions([], open_txn_timeout_ms=AT_ONCE)
     assert begin(metastore) == [txns[-1] + 1]
 
 
