@@ -270,7 +270,7 @@ class Catalog:
         part = self.partition(table, part_name)
         with self._database.write() as conn:
             _delete_partitions(conn, [part.id])
-            for records, prefix in _RECORDS:
+            for records, prefix in self._records():
                 columns = records.c
                 conn.execute(
                     delete(records).where(
@@ -314,10 +314,13 @@ class Catalog:
                 _delete_storage(conn, [found.SD_ID], [found.SERDE_ID])
                 conn.execute(delete(COLUMNS_V2).where(COLUMNS_V2.c.CD_ID == found.CD_ID))
                 conn.execute(delete(CDS).where(CDS.c.CD_ID == found.CD_ID))
-            for records, prefix in (*_RECORDS, (TXN_TO_WRITE_ID, "T2W"), (NEXT_WRITE_ID, "NWI")):
+            for records, prefix in (*self._records(), (TXN_TO_WRITE_ID, "T2W"), (NEXT_WRITE_ID, "NWI")):
                 columns = records.c
                 here = (columns[f"{prefix}_DATABASE"] == table.database, columns[f"{prefix}_TABLE"] == table.name)
                 conn.execute(delete(records).where(*here))
+
+    def _records(self) -> list[tuple[SqlTable, str]]:
+        return [(records, prefix) for records, prefix in _RECORDS if self._dialect.has(records)]
 
     def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
         cd_id = self._draw(conn, "MColumnDescriptor")

@@ -465,11 +465,11 @@ class Compactions:
         """
         written = COMPLETED_TXN_COMPONENTS.c
         committed = select(
-            written.CTC_DATABASE.label("db_name"),
-            written.CTC_TABLE.label("table_name"),
-            func.coalesce(written.CTC_PARTITION, "").label("part_name"),
+            self._dialect.exactly(written.CTC_DATABASE).label("db_name"),
+            self._dialect.exactly(written.CTC_TABLE).label("table_name"),
+            self._dialect.exactly(func.coalesce(written.CTC_PARTITION, "")).label("part_name"),
         ).where(written.CTC_TABLE.is_not(None))
-        everything = union(committed, _aborted_components()).subquery()
+        everything = union(committed, _aborted_components(self._dialect)).subquery()
         columns = everything.c
         query = (
             select(columns.db_name, columns.table_name, columns.part_name)
@@ -508,21 +508,20 @@ class Compactions:
 
     def _aborts(self) -> dict[Entity, Aborted]:
         columns = TXN_COMPONENTS.c
+        names = [self._dialect.exactly(name) for name in (columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)]
         query = (
             select(
-                columns.TC_DATABASE,
-                columns.TC_TABLE,
-                columns.TC_PARTITION,
+                *(name.label(label) for name, label in zip(names, ("database", "table", "part"), strict=True)),
                 func.count(TXNS.c.TXN_ID.distinct()).label("transactions"),
                 func.min(TXNS.c.TXN_STARTED).label("oldest"),
             )
             .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
             .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))
-            .group_by(columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)
+            .group_by(*names)
         )
         with self._database.read() as conn:
             return {
-                Entity(database=row.TC_DATABASE, table=row.TC_TABLE, partition=row.TC_PARTITION): Aborted(
+                Entity(database=row.database, table=row.table, partition=row.part): Aborted(
                     count=row.transactions, oldest_start=row.oldest
                 )
                 for row in conn.execute(query)
@@ -663,13 +662,13 @@ def _forget_aborted(conn: Connection, entry: Entry, write_ids: Collection[WriteI
     components.forget_aborted(conn, entry.entity, gone)
 
 
-def _aborted_components() -> Select[tuple[str, str, str]]:
+def _aborted_components(dialect: Dialect) -> Select[tuple[str, str, str]]:
     columns = TXN_COMPONENTS.c
     return (
         select(
-            columns.TC_DATABASE.label("db_name"),
-            columns.TC_TABLE.label("table_name"),
-            func.coalesce(columns.TC_PARTITION, "").label("part_name"),
+            dialect.exactly(columns.TC_DATABASE).label("db_name"),
+            dialect.exactly(columns.TC_TABLE).label("table_name"),
+            dialect.exactly(func.coalesce(columns.TC_PARTITION, "")).label("part_name"),
         )
         .select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == columns.TC_TXNID))
         .where(TXNS.c.TXN_STATE == txn_rows.ABORTED, columns.TC_TABLE.is_not(None))

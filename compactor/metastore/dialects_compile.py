@@ -23,7 +23,9 @@ def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
             if binary.operator not in _EXACT or not _is_name(binary.left):
                 return plain
             left = binary.left._compiler_dispatch(self, **kwargs)
-            exact = f"CONVERT({left} USING utf8mb4) COLLATE utf8mb4_bin"
+            exact = f"CONVERT({left} USING utf8mb4)"
+            # As bytes a trailing blank counts too; between two columns the bytes could be of two character sets.
+            exact = f"{exact} COLLATE utf8mb4_bin" if isinstance(binary.right, Column) else f"CAST({exact} AS BINARY)"
             rest = plain.removeprefix(left)
             return plain if rest == plain else f"({plain} AND {exact}{rest})"
 

@@ -1,0 +1,89 @@
+"""Two names that differ in anything are two, whatever the database's collation says (MySQL's takes p=A for p=a)."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
+from compactor.errors import TransactionAborted
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+
+SMALL, LARGE, BLANK, UMLAUT, PLAIN = (
+    Entity(database="default", table="t", partition=f"p={value}") for value in ("us", "US", "us ", "zürich", "zurich")
+)
+ALIKE = [(SMALL, LARGE), (SMALL, BLANK), (UMLAUT, PLAIN)]
+
+
+def write(metastore: Metastore, entity: Entity, operation: str = "i") -> tuple[TxnId, WriteId]:
+    [txn] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(txn, entity.database, entity.table)
+    metastore.write_ids.add_component(txn, entity, operation, write_id)
+    return txn, write_id
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+@pytest.mark.parametrize("turned", [False, True])
+def test_aborted_writes_of_the_other_are_not_forgotten(
+    one: Entity, other: Entity, turned: bool, metastore: Metastore
+) -> None:
+    """PROTOCOL 8: what is forgotten counts as committed, so it must be of this very partition."""
+    if turned:
+        one, other = other, one
+    ids = []
+    for entity in (one, other):
+        txn, write_id = write(metastore, entity)
+        metastore.transactions.abort(txn, "rollback")
+        ids.append(write_id)
+    assert metastore.aborts.forget(one, ids) == 1
+    assert [found.write_id for found in metastore.aborts.writes(other)] == [ids[1]]
+    assert metastore.compactions.aborted(one).count == 0
+    assert metastore.compactions.aborted(other).count == 1
+
+
+@pytest.mark.usefixtures("hive4")
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_each_has_its_own_request(one: Entity, other: Entity, metastore: Metastore) -> None:
+    for entity in (one, other):
+        metastore.compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test"))
+    assert {entry.entity for entry in metastore.compactions.queue()} == {one, other}
+
+
+@pytest.mark.parametrize(("one", "other"), [(SMALL, LARGE), (UMLAUT, PLAIN)])
+def test_each_is_a_candidate(one: Entity, other: Entity, metastore: Metastore) -> None:
+    for entity in (one, other):
+        metastore.transactions.commit(write(metastore, entity)[0])
+        metastore.transactions.abort(write(metastore, entity)[0], "rollback")
+    assert set(metastore.compactions.candidates(10)) == {one, other}
+    assert [metastore.compactions.candidates(1, after)[0] for after in metastore.compactions.candidates(1)] != [
+        one,
+        one,
+    ]
+    assert {entity: found.count for entity, found in metastore.compactions.aborts().items()} == {one: 1, other: 1}
+
+
+def test_writers_of_alike_partitions_do_not_conflict(metastore: Metastore) -> None:
+    first, second = (write(metastore, entity, "u")[0] for entity in (SMALL, LARGE))
+    for txn in (second, first):
+        metastore.transactions.commit(txn)
+
+
+def test_writers_of_one_partition_conflict_whatever_its_characters(metastore: Metastore) -> None:
+    first, second = (write(metastore, UMLAUT, "u")[0] for _ in range(2))
+    metastore.transactions.commit(second)
+    with pytest.raises(TransactionAborted):
+        metastore.transactions.commit(first)
+
+
+def test_dropping_one_spares_the_other(metastore: Metastore) -> None:
+    keys = [Column(name="p", type="string")]
+    table = metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")], partition_keys=keys)
+    for value in ("us", "US"):
+        metastore.catalog.add_partition(table, [value])
+    for entity in (SMALL, LARGE):
+        metastore.transactions.commit(write(metastore, entity)[0])
+    metastore.catalog.drop_partition(table, "p=US")
+    assert metastore.compactions.candidates(10) == [SMALL]
+    assert [part.name for part in metastore.catalog.partitions(table)] == ["p=us"]
