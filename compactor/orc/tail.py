@@ -153,7 +153,7 @@ def _post_script(data: bytes, size: int, name: str) -> messages.Message:
     if script.magic != MAGIC:
         raise BadFile(
             f"file {name}: its end is no ORC postscript (magic {script.magic!r}, {MAGIC!r} wanted); "
-            "it is not ORC, or truncated"
+            "it is not ORC, or truncated; restore it or move it away"
         )
     if script.compression not in Compression.__members__.values():
         raise BadFile(f"file {name}: compression {script.compression} is unknown, 0..{max(Compression)} are known")
@@ -171,7 +171,9 @@ def _parsed(kind: Any, data: bytes, name: str) -> messages.Message:
         return kind.FromString(data)
     except DecodeError as error:
         part = kind.DESCRIPTOR.name
-        raise BadFile(f"file {name}: its {part} cannot be read ({error}); it is not ORC, or damaged") from error
+        raise BadFile(
+            f"file {name}: its {part} cannot be read ({error}); it is not ORC, or damaged; restore it or move it away"
+        ) from error
 
 
 def _tail(

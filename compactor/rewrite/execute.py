@@ -23,7 +23,7 @@ from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, empty_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, same, widens
 from compactor.rewrite.failure import Failure
-from compactor.rewrite.merge import merge
+from compactor.rewrite.merge import Run, merge
 from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_class
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
@@ -215,11 +215,12 @@ def _piece(choice: Choice) -> Piece:
 
 def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> tuple[Written, list[RowId]]:
     """Rows in key order where the inputs don't follow each other."""
+    files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
-        [_piece(c) for c in group if c.action is not Action.DROP]
-        for _, group in groupby(choices, key=lambda c: id(c.file))
+        Run(pieces=[_piece(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
+        for of_file in files
     ]
-    tail = merge([run for run in runs if run], path, like=like, types=types)
+    tail = merge([run for run in runs if run.pieces], path, like=like, types=types)
     return seal_rows(path, tail, like=like, types=types)
 
 

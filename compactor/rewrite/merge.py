@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,16 @@ from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, k
 BATCH_ROWS = 65_536
 
 
-def merge(runs: Sequence[Sequence[Piece]], path: str, *, like: Tail, types: Types) -> Tail:
-    """The rows of all runs in key order as a file at ``path``; each run's pieces are one input file's stripes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The stripes of one input file. Where ``is_sorted``, their kept rows rise from the first to the last."""
+
+    pieces: Sequence[Piece]
+    is_sorted: bool
+
+
+def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types) -> Tail:
+    """The rows of all runs in key order as a file at ``path``.
 
     A run that is sorted within is streamed; one that is not is sorted in memory first.
 
@@ -27,23 +36,23 @@ def merge(runs: Sequence[Sequence[Piece]], path: str, *, like: Tail, types: Type
     """
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
-        yield from _in_key_order([_sorted_run(run, codec, types) for run in runs])
+        yield from _in_key_order([_batches(run, codec, types) for run in runs])
 
     return with_codec(
-        [types, *(piece.tail.types for run in runs for piece in run)],
+        [types, *(piece.tail.types for run in runs for piece in run.pieces)],
         lambda codec: encode_acid(rows(codec), path, like=like, types=types, codec=codec),
     )
 
 
-def _sorted_run(run: Sequence[Piece], codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
-    batches = [batch for piece in run for batch in piece_batches(piece, codec, types)]
-    if not batches:
+def _batches(run: Run, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
+    found = (batch for piece in run.pieces for batch in piece_batches(piece, codec, types))
+    if run.is_sorted:
+        yield from found
         return
-    table = pa.Table.from_batches(batches).combine_chunks()
-    block = _keys(table)
-    if not is_sorted(block):
-        table = table.take(pa.array(order(block)))
-    yield from table.to_batches(max_chunksize=BATCH_ROWS)
+    together = list(found)
+    if together:
+        table = pa.Table.from_batches(together).combine_chunks()
+        yield from table.take(pa.array(order(_keys(table)))).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

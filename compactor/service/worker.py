@@ -243,7 +243,11 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
     _record(hold, planned.highest_write_id, component=True)
     staged = _stage(hold, planned, heart, runner)
     note = ""
-    if staged.is_pair and site.settings.text("compactor.readers") == "any" and not _take_exclusive(hold, heart):
+    if (
+        staged.is_pair
+        and hold.the_target().settings.text("compactor.readers") == "any"
+        and not _take_exclusive(hold, heart)
+    ):
         note = (
             "minor became major: readers without visibility would meet one half of its pair, and no exclusive lock was "
             "granted within compactor.lock.wait"
@@ -335,7 +339,7 @@ def _must_fit(site: Site, planned: Plan) -> None:
 def _take_exclusive(hold: _Hold, heart: Heartbeat) -> bool:
     """Tries for the exclusive lock without ever queueing: a reader behind it would wait too (PROTOCOL 5)."""
     site = hold.site
-    deadline = time.monotonic() + site.settings.milliseconds("compactor.lock.wait") / 1000
+    deadline = time.monotonic() + hold.the_target().settings.milliseconds("compactor.lock.wait") / 1000
     wait = _FIRST_WAIT_S
     request = hold.the_target().lock(LockType.EXCLUSIVE)
     while True:

@@ -82,6 +82,10 @@ def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Overr
             refusal = _refusal(setting, text)
             if refusal is None:
                 values[setting.key] = text.strip()
+            elif setting.tightest and setting.scope is Scope.TABLE:
+                # Whoever misspells a restriction wanted one: the tightest choice holds until the text is mended.
+                values[setting.key] = setting.choices[0]
+                refusal = _Refusal(f"{refusal.reason}; {setting.choices[0]} holds until then", refusal.foreign)
         elif key.startswith("compactor.spark."):
             refusal = _spark_refusal(key.removeprefix(_OWN), allowed)
             if refusal is None:

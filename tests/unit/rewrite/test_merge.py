@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +19,20 @@ from compactor.orc.reencode import Piece
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
 from compactor.rewrite import merge as merging
-from compactor.rewrite.merge import merge
+from compactor.rewrite.merge import Run, merge
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
 
 KEYS = st.tuples(st.integers(1, 3), st.sampled_from([FIRST_FILE, FIRST_FILE | 1]), st.integers(0, 9))
 
 
 @contextmanager
-def pieces(folder: Path, runs: Sequence[Sequence[Key]]) -> Iterator[list[list[Piece]]]:
+def pieces(folder: Path, runs: Sequence[Sequence[Key]]) -> Iterator[list[Run]]:
     with ExitStack() as stack:
         found = []
         for number, keys in enumerate(runs):
             source = stack.enter_context(LocalSource(write_file(folder / f"run{number}", keys)))
-            found.append([Piece(source=source, tail=read_tail(source), stripe_index=0)])
+            piece = Piece(source=source, tail=read_tail(source), stripe_index=0)
+            found.append(Run(pieces=[piece], is_sorted=list(keys) == sorted(keys)))
         yield found
 
 
@@ -81,8 +83,8 @@ def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:
 def test_masked_rows_stay_out(tmp_path: Path) -> None:
     with pieces(tmp_path, [dense(2, 4), dense(1, 2)]) as found:
         keep = np.array([True, False, True, False])
-        masked = Piece(source=found[0][0].source, tail=found[0][0].tail, stripe_index=0, keep=keep)
-        merge([[masked], found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
+        masked = replace(found[0].pieces[0], keep=keep)
+        merge([Run(pieces=[masked], is_sorted=True), found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
     assert read(tmp_path / "out") == [*dense(1, 2), (2, FIRST_FILE, 0), (2, FIRST_FILE, 2)]
 
 

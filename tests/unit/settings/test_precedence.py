@@ -237,7 +237,6 @@ def test_properties_for_hives_own_jobs_are_ignored_and_reported(key: str) -> Non
         (f"compactorthreshold.{NUM}", "many", "wanted a whole number"),
         ("compactor.batch.byts", "1", "did you mean compactor.batch.bytes"),
         ("compactorthreshold.hive.compactor.delta.num.treshold", "1", "did you mean"),
-        ("compactor.mode", "off", "one of observe"),
     ],
 )
 def test_what_a_table_cannot_say(key: str, text: str, reason: str) -> None:
@@ -273,3 +272,14 @@ def test_layers_are_left_as_they_were() -> None:
     site = Settings.of()
     with_table(site, {SPARK: "8g", f"compactor.{NUM}": "3"})
     assert site == Settings.of()
+
+
+def test_a_misspelt_restriction_is_the_tightest_one() -> None:
+    """Whoever writes ``compactor.mode=obsreve`` wanted less to happen, not all that the site allows."""
+    site = Settings.of([Layer(name="flag", values={"compactor.mode": "clean"})])
+    settings = with_table(site, {"compactor.mode": "obsreve"})
+    assert settings.mode == "observe"
+    ((place, reason),) = settings.ignored
+    assert place == "table: compactor.mode"
+    assert "obsreve" in reason
+    assert "observe holds until then" in reason
