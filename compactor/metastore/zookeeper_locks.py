@@ -25,6 +25,7 @@ from compactor.metastore.locks import Lock, LockRow, LockState
 
 NAMESPACE = "hive_zookeeper_namespace"  #: ``hive.zookeeper.namespace``
 SESSION_TIMEOUT_SECONDS = 120.0  #: ``hive.zookeeper.session.timeout``
+ANSWER_TIMEOUT_SECONDS = 30.0  #: without an answer for so long a session is given up
 _PREFIX = "LOCK"
 _ATTEMPTS = 10  #: how often a node is made again whose parent somebody removed as empty meanwhile
 
@@ -76,9 +77,13 @@ class _Asked:
 class ZooKeeperLocks:
     """A lock manager (``lock_manager.LockManager``). Its locks end with its session: when it is closed or dies."""
 
-    def __init__(self, client: Any, hosts: str, namespace: str = NAMESPACE) -> None:
+    def __init__(
+        self, client: Any, hosts: str, namespace: str = NAMESPACE, *, answer_timeout: float = ANSWER_TIMEOUT_SECONDS
+    ) -> None:
         self._client = client
         self._hosts = hosts
+        self._answer_timeout = answer_timeout
+        self._given_up = False
         self._root = "/" + namespace.strip("/")
         self._numbers = itertools.count(1)
         self._asked: dict[int, _Asked] = {}
@@ -115,7 +120,7 @@ class ZooKeeperLocks:
         with self._mutex, self._said_plainly():
             asked = self._known(lock_id)
             if asked.nodes:
-                if not all(self._client.exists(node.path) for node in asked.nodes):
+                if not all(self._ask("exists", node.path) for node in asked.nodes):
                     self._withdraw(lock_id)
                     raise NotFound(f"lock {lock_id} is not there: the session at {self._hosts} that held it ended")
                 return Lock(id=lock_id, state=LockState.ACQUIRED)
@@ -167,7 +172,29 @@ class ZooKeeperLocks:
             self._client.close()
         self._asked.clear()
 
+    def _ask(self, call: str, *args: Any, **options: Any) -> Any:
+        """One call of the client, with an end: by itself it waits for ever for a server that went away.
+
+        What was asked may still happen when the server comes back, so the session is over then: its locks go with it.
+        """
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        self._must_live()
+        try:
+            return getattr(self._client, f"{call}_async")(*args, **options).get(timeout=self._answer_timeout)
+        except KazooTimeoutError:
+            self._given_up = True
+            self.close()
+            raise
+
+    def _must_live(self) -> None:
+        if self._given_up:
+            raise LocksUnavailable(
+                f"ZooKeeper {self._hosts}: it did not answer, so the session and its locks were given up; open another"
+            )
+
     def _known(self, lock_id: int) -> _Asked:
+        self._must_live()
         if lock_id not in self._asked:
             raise NotFound(f"lock {lock_id} is not there: it was released, or another process asked for it")
         return self._asked[lock_id]
@@ -187,12 +214,12 @@ class ZooKeeperLocks:
         prefix = f"{where}/{_PREFIX}-{_MODES[request.type]}-"
         for _ in range(_ATTEMPTS):
             try:
-                made: str = self._client.create(prefix, data, ephemeral=True, sequence=True, makepath=True)
+                made: str = self._ask("create", prefix, data, ephemeral=True, sequence=True, makepath=True)
                 return _Node(object_path=where, name=made.rsplit("/", 1)[1])
             except kazoo.exceptions.NoNodeError:
                 continue  # the object was empty and somebody removed it between its making and ours
             except kazoo.exceptions.ConnectionLoss:
-                self._remove(node for node in self._nodes(where) if self._client.get(node.path)[0] == data)
+                self._remove(node for node in self._nodes(where) if self._ask("get", node.path)[0] == data)
                 raise
         raise LocksUnavailable(f"{request}: its node in {self._hosts} was removed {_ATTEMPTS} times while it was made")
 
@@ -210,7 +237,7 @@ class ZooKeeperLocks:
     def _nodes(self, object_path: str) -> list[_Node]:
         return [
             _Node(object_path=object_path, name=name)
-            for name in self._client.get_children(object_path)
+            for name in self._ask("get_children", object_path)
             if name.startswith(f"{_PREFIX}-")
         ]
 
@@ -219,11 +246,11 @@ class ZooKeeperLocks:
 
         for node in nodes:
             with suppress(gone.NoNodeError):
-                self._client.delete(node.path)
+                self._ask("delete", node.path)
             path = node.object_path
             while path != self._root:
                 try:
-                    self._client.delete(path)
+                    self._ask("delete", path)
                 except (gone.NotEmptyError, gone.NoNodeError):
                     break
                 path = path.rsplit("/", 1)[0]
@@ -236,7 +263,7 @@ class ZooKeeperLocks:
         import kazoo.exceptions
 
         try:
-            children = self._client.get_children(path)
+            children = self._ask("get_children", path)
         except kazoo.exceptions.NoNodeError:
             return
         for name in children:
@@ -252,7 +279,7 @@ class ZooKeeperLocks:
         import kazoo.exceptions
 
         try:
-            data, stat = self._client.get(node.path)
+            data, stat = self._ask("get", node.path)
         except kazoo.exceptions.NoNodeError:
             return None
         query, _, rest = data.decode("utf-8", "replace").partition(":")
@@ -284,7 +311,8 @@ class ZooKeeperLocks:
             yield
         except (kazoo.exceptions.KazooException, kazoo.handlers.threading.KazooTimeoutError) as error:
             raise LocksUnavailable(
-                f"ZooKeeper {self._hosts}: {type(error).__name__} {error}; look whether it runs and may be written to"
+                f"ZooKeeper {self._hosts}: {type(error).__name__} {error}".rstrip()
+                + "; look whether it runs and may be written to"
             ) from error
 
 
@@ -294,6 +322,7 @@ def open_zookeeper_locks(
     namespace: str = NAMESPACE,
     session_timeout: float = SESSION_TIMEOUT_SECONDS,
     connect_timeout: float = 15.0,
+    answer_timeout: float = ANSWER_TIMEOUT_SECONDS,
 ) -> ZooKeeperLocks:
     """A session at ``hosts`` (``host:port,host:port``; ``hive.zookeeper.quorum``). Times in seconds.
 
@@ -315,4 +344,4 @@ def open_zookeeper_locks(
         client.stop()
         client.close()
         raise LocksUnavailable(f"ZooKeeper {hosts}: nobody answered within {connect_timeout:g} s") from error
-    return ZooKeeperLocks(client, hosts, namespace)
+    return ZooKeeperLocks(client, hosts, namespace, answer_timeout=answer_timeout)

@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from compactor.cli.program import program
-from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, Refused
+from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupported, Refused
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
@@ -26,6 +27,7 @@ from compactor.metastore.lock_manager import wait_for
 from compactor.metastore.locks import NO_TXN, Lock, LockState
 from compactor.metastore.zookeeper_locks import ZooKeeperLocks, open_zookeeper_locks
 from tests.support.zookeeper import ZooKeeper, free_port
+from tests.support.zookeeper import zookeeper as running
 
 ROOT = Path(__file__).parents[3]
 R, W, X, E = LockType
@@ -215,6 +217,36 @@ def test_nobody_there() -> None:
     port = free_port()
     with pytest.raises(LocksUnavailable, match=f"127.0.0.1:{port}: nobody answered"):
         open_zookeeper_locks(f"127.0.0.1:{port}", connect_timeout=0.3)
+
+
+def test_a_server_that_goes_away(tmp_path: Path) -> None:
+    """A session that gets no answer ends in one sentence, not in waiting for ever; the next one is a new one."""
+    with running(tmp_path) as server:
+        locks = open_zookeeper_locks(server.hosts, session_timeout=1, answer_timeout=0.5)
+        lock = acquire(locks, ask(E))
+        server.kill()
+        with pytest.raises(LocksUnavailable, match=f"ZooKeeper {server.hosts}: .*look whether it runs"):
+            locks.check(lock.id)
+        with pytest.raises(LocksUnavailable):  # the first answer may have been that the connection was lost
+            locks.check(lock.id)
+        with pytest.raises(LocksUnavailable, match="open another"):
+            locks.check(lock.id)
+        with pytest.raises(LocksUnavailable, match="open another"):
+            locks.show()
+        locks.close()
+        server.start()
+        with closing(open_zookeeper_locks(server.hosts, session_timeout=1)) as again:
+            waits = acquire(again, ask(R))
+            deadline = time.monotonic() + 20
+            while not again.check(waits.id).is_acquired:  # until the dead session's time is over
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+
+def test_without_kazoo_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    with pytest.raises(NotSupported, match=r"hive-compactor\[zookeeper\]"):
+        open_zookeeper_locks("127.0.0.1:1")
 
 
 def test_show_locks(session: Open, zookeeper: ZooKeeper) -> None:
