@@ -215,6 +215,34 @@ def test_locks_of_hive_4(text: str, values: dict[str, str], expected: list[str])
     assert told(text, **values) == expected
 
 
+#: What a live Hive 4.1 put into HIVE_LOCKS with hive.txn.xlock.write=false, statement by statement.
+SEEN = (
+    ("create table n (a int) partitioned by (p string)", ["db:r"]),
+    ("insert into part partition (p=1, q='a') values (1)", ["part.p=1/q=a:w"]),
+    ("insert into part partition (p, q) select 1, 1, 'a'", ["part:w"]),
+    ("select * from part where p = 1 and q = 'a'", ["part.p=1/q=a:r"]),
+    ("update part set a = 1 where p = 1", ["part:w", "part.p=1/q=a:w", "part.p=1/q=b:w"]),
+    ("delete from part where p = 1", ["part.p=1/q=a:w", "part.p=1/q=b:w"]),
+    (
+        "merge into acid t using (select 1 as a) s on t.a = s.a when matched then update set b = 2 "
+        "when not matched then insert values (1)",
+        ["acid:w"],
+    ),
+    ("insert overwrite table acid values (1)", ["acid:x"]),
+    ("truncate table acid", ["acid:x"]),
+    ("alter table acid add columns (c int)", ["acid:e"]),
+    ("alter table part drop partition (p=1, q='a')", ["part.p=1/q=a:e"]),
+    ("alter table acid rename to acid2", ["db:r", "acid:e"]),
+    ("drop table acid", ["db:r", "acid:e"]),
+    ("alter table acid compact 'major'", []),
+)
+
+
+@pytest.mark.parametrize(("text", "expected"), SEEN, ids=[text for text, _ in SEEN])
+def test_locks_of_a_live_hive(text: str, expected: list[str]) -> None:
+    assert told(text, **LOOSE) == expected
+
+
 #: The table of the manager without transactions, as its documentation gives it (S and X; the database is always S).
 OLD = (
     ("select * from plainpart where p=1 and q='a'", ["S plainpart", "S plainpart.p=1", "S plainpart.p=1/q=a"]),
