@@ -68,13 +68,39 @@ def tables(face: Face, worst: int | None) -> None:
 
 
 @show.command()
+@click.argument("name", metavar="[DB[.TABLE]]", required=False)
+@click.option("--partition", metavar="NAME", help="Only of this partition, as in SHOW PARTITIONS.")
+@click.option("--id", "number", type=int, metavar="ID", help="Only this one.")
+@click.option("--pool", metavar="Q", help="Only of this pool; default means none.")
+@click.option("--type", "kind", metavar="TYPE", help="Only of this type, such as major.")
+@click.option("--state", metavar="STATE", help="Only in this state, such as 'ready for cleaning'.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
 @faced
-def compactions(face: Face) -> None:
-    """The queue and the history, like Hive's SHOW COMPACTIONS."""
+def compactions(
+    face: Face,
+    name: str | None,
+    partition: str | None,
+    number: int | None,
+    pool: str | None,
+    kind: str | None,
+    state: str | None,
+    limit: int | None,
+) -> None:
+    """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters."""
     from compactor.service import show as service
 
+    database, _, table = (name or "").lower().partition(".")
+    wanted = service.CompactionFilter(
+        id=number,
+        database=database or None,
+        table=table or None,
+        partition=partition,
+        pool=pool,
+        type=kind,
+        state=state,
+    )
     with face.site(read_only=True) as site:
-        _print(face, service.compactions(site), _COMPACTION, "there are no compactions")
+        _print(face, service.compactions(site, wanted, limit=limit), _COMPACTION, "there are no compactions")
 
 
 @show.command()

@@ -140,10 +140,43 @@ class DecisionRow(Row):
     numbers: Mapping[str, object]
 
 
-def compactions(site: Site) -> list[CompactionRow]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFilter:
+    """What SHOW COMPACTIONS may be asked for; None asks for all. ``type`` and ``state`` in the words of its columns.
+
+    ``pool`` ``default`` means rows without a pool, as they are shown (in Hive it matches nothing).
+    """
+
+    id: int | None = None
+    database: str | None = None
+    table: str | None = None
+    partition: str | None = None
+    pool: str | None = None
+    type: str | None = None
+    state: str | None = None
+
+    def takes(self, row: CompactionRow) -> bool:
+        pairs = (
+            (self.id, row.compactionid),
+            (self.database, row.dbname),
+            (self.table, row.tabname),
+            (self.partition, row.partname),
+            (self.pool, row.poolname),
+            (_folded(self.type), _folded(row.type)),
+            (_folded(self.state), _folded(row.state)),
+        )
+        return all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+def _folded(text: str | None) -> str | None:
+    return None if text is None else text.strip().lower()
+
+
+def compactions(site: Site, wanted: CompactionFilter | None = None, *, limit: int | None = None) -> list[CompactionRow]:
     """The queue and the history in Hive's order: what happened last first, then by the time of the request."""
     entries = [*site.metastore.compactions.queue(), *site.metastore.compactions.history()]
-    return [compaction_row(entry) for entry in sorted(entries, key=_latest)]
+    rows = [compaction_row(entry) for entry in sorted(entries, key=_latest)]
+    return [row for row in rows if wanted is None or wanted.takes(row)][:limit]
 
 
 def history(site: Site, entity: Entity | None = None) -> list[CompactionRow]:

@@ -6,6 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import Column
@@ -65,3 +67,20 @@ def test_a_partition_needs_its_table() -> None:
     missing = shown("default.t", "--partition", "p=zzz")
     assert missing.exit_code == 1
     assert "p=zzz" in missing.stderr
+
+
+@pytest.mark.usefixtures("_locked")
+def test_compactions_have_hives_filters(metastore: Metastore) -> None:
+    for table in ("t", "u"):
+        entity = Entity(database="default", table=table)
+        metastore.compactions.request(Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test"))
+
+    def asked(*arguments: str) -> list[str]:
+        done = CliRunner().invoke(program, ["show", "compactions", "--json", *arguments])
+        assert done.exit_code == 0, done.output
+        return sorted(row["tabname"] for row in json.loads(done.stdout))
+
+    assert asked() == asked("Default") == asked("--type", "minor") == asked("--state", "initiated") == ["t", "u"]
+    assert asked("default.U") == ["u"]
+    assert asked("--pool", "nightly") == asked("--id", "77") == asked("default.t", "--partition", "p=1") == []
+    assert asked("--limit", "1") == ["t"]

@@ -171,3 +171,27 @@ def test_locks_extended_say_for_how_long_and_who_stands_in_the_way(deployment: S
     assert 0 <= held.held_ms < 60_000
     assert (held.waits_for, waiting.held_ms) == (None, None)
     assert waiting.waits_for == f"lock 1 (EXCLUSIVE on default.t, transaction {first}, ada@here)"
+
+
+def test_compactions_by_what_is_asked_for(deployment: Site) -> None:
+    """SHOW COMPACTIONS [id | db | table | partition] [POOL] [TYPE] [STATUS] [LIMIT]."""
+    first = request(deployment, pool="nightly")
+    second = request(deployment, Entity(database="default", table="u", partition="p=1"))
+    third = request(deployment, Entity(database="other", table="t"))
+    deployment.metastore.compactions.abort_request(second)
+
+    def told(limit: int | None = None, **wanted: object) -> list[int]:
+        rows = show.compactions(deployment, show.CompactionFilter(**wanted), limit=limit)  # type: ignore[arg-type]
+        return sorted(row.compactionid for row in rows)
+
+    assert told() == [first, second, third]
+    assert told(id=third) == [third]
+    assert told(database="default") == [first, second]
+    assert told(database="default", table="t") == [first]
+    assert told(database="default", table="u", partition="p=1") == [second]
+    assert told(pool="nightly") == [first]
+    assert told(pool="default") == [second, third]
+    assert told(type="major", state="INITIATED") == [first, third]
+    assert told(type="minor") == []
+    assert told(state="aborted") == [second]
+    assert told(limit=1) == [second]  # what happened last
