@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from compactor.airflow import options
+from compactor.airflow.options import OPTIONS, Option
+
+NUMBERS = {"integer": int, "float": float}
+
+
+@pytest.mark.parametrize(("key", "option"), OPTIONS.items())
+def test_defaults_and_examples_are_of_the_type_that_is_told(key: str, option: Option) -> None:
+    assert option.type in ("string", *NUMBERS)
+    for text in (option.default, option.example):
+        if option.type in NUMBERS and text is not None:
+            assert NUMBERS[option.type](text) > 0
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
+def test_descriptions_are_sentences_and_keys_are_words(option: Option) -> None:
+    assert option.description.endswith(".")
+    assert option.description[0].isupper()
+
+
+def test_an_empty_default_says_what_it_means() -> None:
+    assert {key for key, option in OPTIONS.items() if not option.default} == {"config", "conn_id"}
+    assert all("Empty:" in option.description for option in OPTIONS.values() if not option.default)
+
+
+def test_they_are_read_without_airflow() -> None:
+    """The provider's entry point is asked by every ``airflow`` command; this file must not import it back."""
+    tree = ast.parse(Path(options.__file__).read_text("utf-8"))
+    assert {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)} == {"__future__", "dataclasses"}
+    assert not any(isinstance(node, ast.Import) for node in ast.walk(tree))

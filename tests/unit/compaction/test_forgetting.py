@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.acid.directory import Listing
+from compactor.compaction.forgetting import forget_before, shown
+from compactor.ids import WriteId
+from compactor.settings.precedence import Layer, Settings
+
+
+def held(*directories: str, asked: tuple[int, ...] = (3, 5)) -> dict[WriteId, str]:
+    return shown(Listing(directories=directories), [WriteId(w) for w in asked])
+
+
+@pytest.mark.parametrize(
+    ("directory", "found"),
+    [
+        ("delta_0000003_0000003_0000", {3}),
+        ("delete_delta_0000005_0000005", {5}),
+        ("delta_0000002_0000004", {3}),
+        ("delta_0000001_0000009", {3, 5}),
+        ("delta_0000004_0000004", set()),
+        ("base_0000005", {5}),
+        ("base_0000006", set()),
+    ],
+)
+def test_a_directory_of_an_aborted_writer_keeps_it_remembered(directory: str, found: set[int]) -> None:
+    """PROTOCOL 8: an aborted transaction is forgotten only when nothing of it exists in storage."""
+    assert held(directory) == dict.fromkeys(found, directory)
+
+
+@pytest.mark.parametrize("directory", ["base_0000005_v0000009", "delta_0000001_0000009_v0000012"])
+def test_a_compactions_output_holds_no_aborted_rows(directory: str) -> None:
+    assert held(directory) == {}
+
+
+@pytest.mark.parametrize("directory", ["_tmp", "p=1", "base_x", "delta_5_3", "delta_0000003"])
+def test_names_that_are_none_of_hives_hold_nothing(directory: str) -> None:
+    assert held(directory) == {}
+
+
+def test_nothing_asked_nothing_found() -> None:
+    assert held("delta_0000003_0000003", asked=()) == {}
+
+
+def test_old_enough_is_the_grace_and_the_time_out_together() -> None:
+    """PROTOCOL 8: TXNS has no time of abort, and its last heartbeat may be one time-out before it."""
+    given = {"compactor.forget.grace": "60s", "hive.txn.timeout": "5s"}
+    assert forget_before(1_000_000, Settings.of([Layer(name="flag", values=given)])) == 935_000
+    assert forget_before(0, Settings.of()) < 0

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import NotLossless, NotSupported
+from compactor.orc import pyorc_codec
+from compactor.orc.compression import Compression
+from compactor.orc.pyorc_codec import TIMESTAMP, raw_type
+from compactor.orc.source import BytesSource
+from compactor.orc.tail import empty_tail, read_tail
+from compactor.orc.types import parse_hive_type
+
+#: Type of a column, and values as this codec's batches hold them; fields have their place as name in a new file.
+VALUES: list[tuple[str, list[Any]]] = [
+    ("timestamp", [{"seconds": -2, "nanos": 999_999_999}, None, {"seconds": 253402300799, "nanos": 1}]),
+    ("timestamp with local time zone", [{"seconds": 0, "nanos": 0}]),
+    ("date", [date(1, 1, 1), None, date(9999, 12, 31)]),
+    ("decimal(38,5)", [Decimal("-123456789012345678901234567890123.45678"), Decimal("0.00001"), None]),
+    ("map<int,array<string>>", [[(1, ["x", None]), (2, None)], [], None]),
+    ("struct<f0:int,f1:struct<>>", [{"f0": 1, "f1": {}}, None]),
+    ("array<timestamp>", [[None, {"seconds": -62135596800, "nanos": 5}], []]),
+]
+
+
+@pytest.mark.parametrize(("kind", "values"), VALUES, ids=[kind for kind, _ in VALUES])
+def test_values_come_back_as_they_went(tmp_path: Path, kind: str, values: list[Any]) -> None:
+    types = parse_hive_type(f"struct<a:{kind}>")
+    schema = pyorc_codec.schema(types)
+    batch = pa.record_batch([pa.array(values, schema.field(0).type)], schema=schema)
+    with pyorc_codec.writer(tmp_path / "f", like=empty_tail(types), types=types) as writer:
+        writer.write(batch.slice(0, 1))
+        writer.write(batch.slice(1))
+    source = BytesSource((tmp_path / "f").read_bytes())
+    found = pa.concat_arrays([b.column(0) for b in pyorc_codec.read_batches(source, read_tail(source))])
+    assert found.to_pylist() == values
+
+
+def test_a_timestamp_is_a_pair_wherever_it_stands() -> None:
+    types = parse_hive_type("struct<a:map<timestamp,struct<T:array<timestamp>>>>")
+    assert raw_type(types, 1) == pa.map_(TIMESTAMP, pa.struct([("T", pa.list_(TIMESTAMP))]))
+    assert raw_type(parse_hive_type("struct<a:bigint>"), 1) == pa.int64()
+
+
+def test_a_unions_values_are_not_given_completely(tmp_path: Path) -> None:
+    types = parse_hive_type("struct<a:uniontype<int,string>>")
+    with pytest.raises(NotLossless):
+        raw_type(types)
+    with pytest.raises(NotLossless):
+        pyorc_codec.writer(tmp_path / "f", like=empty_tail(types), types=types)
+    assert not (tmp_path / "f").exists()
+
+
+def test_a_compression_without_encoder_is_refused_before_a_file_is_made(tmp_path: Path) -> None:
+    types = parse_hive_type("struct<a:int>")
+    assert Compression.LZO not in pyorc_codec.COMPRESSIONS
+    with pytest.raises(NotSupported, match="compression LZO"):
+        pyorc_codec.writer(tmp_path / "f", like=empty_tail(types, compression=Compression.LZO), types=types)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path) -> None:
+    types = parse_hive_type("struct<a:int>")
+    with pytest.raises(RuntimeError), pyorc_codec.writer(tmp_path / "f", like=empty_tail(types), types=types):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
