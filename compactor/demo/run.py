@@ -119,10 +119,10 @@ class Demo:
         """What the scheduler does by itself: find, compact, clean, keep house."""
         story.prepare()
         due = tables.due(self._months)
-        story.wait("the initiator's requests are compacted and cleaned", lambda: story.compacted(due), 240)
-        story.wait("the housekeeper has run", lambda: story.succeeded("acid_housekeeper"), 90)
+        story.wait("the initiator's requests are compacted and cleaned", lambda: story.compacted(due), 900)
+        story.wait("the housekeeper has run", lambda: story.succeeded("acid_housekeeper"), 300)
         for dag, kind in (("compaction_worker", "asset_triggered"), ("compaction_cleaner", "asset_triggered")):
-            story.wait(f"{dag} has run because of an event", partial(story.succeeded, dag, kind), 90)
+            story.wait(f"{dag} has run because of an event", partial(story.succeeded, dag, kind), 300)
 
     def _by_hand(self, story: Story) -> None:
         """What somebody asks for in the form, though the tables' thresholds are far away."""
@@ -130,8 +130,8 @@ class Demo:
             name = f"{entity.database}.{entity.table}"
             story.tell(f"compact_table is triggered for {name}, whose thresholds a table property raised")
             story.trigger("compact_table", {"table": name, "type": "major", "wait": True})
-        story.wait("the requests by hand are compacted and cleaned", lambda: story.compacted(tables.BY_HAND), 120)
-        story.wait("compact_table ended", partial(story.succeeded, "compact_table", "", len(tables.BY_HAND)), 60)
+        story.wait("the requests by hand are compacted and cleaned", lambda: story.compacted(tables.BY_HAND), 600)
+        story.wait("compact_table ended", partial(story.succeeded, "compact_table", "", len(tables.BY_HAND)), 300)
 
 
 @contextmanager

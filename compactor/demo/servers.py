@@ -112,7 +112,7 @@ class AirflowServers:
         """One file per component."""
         return self.home / "component-logs"
 
-    def start(self, timeout: float = 120) -> None:
+    def start(self, timeout: float = 300) -> None:
         """Create Airflow's database, start the components and wait until the API answers.
 
         Raises:
