@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Database:
         url: URL,
         *,
         read_only: bool = False,
-        retryable: Iterable[str] = (),
+        retryable: str = "",
         sleep: Callable[[float], None] = time.sleep,
         attempts: int = ATTEMPTS,
     ) -> None:
@@ -216,12 +216,12 @@ class _Beginning:
             conn.exec_driver_sql(statement)
 
 
-def open_database(url: str, *, read_only: bool = False, retryable: Iterable[str] = ()) -> Database:
+def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> Database:
     """The database at ``url``; connects when the first transaction begins.
 
     ``sqlite:////absolute/path``, ``postgresql+psycopg://user:password@host/name`` or
     ``mysql+pymysql://user:password@host/name``; what stands in the query goes to the driver, as its options for TLS.
-    ``retryable`` are patterns of errors that are worth another try.
+    ``retryable`` are patterns of errors that are worth another try, as ``hive.txn.retryable.sqlex.regex`` has them.
 
     Raises:
         BadSetting: ``url`` is no URL of a database; the message never repeats it, since it may hold a password.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable
 
 from sqlalchemy.exc import DBAPIError
 
@@ -34,13 +33,18 @@ _ADVICE = {
 class Retryable:
     """``hive.txn.retryable.sqlex.regex``: patterns of a site's own errors that are worth another try."""
 
-    def __init__(self, patterns: Iterable[str] = ()) -> None:
-        self._patterns = tuple(re.compile(pattern) for pattern in patterns if pattern)
+    def __init__(self, patterns: str = "") -> None:
+        """``patterns`` are separated by commas that no blank follows, as Hive splits them."""
+        self._patterns = tuple(re.compile(pattern) for pattern in re.split(r",(?=\S)", patterns) if pattern)
 
     def matches(self, error: DBAPIError) -> bool:
-        """Whether one of the patterns is found in the text that Hive makes of an error, state and code included."""
+        """Whether one of the patterns is found in the message, the SQLSTATE or the text that Hive makes of them."""
+        if not self._patterns:
+            return False
         original = error.orig
-        state = getattr(original, "sqlstate", None) or ""
-        code = next((part for part in getattr(original, "args", ()) if isinstance(part, int)), 0)
-        text = f"{original} (SQLState={state}, ErrorCode={code})"
-        return any(pattern.search(candidate) for pattern in self._patterns for candidate in (text, state))
+        args: tuple[object, ...] = getattr(original, "args", ())
+        code = args[0] if args and isinstance(args[0], int) else 0
+        message = str(args[-1] if code else original)
+        state = str(getattr(original, "sqlstate", None) or "")
+        texts = (message, state, f"{message} (SQLState={state}, ErrorCode={code})")
+        return any(pattern.search(text) for pattern in self._patterns for text in texts)

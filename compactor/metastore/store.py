@@ -47,15 +47,23 @@ class Metastore:
         self.database.close()
 
 
-def open_metastore(name: str, url: str, read_only: bool = False) -> Metastore:
-    """The metastore at ``url``.
+def open_metastore(name: str, url: str, read_only: bool = False, *, retryable: str = "") -> Metastore:
+    """The metastore at ``url``; ``retryable`` is ``hive.txn.retryable.sqlex.regex``.
 
     Raises:
         BadSetting: the URL is malformed.
         NotSupported: a database or schema version that this release does not know, or only reads.
         DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
     """
-    database = open_database(url, read_only=read_only)
+    database = open_database(url, read_only=read_only, retryable=retryable)
+    try:
+        return _metastore(name, database)
+    except BaseException:
+        database.close()
+        raise
+
+
+def _metastore(name: str, database: Database) -> Metastore:
     version = schema.version(database)
     if version is None:
         raise DatabaseUnavailable(
@@ -63,7 +71,6 @@ def open_metastore(name: str, url: str, read_only: bool = False) -> Metastore:
             "`compactor metastore init`, or check the URL"
         )
     metastore = Metastore(name, database, version)
-    if metastore.dialect.refusal is not None and not read_only:
-        metastore.close()
+    if metastore.dialect.refusal is not None and not database.read_only:
         raise NotSupported(f"metastore {database.url} has schema {version}: {metastore.dialect.refusal}")
     return metastore

@@ -43,8 +43,13 @@ def open_state(url: str, read_only: bool = False) -> State:
         DatabaseUnavailable: it cannot be reached, holds no state, or is of another release.
     """
     database = open_database(url, read_only=read_only)
-    found, wanted = version(database), newest_version()
+    try:
+        found, wanted = version(database), newest_version()
+    except BaseException:
+        database.close()
+        raise
     if found != wanted:
+        database.close()
         has = "holds no state" if found is None else f"holds state of version {found}, this release has {wanted}"
         raise DatabaseUnavailable(f"database {database.url} {has}; run `compactor state init`, or `state upgrade`")
     return State(database)

@@ -24,16 +24,46 @@ _SCRIPTS = "scripts/metastore/upgrade"
 _START_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Server:
-    """A running server; ``url`` is that of its database ``{name}``."""
+    """A server; ``url`` is that of its database ``{name}``."""
 
     kind: str
     folder: Path
     user: str
     url: str
     command: tuple[str, ...]
-    stop: signal.Signals  #: ends it without waiting for clients
+    stop_signal: signal.Signals  #: ends it without waiting for clients
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers. It ends with us, however we end."""
+        command = _as(self.user, self.command, f"--pdeathsig={self.stop_signal.name.removeprefix('SIG')}")
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            with (self.folder / "log").open("a") as log:
+                self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+            while time.monotonic() < deadline and self.process.poll() is None:
+                if self._answers():
+                    return
+                time.sleep(0.05)
+            time.sleep(0.1)  # what is left of one that was killed may be in the way for a moment
+        raise AssertionError(f"{self.kind} did not start: {(self.folder / 'log').read_text()}")
+
+    def end(self, by: signal.Signals | None = None) -> None:
+        """End it: in order, or at once with SIGKILL."""
+        assert self.process is not None
+        self.process.send_signal(by or self.stop_signal)
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+    def _answers(self) -> bool:
+        command = _as(self.user, _client(self, "postgres" if self.kind == "postgresql" else "mysql"))
+        asked = subprocess.run(command, input="SELECT 1;", capture_output=True, text=True, check=False)
+        return asked.returncode == 0
 
     def sql(self, text: str, database: str) -> str:
         """What the server's own client prints for ``text``."""
@@ -145,18 +175,18 @@ def _unpack(archive: Path, cache: Path) -> None:
 
 @contextmanager
 def postgres() -> Iterator[Server]:
-    """A PostgreSQL server that trusts everybody who finds its socket."""
+    """A PostgreSQL server whose user ``hive`` needs no password."""
     user = _unprivileged("postgres")
     with _folder(user) as folder:
         bin = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
         data = folder / "data"
         _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
+        (data / "pg_hba.conf").write_text("local all hive trust\nlocal all all scram-sha-256\n")
         options = {
             "listen_addresses": "",
             "unix_socket_directories": str(folder),
             "fsync": "off",
             "full_page_writes": "off",
-            "synchronous_commit": "off",
             "shared_buffers": "32MB",
             "max_connections": "100",
             "deadlock_timeout": "100ms",
@@ -166,7 +196,7 @@ def postgres() -> Iterator[Server]:
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         url = f"postgresql+psycopg://hive@/{{name}}?host={folder}"
         server = Server(
-            kind="postgresql", folder=folder, user=user, url=url, command=tuple(command), stop=signal.SIGINT
+            kind="postgresql", folder=folder, user=user, url=url, command=tuple(command), stop_signal=signal.SIGINT
         )
         with _running(server):
             yield server
@@ -174,7 +204,7 @@ def postgres() -> Iterator[Server]:
 
 @contextmanager
 def mariadb() -> Iterator[Server]:
-    """A MariaDB server whose user ``hive`` needs no password."""
+    """A MariaDB server whose user ``root`` needs no password."""
     user = _unprivileged("mysql")
     with _folder(user) as folder:
         data, temporary = folder / "data", folder / "tmp"
@@ -185,7 +215,7 @@ def mariadb() -> Iterator[Server]:
         options = (
             f"--socket={folder / 's'}",
             "--skip-networking",
-            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-flush-log-at-trx-commit=2",
             "--innodb-doublewrite=0",
             "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=16M",
@@ -195,40 +225,18 @@ def mariadb() -> Iterator[Server]:
         )
         command = ("mariadbd", *common, *options)
         url = f"mysql+pymysql://root@localhost/{{name}}?unix_socket={folder / 's'}"
-        server = Server(kind="mysql", folder=folder, user=user, url=url, command=command, stop=signal.SIGTERM)
+        server = Server(kind="mysql", folder=folder, user=user, url=url, command=command, stop_signal=signal.SIGTERM)
         with _running(server):
             yield server
 
 
 @contextmanager
 def _running(server: Server) -> Iterator[None]:
-    with (server.folder / "log").open("w") as log:
-        # It ends with us, however we end.
-        command = _as(server.user, server.command, f"--pdeathsig={server.stop.name.removeprefix('SIG')}")
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=server.folder)
     try:
-        _wait(server, process)
+        server.start()
         yield
     finally:
-        process.send_signal(server.stop)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _wait(server: Server, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    first = "postgres" if server.kind == "postgresql" else "mysql"
-    while time.monotonic() < deadline and process.poll() is None:
-        asked = subprocess.run(
-            _as(server.user, _client(server, first)), input="SELECT 1;", capture_output=True, text=True, check=False
-        )
-        if asked.returncode == 0:
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"{server.kind} did not start: {(server.folder / 'log').read_text()}")
+        server.end()
 
 
 def _client(server: Server, database: str) -> list[str]:

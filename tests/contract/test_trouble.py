@@ -1,0 +1,325 @@
+"""What a database server does to its clients: one clear sentence each, nothing half done, and what can be repeated is."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from compactor.database.engine import Database, open_database
+from compactor.database.retry import retried
+from compactor.errors import CommitUnknown, DatabaseUnavailable, TryAgain
+from compactor.ids import TxnId
+from compactor.metastore import tables as t
+from compactor.metastore.store import Metastore, open_metastore
+from tests.support import servers
+
+#: PyMySQL leaves the socket of a connection that broke to the garbage collector, which speaks of it.
+pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
+
+SERVERS = ("postgresql", "mysql")
+PASSWORD = "ge%heim"
+
+_OWN_ID = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
+_KILL = {"postgresql": "SELECT pg_terminate_backend({0});", "mysql": "KILL {0};"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A fresh metastore on a server of its own kind."""
+
+    server: servers.Server
+    name: str
+    url: str
+
+    def kill(self, connection: int) -> None:
+        """End one connection as an administrator does."""
+        self.server.sql(_KILL[self.server.kind].format(connection), self.name)
+        time.sleep(0.05)  # the server does it in its own time
+
+    def user(self, name: str, grants: str) -> str:
+        """The URL of a new user with a password and some rights."""
+        if self.server.kind == "postgresql":
+            make = f"DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; {grants} TO {name};"
+        else:
+            make = f"CREATE OR REPLACE USER {name}@localhost IDENTIFIED BY '{PASSWORD}'; {grants} TO {name}@localhost;"
+        self.server.sql(make, self.name)
+        return make_url(self.url).set(username=name, password=PASSWORD).render_as_string(hide_password=False)
+
+
+@pytest.fixture(params=SERVERS)
+def place(request: pytest.FixtureRequest, server: Callable[[str], servers.Server]) -> Iterator[Place]:
+    running, name = server(request.param), "trouble"
+    yield Place(server=running, name=name, url=running.make(name, servers.hive_schema(request.param, "4.0.0")))
+    running.drop(name)
+    if running.kind == "postgresql":
+        running.sql("DROP ROLE IF EXISTS reader;", "postgres")
+
+
+@pytest.fixture
+def metastore(place: Place) -> Iterator[Metastore]:
+    opened = open_metastore("default", place.url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """What the garbage collector has to say is said in the test that it is about."""
+    yield
+    gc.collect()
+
+
+def own_id(conn: object, kind: str) -> int:
+    return int(conn.exec_driver_sql(_OWN_ID[kind]).scalar_one())  # type: ignore[attr-defined]
+
+
+# --- isolation ----------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_sees_what_committed_since_it_began(metastore: Metastore) -> None:
+    """PROTOCOL 9: READ COMMITTED on every server connection; MariaDB's default makes the MAX(TXN_ID) stale."""
+    newest = select(t.TXNS.c.TXN_ID).order_by(t.TXNS.c.TXN_ID.desc()).limit(1)
+    with metastore.database.write() as conn:
+        assert conn.execute(newest).scalar_one() == 0
+        threads = [threading.Thread(target=metastore.transactions.open, args=("u", "h"))]
+        threads[0].start()
+        threads[0].join()
+        assert conn.execute(newest).scalar_one() == 1
+
+
+def test_every_connection_is_set_to_read_committed(place: Place) -> None:
+    """PROTOCOL 9: also for what somebody begins on it without us."""
+    ask = {"postgresql": "SHOW default_transaction_isolation", "mysql": "SELECT @@SESSION.transaction_isolation"}
+    ask["mysql"] = "SELECT @@SESSION.tx_isolation"
+    database = open_database(place.url)
+    with database.read() as conn:
+        found = conn.exec_driver_sql(ask[place.server.kind]).scalar_one()
+    assert found.lower().replace("-", " ") == "read committed"
+    database.close()
+
+
+def test_a_reader_sees_one_instant_and_writes_nothing(metastore: Metastore) -> None:
+    count = select(t.TXNS.c.TXN_ID)
+    with metastore.database.read() as conn:
+        assert len(conn.execute(count).all()) == 1
+        metastore.transactions.open("u", "h")
+        assert len(conn.execute(count).all()) == 1
+    with pytest.raises(DatabaseUnavailable, match=r"(?i)read.only"), metastore.database.read() as conn:
+        conn.execute(t.TXNS.update().values(TXN_USER="x"))
+
+
+# --- who may not --------------------------------------------------------------------------------------------------
+
+
+def test_wrong_password(place: Place) -> None:
+    url = make_url(place.user("reader", _GRANTS[place.server.kind])).set(password="wr%ong")
+    with pytest.raises(DatabaseUnavailable, match=r"(?i)reader:\*\*\*@.*(authentication failed|access denied)") as said:
+        open_metastore("default", url.render_as_string(hide_password=False))
+    assert "wr%ong" not in str(said.value)
+    assert "\n" not in str(said.value)
+
+
+_GRANTS = {
+    "postgresql": "GRANT USAGE ON SCHEMA public TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA public",
+    "mysql": "GRANT SELECT ON trouble.*",
+}
+
+
+def test_who_may_only_read_observes_and_is_told_so_otherwise(metastore: Metastore, place: Place) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    url = place.user("reader", _GRANTS[place.server.kind])
+    observer = open_metastore("default", url, read_only=True)
+    assert [found.id for found in observer.transactions.open_transactions()] == [txn]
+    observer.close()
+    acting = open_metastore("default", url)
+    with pytest.raises(DatabaseUnavailable, match=r"(?i)denied.*mode observe") as said:
+        acting.transactions.open("u", "h")
+    assert PASSWORD not in str(said.value)
+    acting.close()
+    assert metastore.transactions.newest() == txn
+
+
+def test_no_such_database(place: Place) -> None:
+    url = make_url(place.url).set(database="nowhere").render_as_string(hide_password=False)
+    with pytest.raises(DatabaseUnavailable, match=r"(?i)nowhere.*(does not exist|unknown database)"):
+        open_metastore("default", url)
+
+
+def test_no_server_there(place: Place) -> None:
+    query = {"host": "/nowhere"} if place.server.kind == "postgresql" else {"unix_socket": "/nowhere/s"}
+    url = make_url(place.url).update_query_dict(query).render_as_string(hide_password=False)
+    slept: list[float] = []
+    with pytest.raises(DatabaseUnavailable, match="nowhere"), Database(make_url(url), sleep=slept.append).read():
+        pytest.fail("the body must not run")
+    assert slept, "a server that is just starting is waited for"
+
+
+def test_no_metastore_there(place: Place) -> None:
+    place.server.drop("empty")
+    url = place.server.make("empty")
+    with pytest.raises(DatabaseUnavailable, match="has no table VERSION"):
+        open_metastore("default", url)
+    place.server.drop("empty")
+
+
+def test_a_table_that_is_missing(metastore: Metastore, place: Place) -> None:
+    metastore.transactions.open("u", "h")
+    name = '"MIN_HISTORY_LEVEL"' if place.server.kind == "postgresql" else "MIN_HISTORY_LEVEL"
+    place.server.sql(f"DROP TABLE {name};", place.name)
+    with pytest.raises(DatabaseUnavailable, match=r"MIN_HISTORY_LEVEL.*not what VERSION says"):
+        metastore.transactions.open("u", "h")
+    assert metastore.transactions.newest() == 1
+
+
+# --- connections that break ---------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_died_in_the_pool_is_not_noticed(metastore: Metastore, place: Place) -> None:
+    with metastore.database.read() as conn:
+        dead = own_id(conn, place.server.kind)
+    place.kill(dead)
+    assert metastore.transactions.open("u", "h") == [1]
+
+
+def test_a_connection_that_breaks_within_a_transaction_is_tried_again(metastore: Metastore, place: Place) -> None:
+    calls = []
+
+    @retried
+    def work() -> None:
+        with metastore.database.write() as conn:
+            calls.append(own_id(conn, place.server.kind))
+            conn.execute(t.TXNS.update().values(TXN_USER="x"))
+            if len(calls) == 1:
+                place.kill(calls[0])
+            conn.execute(t.TXNS.update().values(TXN_HOST="y"))
+
+    work()
+    assert len(calls) == 2
+    with metastore.database.read() as conn:
+        assert conn.execute(select(t.TXNS.c.TXN_USER, t.TXNS.c.TXN_HOST)).one() == ("x", "y")
+
+
+def test_a_connection_that_breaks_at_the_commit_leaves_it_unknown(metastore: Metastore, place: Place) -> None:
+    """PROTOCOL 5: a commit whose answer was lost is CommitUnknown, which is never repeated by itself."""
+    calls = []
+
+    @retried
+    def work() -> None:
+        with metastore.database.write() as conn:
+            calls.append(1)
+            conn.execute(t.TXNS.update().values(TXN_USER="x"))
+            place.kill(own_id(conn, place.server.kind))
+
+    with pytest.raises(CommitUnknown, match="answer to a commit was lost"):
+        work()
+    assert len(calls) == 1
+
+
+def test_a_deadlock_is_resolved_by_trying_again(metastore: Metastore) -> None:
+    ids = metastore.transactions.open("u", "h", count=2)
+    both_hold = threading.Barrier(2, timeout=20)
+    tries: list[int] = []
+
+    def work(first: TxnId, second: TxnId) -> None:
+        waits = True
+
+        @retried
+        def cross() -> None:
+            nonlocal waits
+            tries.append(first)
+            with metastore.database.write() as conn:
+                conn.execute(t.TXNS.update().where(first == t.TXNS.c.TXN_ID).values(TXN_META_INFO=str(first)))
+                if waits:
+                    waits = False
+                    both_hold.wait()
+                conn.execute(t.TXNS.update().where(second == t.TXNS.c.TXN_ID).values(TXN_META_INFO=str(first)))
+
+        cross()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in (ids, ids[::-1])]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(tries) in ([ids[0], ids[0], ids[1]], [ids[0], ids[1], ids[1]])
+
+
+def test_a_sites_own_errors_are_tried_again(place: Place) -> None:
+    """``hive.txn.retryable.sqlex.regex`` is matched against message, SQLSTATE and code."""
+    failing = (
+        "SELECT 1/0" if place.server.kind == "postgresql" else "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'by zero'"
+    )
+    plain = open_database(place.url)
+    with pytest.raises((DBAPIError, DatabaseUnavailable)) as said, plain.write() as conn:
+        conn.exec_driver_sql(failing)
+    assert not isinstance(said.value, TryAgain)
+    told = open_database(place.url, retryable="^Deadlock,.*by zero$")
+    with pytest.raises(TryAgain, match="by zero"), told.write() as conn:
+        conn.exec_driver_sql(failing)
+    plain.close()
+    told.close()
+
+
+# --- the server dies ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=SERVERS)
+def mortal(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
+    """A server of its own, since others would miss it."""
+    with (servers.postgres if request.param == "postgresql" else servers.mariadb)() as running:
+        yield running
+
+
+def test_a_server_that_is_killed_leaves_nothing_half_done(mortal: servers.Server) -> None:
+    """What was answered is there after the restart, what is there is whole, and the clients go on by themselves."""
+    url = mortal.make("metastore", servers.hive_schema(mortal.kind, "4.0.0"))
+    metastore = open_metastore("default", url)
+    answered: list[tuple[TxnId, int]] = []
+    failed: list[Exception] = []
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            try:
+                [txn] = metastore.transactions.open("u", "h")
+                answered.append((txn, metastore.write_ids.allocate(txn, "default", "t")))
+                metastore.transactions.commit(txn)
+            except (DatabaseUnavailable, CommitUnknown) as error:
+                failed.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    mortal.end(signal.SIGKILL)
+    before = len(answered)
+    mortal.start()
+    deadline = time.monotonic() + 20
+    while len(answered) < before + 20 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    done.set()
+    for thread in threads:
+        thread.join(30)
+    assert before > 0
+    assert len(answered) >= before + 20
+    mapped = metastore.write_ids.transactions("default", "t")
+    states = metastore.transactions.states([*mapped.values()])
+    assert {(txn, write_id) for write_id, txn in mapped.items()} >= set(answered)
+    assert set(states) == set(mapped.values())
+    assert metastore.write_ids.next("default", "t") == max(mapped) + 1
+    with metastore.database.read() as conn:
+        history = set(conn.execute(select(t.MIN_HISTORY_LEVEL.c.MHL_TXNID)).scalars())
+    opened = {found.id for found in metastore.transactions.open_transactions()}
+    assert history == opened
+    with suppress(DatabaseUnavailable):
+        metastore.close()
