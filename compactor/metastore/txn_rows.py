@@ -63,11 +63,6 @@ def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
     return None if row is None else TxnRow(state=row.TXN_STATE, type=TxnType(row.TXN_TYPE or 0))
 
 
-def max_txn_id(conn: Connection) -> TxnId:
-    """The newest transaction that has a row."""
-    return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one())
-
-
 def lowest_open_id(conn: Connection) -> TxnId | None:
     """The lowest TXN_ID in state ``o``, of all types."""
     return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == OPEN)).scalar()

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import sqlite3
+
+import psycopg.errors as pg
+import pymysql.err as my
+import pytest
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
+
+from compactor.database.mysql import MySQLBackend
+from compactor.database.postgres import PostgresBackend
+from compactor.database.trouble import Retryable, Trouble
+
+POSTGRES = PostgresBackend(make_url("postgresql+psycopg://h/x"))
+MYSQL = MySQLBackend(make_url("mysql+pymysql://h/x"))
+
+
+def wrapped(error: Exception, *, disconnected: bool = False) -> DBAPIError:
+    return DBAPIError("SELECT", {}, error, connection_invalidated=disconnected)
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (pg.DeadlockDetected("x"), Trouble.BUSY),
+        (pg.SerializationFailure("x"), Trouble.BUSY),
+        (pg.AdminShutdown("x"), Trouble.LOST),
+        (pg.CannotConnectNow("x"), Trouble.LOST),
+        (pg.InsufficientPrivilege("x"), Trouble.DENIED),
+        (pg.UndefinedTable("x"), Trouble.MISSING),
+        (pg.UndefinedColumn("x"), Trouble.MISSING),
+        (pg.UniqueViolation("x"), Trouble.BUG),
+        (pg.SyntaxError("x"), Trouble.BUG),
+        (pg.DiskFull("x"), Trouble.OTHER),
+        (pg.OperationalError("connection refused"), Trouble.LOST),
+        (pg.OperationalError('password authentication failed for user "u"'), Trouble.DENIED),
+    ],
+)
+def test_errors_of_postgresql(error: Exception, trouble: Trouble) -> None:
+    assert POSTGRES.trouble(wrapped(error)) is trouble
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (my.OperationalError(1213, "Deadlock found"), Trouble.BUSY),
+        (my.OperationalError(1205, "Lock wait timeout exceeded"), Trouble.BUSY),
+        (my.OperationalError(2013, "Lost connection"), Trouble.LOST),
+        (my.OperationalError(2003, "Can't connect"), Trouble.LOST),
+        (my.OperationalError(1045, "Access denied"), Trouble.DENIED),
+        (my.OperationalError(1142, "SELECT command denied"), Trouble.DENIED),
+        (my.ProgrammingError(1146, "Table doesn't exist"), Trouble.MISSING),
+        (my.IntegrityError(1062, "Duplicate entry"), Trouble.BUG),
+        (my.DataError(1406, "Data too long"), Trouble.BUG),
+        (my.OperationalError(1114, "The table is full"), Trouble.OTHER),
+    ],
+)
+def test_errors_of_mysql(error: Exception, trouble: Trouble) -> None:
+    assert MYSQL.trouble(wrapped(error)) is trouble
+
+
+def test_a_connection_that_the_driver_gave_up_is_lost() -> None:
+    assert MYSQL.trouble(wrapped(my.OperationalError(9999, "x"), disconnected=True)) is Trouble.LOST
+    assert POSTGRES.trouble(wrapped(pg.InterfaceError("x"), disconnected=True)) is Trouble.LOST
+
+
+def test_which_failed_commits_surely_changed_nothing() -> None:
+    """PROTOCOL 5: all others are CommitUnknown."""
+    assert POSTGRES.is_rolled_back(wrapped(pg.SerializationFailure("x")))
+    assert MYSQL.is_rolled_back(wrapped(my.OperationalError(1213, "x")))
+    for error in (pg.AdminShutdown("x"), pg.StatementCompletionUnknown("x"), pg.OperationalError("x")):
+        assert not POSTGRES.is_rolled_back(wrapped(error))
+    for number in (1205, 2006, 2013):
+        assert not MYSQL.is_rolled_back(wrapped(my.OperationalError(number, "x")))
+
+
+@pytest.mark.parametrize(
+    ("patterns", "matches"),
+    [
+        ("", False),
+        ("^Deadlock", True),
+        ("^deadlock", False),
+        ("40001$,nothing", True),
+        ("Can't serialize.*,^Deadlock, with.*,.*ORA-08176.*", False),  # a comma before a blank is part of a pattern
+        (r".*SQLState=40001, ErrorCode=1213.*", True),
+    ],
+)
+def test_patterns_of_a_site(patterns: str, matches: bool) -> None:
+    """``hive.txn.retryable.sqlex.regex`` meets message, SQLSTATE and the text that Hive makes of an error."""
+    error = my.OperationalError(1213, "Deadlock found", sqlstate="40001")
+    assert Retryable(patterns).matches(wrapped(error)) is matches
+
+
+def test_patterns_of_a_site_on_postgresql() -> None:
+    assert Retryable("40P01").matches(wrapped(pg.DeadlockDetected("x")))
+    assert not Retryable("40P01").matches(wrapped(sqlite3.OperationalError("locked")))
