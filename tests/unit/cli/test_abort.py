@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+
+Compactor = Callable[..., Result]
+T = Entity(database="default", table="t")
+
+
+def test_an_open_transaction_is_aborted_and_no_other(compactor: Compactor, metastore: Metastore) -> None:
+    first, second = (metastore.transactions.open("u", "h")[0] for _ in range(2))
+    done = compactor("abort", "transaction", str(first), "--json")
+    assert json.loads(done.stdout) == {"txnid": first, "state": "ABORTED"}
+    assert (metastore.transactions.state(first), metastore.transactions.state(second)) == ("a", "o")
+    metastore.transactions.commit(second)
+    for txn, word in ((first, "aborted already"), (second, "committed"), (99, "not in TXNS")):
+        again = compactor("abort", "transaction", str(txn))
+        assert (again.exit_code, word in again.stderr) == (1, True)
+
+
+def test_a_request_is_taken_off_the_queue(compactor: Compactor, metastore: Metastore) -> None:
+    entry = metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
+    assert compactor("abort", "compaction", str(entry)).stdout == f"compaction {entry} is aborted\n"
+    assert metastore.compactions.queue() == []
+    assert compactor("abort", "compaction", str(entry)).exit_code == 1
+
+
+@pytest.mark.parametrize("what", ["transaction", "compaction"])
+def test_an_observer_aborts_nothing(compactor: Compactor, metastore: Metastore, what: str) -> None:
+    [txn] = metastore.transactions.open("u", "h")
+    refused = compactor("--set", "compactor.mode=observe", "abort", what, str(txn))
+    assert refused.exit_code == 1
+    assert "compactor.mode is observe (flag); set request or more" in refused.stderr
+    assert metastore.transactions.state(txn) == "o"
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", ""])
+def test_ids_are_above_zero(compactor: Compactor, number: str) -> None:
+    assert compactor("abort", "transaction", "--", number).exit_code == 2
+
+
+def test_a_table_that_failed_is_considered_again(compactor: Compactor, metastore: Metastore) -> None:
+    metastore.catalog.create_database("default", "/w")
+    metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    failed = metastore.compactions.did_not_initiate(T, "too many failures")
+    told = compactor("resume", "default.t").stdout
+    assert told == f"default.t: forgot compaction {failed} (did not initiate): too many failures\n"
+    assert metastore.compactions.history() == []
+    assert "nothing keeps the initiator away" in compactor("resume", "default.t").stdout
+    assert compactor("resume", "default.x").exit_code == 1

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from compactor.cli.compact import parse_properties
+from compactor.errors import BadSetting
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+
+Compactor = Callable[..., Result]
+
+
+@pytest.fixture
+def _tables(metastore: Metastore) -> None:
+    metastore.catalog.create_database("default", "/w")
+    acid = {"transactional": "true"}
+    metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")], parameters=acid)
+    metastore.catalog.create_table("default", "plain", "/w/plain", [Column(name="a", type="int")])
+
+
+def test_properties_are_pairs() -> None:
+    assert parse_properties((" a.b =1", "c=x=y", "d=")) == {"a.b": "1", "c": "x=y", "d": ""}
+
+
+@pytest.mark.parametrize("pair", ["nothing", "=1", " =1"])
+def test_a_property_that_is_none_is_refused(pair: str) -> None:
+    with pytest.raises(BadSetting, match="expected K=V"):
+        parse_properties((pair,))
+
+
+@pytest.mark.usefixtures("_tables")
+def test_a_request_is_queued_as_it_was_asked_for(compactor: Compactor, metastore: Metastore) -> None:
+    asked = ("compact", "Default.T", "--type", "MINOR", "--pool", "etl", "--property", "tblprops.orc.compress=ZSTD")
+    (told,) = json.loads(compactor(*asked, "--json").stdout)
+    (entry,) = metastore.compactions.queue()
+    assert told["compaction"] == entry.id
+    assert (str(entry.entity), entry.type.label, entry.pool) == ("default.t", "MINOR", "etl")
+    assert entry.properties["tblprops.orc.compress"] == "ZSTD"
+
+
+@pytest.mark.usefixtures("_tables")
+def test_exit_codes_tell_what_became_of_it(compactor: Compactor) -> None:
+    assert compactor("compact", "default.plain").exit_code == 3
+    assert compactor("compact", "default.nowhere").exit_code == 3
+    assert compactor("compact", "default.t", "--property", "x").exit_code == 2
+    first = compactor("compact", "default.t", "--wait", "--timeout", "0")
+    assert (first.exit_code, first.stdout.startswith("default.t: compaction 1 ")) == (4, True)
+    again = compactor("compact", "default.t")
+    assert again.exit_code == 3
+    assert again.stderr.startswith("compactor: refused: default.t: ")

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from compactor.metastore.store import Metastore
+
+Compactor = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """To ask a JVM for its version takes longer than everything else here."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+
+def test_what_cannot_be_opened_is_a_finding_and_1(compactor: Compactor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", "sqlite:////nowhere/at/all.db")
+    done = compactor("doctor")
+    assert done.exit_code == 1
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("FAIL  deployment: database sqlite:////nowhere/at/all.db")
+    assert lines[1] == "      wanted: a check that can be made"
+    assert [line[:12] for line in lines if not line.startswith(" ")][-1] == "warn  java: "
+
+
+def test_json_has_every_finding_with_its_level(compactor: Compactor, metastore: Metastore) -> None:
+    done = compactor("doctor", "--json")
+    told = json.loads(done.stdout)
+    failed = [finding for finding in told["findings"] if finding["level"] == "fail"]
+    assert (told["metastore"], told["failed"]) == ("default", len(failed))
+    assert done.exit_code == (1 if failed else 0)
+    assert {"level", "subject", "found", "wanted", "fix"} == set(told["findings"][0])
+    assert next(f for f in told["findings"] if f["subject"] == "java")["fix"]

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+
+Compactor = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _table(metastore: Metastore) -> None:
+    metastore.catalog.create_database("sales", "/w")
+    acid = {"transactional": "true"}
+    metastore.catalog.create_table("sales", "t", "/w/t", [Column(name="a", type="int")], parameters=acid)
+
+
+def test_locks_as_hive_prints_them(compactor: Compactor) -> None:
+    told = compactor("explain-locks", "delete from t", "--database", "SALES").stdout
+    assert told == "LOCK INFORMATION:\nsales.t -> EXCL_WRITE\n"
+
+
+def test_those_of_the_old_manager(compactor: Compactor) -> None:
+    told = compactor("explain-locks", "drop table sales.t", "--old").stdout
+    assert told == "LOCK INFORMATION:\nsales -> S\nsales.t -> X\n"
+
+
+def test_nothing_is_locked(compactor: Compactor, metastore: Metastore) -> None:
+    assert json.loads(compactor("explain-locks", "drop table sales.t", "--json").stdout)
+    assert metastore.locks.show() == []
+    assert metastore.transactions.open_transactions() == []
+
+
+@pytest.mark.parametrize(("statement", "word"), [("grant all to me", "GRANT"), ("select * from nope", "nope")])
+def test_what_cannot_be_explained_ends_with_1(compactor: Compactor, statement: str, word: str) -> None:
+    done = compactor("explain-locks", statement)
+    assert (done.exit_code, word in done.stderr) == (1, True)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from click.testing import Result
+
+from compactor.metastore.catalog import Column
+from compactor.service.site import Site
+from tests.support.tables import delete, insert, make_table
+
+Compactor = Callable[..., Result]
+
+
+def test_a_dry_run_names_what_would_be_and_makes_nothing(
+    compactor: Compactor, deployment: Site, warehouse: Path
+) -> None:
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, range(4))
+    delete(deployment, table, [1])
+    before = sorted(warehouse.rglob("*"))
+    told = compactor("plan", "default.t", "--type", "major")
+    assert told.exit_code == 0, told.output
+    first, reads, writes, stripes, rows = told.stdout.splitlines()
+    assert first.startswith("default.t: major, because ")
+    assert reads.startswith("  reads  delta_0000001_0000001_0000, delete_delta_0000002_0000002_0000 (")
+    assert writes.startswith("  writes base_0000002_v")
+    assert stripes.startswith("  stripes: 1 copied (")
+    assert ", 1 re-encoded (" in stripes
+    assert rows == "  rows: 4 -> 3; delete events: 1 -> 0"
+    (found,) = json.loads(compactor("plan", "default.t", "--type", "major", "--json").stdout)
+    assert (found["rows_in"], found["rows_out"], found["error"]) == (4, 3, None)
+    assert sorted(warehouse.rglob("*")) == before
+
+
+def test_nothing_to_do_and_no_partitions_are_said(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+    make_table(deployment, warehouse)
+    assert "nothing to do" in compactor("plan", "default.t", "--type", "minor").stdout
+    columns = [Column(name="a", type="int")]
+    keys, acid = [Column(name="p", type="int")], {"transactional": "true"}
+    deployment.metastore.catalog.create_table("default", "p", "/w/p", columns, partition_keys=keys, parameters=acid)
+    assert compactor("plan", "default.p").stdout == "default.p has no partitions\n"
+
+
+def test_a_partition_that_cannot_be_read_ends_with_1(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, range(4))
+    insert(deployment, table, range(4, 8))
+    for file in (warehouse / "t").rglob("bucket_*"):
+        file.write_bytes(b"not ORC at all")
+    done = compactor("plan", "default.t", "--type", "major")
+    assert (done.exit_code, "ORC" in done.output) == (1, True)
