@@ -1,0 +1,16 @@
+"""A table to write into."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.metastore.catalog import Column, Table
+from compactor.metastore.store import Metastore
+
+
+@pytest.fixture
+def partitioned(metastore: Metastore) -> Table:
+    """``default.p``, partitioned by the text ``d``, without partitions."""
+    metastore.catalog.create_database("default", "/w")
+    keys = [Column(name="d", type="string")]
+    return metastore.catalog.create_table("default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=keys)
