@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import LostClaim, NotFound, Refused
+from compactor.state.batches import BatchState
+from compactor.state.store import State
+
+
+def plan(state: State, *entries: int, metastore: str = "m", reserved_ms: int = 60_000) -> int:
+    return state.batches.plan(metastore, None, None, entries, {}, reserved_ms=reserved_ms)
+
+
+def test_an_entry_is_in_one_batch_at_a_time(fresh: State) -> None:
+    plan(fresh, 1, 2)
+    with pytest.raises(LostClaim, match="entries 2 of metastore m"):
+        plan(fresh, 2, 3)
+    assert fresh.batches.reserved("m") == {1, 2}
+    plan(fresh, 2, metastore="other")
+    with pytest.raises(Refused, match="at least one"):
+        plan(fresh)
+
+
+def test_a_reservation_ends_by_itself_and_with_its_batch(fresh: State) -> None:
+    plan(fresh, 1, reserved_ms=-1)
+    assert fresh.batches.reserved("m") == set()
+    again = plan(fresh, 1)
+    assert fresh.batches.done(again)
+    assert not fresh.batches.done(again)
+    assert fresh.batches.reserved("m") == set()
+
+
+def test_the_first_driver_has_it(fresh: State) -> None:
+    batch = plan(fresh, 1)
+    assert fresh.batches.register(batch, "a", 60_000)
+    assert not fresh.batches.register(batch, "b", 60_000)
+    assert fresh.batches.register(batch, "a", 60_000)
+    assert not fresh.batches.extend(batch, "b", 60_000)
+    assert fresh.batches.extend(batch, "a", 120_000)
+    assert not fresh.batches.done(batch, "b")
+    assert fresh.batches.done(batch, "a")
+    assert not fresh.batches.extend(batch, "a", 60_000)
+    found = fresh.batches.get(batch)
+    assert (found.state, found.driver, found.attempt) == (BatchState.DONE, "a", 1)
+
+
+def test_newest_first_by_state_and_metastore(fresh: State) -> None:
+    first, second = plan(fresh, 1), plan(fresh, 2)
+    plan(fresh, 1, metastore="other")
+    fresh.batches.done(first)
+    assert [batch.id for batch in fresh.batches.find("m")] == [second, first]
+    assert [batch.id for batch in fresh.batches.find("m", states=[BatchState.PLANNED])] == [second]
+    assert [batch.id for batch in fresh.batches.find("m", limit=1)] == [second]
+
+
+def test_what_is_not_there_is_named(fresh: State) -> None:
+    for call in (lambda: fresh.batches.get(7), lambda: fresh.batches.set_application(7, "a")):
+        with pytest.raises(NotFound, match="batch 7"):
+            call()
+    with pytest.raises(NotFound, match="batch 7"):
+        fresh.batches.register(7, "a", 1)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from compactor.compaction.entry import Entity
+from compactor.state.decisions import Decided
+from compactor.state.store import State
+
+T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
+
+
+def decided(entity: Entity, outcome: str = "nothing", role: str = "initiator") -> Decided:
+    return Decided(entity=entity, outcome=outcome, because="few deltas", numbers={"deltas": 3}, role=role)
+
+
+def test_a_decision_comes_back_with_its_numbers_and_time(fresh: State) -> None:
+    at = fresh.decisions.record("m", [decided(P, "major"), decided(T)])
+    found = fresh.decisions.latest("m", P)
+    assert found is not None
+    assert (found.entity, found.outcome, dict(found.numbers), found.at) == (P, "major", {"deltas": 3}, at)
+    assert fresh.decisions.latest("m", Entity(database="d", table="u")) is None
+    assert fresh.decisions.latest("other", P) is None
+
+
+def test_a_table_is_another_thing_than_its_partition(fresh: State) -> None:
+    fresh.decisions.record("m", [decided(T, "minor")])
+    fresh.decisions.record("m", [decided(P, "major")])
+    table = fresh.decisions.latest("m", T)
+    assert table is not None
+    assert table.outcome == "minor"
+
+
+def test_the_last_pass_is_one_roles(fresh: State) -> None:
+    fresh.decisions.record("m", [decided(T)], at=1)
+    fresh.decisions.record("m", [decided(P)], at=2)
+    fresh.decisions.record("m", [decided(T)], at=2)
+    fresh.decisions.record("m", [decided(T, role="cleaner")], at=3)
+    assert [d.entity for d in fresh.decisions.last_pass("m")] == [T, P]
+    assert [d.at for d in fresh.decisions.last_pass("m", "cleaner")] == [3]
+    assert fresh.decisions.cursor("m") == T
+    assert fresh.decisions.cursor("other") is None
+
+
+def test_a_pass_that_decides_nothing_has_a_time(fresh: State) -> None:
+    assert fresh.decisions.record("m", []) > 0
+    assert fresh.decisions.last_pass("m") == []
+
+
+def test_old_ones_go(fresh: State) -> None:
+    fresh.decisions.record("m", [decided(T)], at=1)
+    fresh.decisions.record("m", [decided(P)])
+    assert fresh.decisions.purge(60_000) == 1
+    assert fresh.decisions.latest("m", T) is None

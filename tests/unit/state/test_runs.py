@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType
+from compactor.ids import TxnId
+from compactor.state.runs import Run
+from compactor.state.store import State
+from compactor.state.tables import RUNS
+
+T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
+RUN = Run(metastore="m", entry_id=1, entity=T, type=CompactionType.MAJOR, txn=TxnId(9), worker_id="compactor-1")
+
+
+def test_every_figure_comes_back(fresh: State) -> None:
+    figures = [f.name for f in fields(Run) if f.name.upper() in RUNS.columns and f.default == 0]
+    assert len(figures) == 12
+    run = replace(RUN, **{name: number for number, name in enumerate(figures, 1)})  # type: ignore[arg-type]
+    fresh.runs.add(run)
+    (found,) = fresh.runs.of_entry("m", 1)
+    assert replace(found, ended_at=None) == run
+    assert found.ended_at is not None
+
+
+def test_newest_first_of_one_entity_or_of_all(fresh: State) -> None:
+    for number, entity in ((1, T), (2, P), (3, T)):
+        fresh.runs.add(replace(RUN, entry_id=number, entity=entity))
+    assert [run.entry_id for run in fresh.runs.latest("m")] == [3, 2, 1]
+    assert [run.entry_id for run in fresh.runs.latest("m", 1)] == [3]
+    assert [run.entry_id for run in fresh.runs.latest("m", entity=T)] == [3, 1]
+    assert [run.entry_id for run in fresh.runs.latest("m", entity=P)] == [2]
+    assert fresh.runs.latest("other") == fresh.runs.of_entry("m", 9) == []
+
+
+def test_only_old_ones_go(fresh: State) -> None:
+    fresh.runs.add(RUN)
+    assert fresh.runs.purge(60_000) == 0
+    with fresh.database.write() as conn:
+        conn.execute(RUNS.update().values(ENDED_AT=1))
+    assert fresh.runs.purge(60_000) == 1
