@@ -1,0 +1,55 @@
+"""Every module has unit tests where one looks for them: ``compactor/a/b.py`` in ``tests/unit/a/test_b.py``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE, UNIT = ROOT / "compactor", ROOT / "tests" / "unit"
+
+#: Module -> where it is tested instead: what is the same over every database is tested over every database at once.
+ELSEWHERE: dict[str, str] = {
+    "database/backend.py": "contract/test_sessions.py",
+    "database/mysql.py": "contract/test_sessions.py",
+    "database/postgres.py": "contract/test_sessions.py",
+    "database/server.py": "contract/test_sessions.py",
+    "database/sqlite.py": "unit/database/test_engine.py",
+    "metastore/compactions.py": "contract/test_queue.py",
+    "metastore/dialects.py": "contract/test_schema_of_hive.py",
+    "metastore/dialects_compile.py": "contract/test_names.py",
+    "metastore/dialects_hive3.py": "contract/test_hive3.py",
+    "metastore/dialects_known.py": "unit/metastore/test_schema.py",
+    "metastore/housekeeping.py": "contract/test_housekeeping.py",
+    "metastore/lock_manager.py": "integration/locks/test_zookeeper.py",
+    "metastore/locks.py": "contract/test_locks.py",
+    "metastore/transactions.py": "contract/test_transactions.py",
+    "metastore/write_ids.py": "contract/test_transactions.py",
+    "metastore/zookeeper_locks.py": "integration/locks/test_zookeeper.py",
+    "state/store.py": "unit/state/test_state.py",
+}
+
+
+def modules() -> list[str]:
+    found = (path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+    return sorted(path.as_posix() for path in found if "migrations" not in path.parts)
+
+
+def mirror(module: str) -> Path:
+    path = UNIT / module
+    return path.with_name(f"test_{path.name}")
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_module_has_its_tests(module: str) -> None:
+    """A new module brings its test file, or a line in ``ELSEWHERE`` that says where it is tested."""
+    file = mirror(module)
+    if not file.is_file():
+        assert module in ELSEWHERE, f"{module}: wanted {file.relative_to(ROOT)}"
+        file = ROOT / "tests" / ELSEWHERE[module]
+    assert "\ndef test_" in file.read_text("utf-8"), f"{module}: no test in {file.relative_to(ROOT)}"
+
+
+def test_no_line_is_about_a_module_that_is_gone() -> None:
+    assert set(ELSEWHERE) <= set(modules())
