@@ -140,6 +140,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         configuration.name,
         configuration.url,
         read_only=read_only or mode_of(configuration.settings) is Mode.OBSERVE,
+        retryable=configuration.settings.text("hive.txn.retryable.sqlex.regex"),
     )
     try:
         state = None

@@ -254,6 +254,13 @@ _HISTORY = (
 )
 
 _TRANSACTIONS = (
+    _metastore(
+        "hive.txn.retryable.sqlex.regex",
+        "",
+        _T,
+        "Database errors whose text matches are tried again too.",
+        minimum=None,
+    ),
     _metastore("hive.txn.timeout", "300s", _S, "A transaction without a heartbeat for so long is aborted."),
     _metastore(
         "hive.txn.opentxn.timeout",
@@ -360,7 +367,9 @@ _FOREIGN = (
     _unused_metastore("hive.metastore.acidmetrics.ext.on", "true", _B, "Whether Hive collects further ACID metrics."),
     _unused_metastore("hive.metastore.housekeeping.threads.on", "false", _B, "Whether Hive runs its housekeeping."),
     _unused("hive.metastore.runworker.in", "hs2", _T, "Which of Hive's services runs its workers."),
-    _unused("hive.support.concurrency", "false", _B, "Whether Hive's sessions use a lock manager."),
+    _hive(
+        "hive.support.concurrency", "false", _B, "Whether Hive's sessions lock; said false, explain-locks names none."
+    ),
     _unused("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager", _T, "Hive's transaction manager."),
     _unused(
         "hive.lock.manager",
@@ -376,7 +385,6 @@ _FOREIGN = (
         "metastore.txn.store.impl",
         "hive.metastore.txn.store.impl",
     ),
-    _unused_metastore("hive.txn.retryable.sqlex.regex", "", _T, "Database errors that Hive tries again."),
     _unused_metastore("hive.count.open.txns.interval", "1s", _S, "Time between Hive's counts of open transactions."),
     _unused_metastore("hive.timedout.txn.reaper.interval", "180s", _S, "Hive 3: time between two time-out passes."),
     _unused_metastore("hive.timedout.txn.reaper.start", "100s", _S, "Hive 3: delay of the first time-out pass."),

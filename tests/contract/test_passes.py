@@ -1,0 +1,49 @@
+"""One pass of each role over every metastore that may be acted on: the rows stay, the directories go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.names import Base, parse_directory
+from compactor.metastore.store import Metastore
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service.batch import claimable, run_entries
+from compactor.service.cleaner import clean
+from compactor.service.housekeeper import keep_house
+from compactor.service.initiator import initiate
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker import Fate
+from compactor.settings.precedence import Settings
+from compactor.storage.local import LocalStorage
+from tests.support.tables import make_table, rows_of, story, with_settings
+
+pytestmark = pytest.mark.usefixtures("hive4")
+
+
+def test_each_role_does_its_part(metastore: Metastore, tmp_path: Path) -> None:
+    """PROTOCOL 5, 7: what is compacted and cleaned reads as before, whatever database remembers it."""
+    bare = Site.here("default", metastore, None, LocalStorage(), Settings.of())
+    site = with_settings(bare, hive_txn_opentxn_timeout="1ms", hive_compactor_delta_num_threshold="3")
+    table = make_table(site, tmp_path)
+    story(site, table)
+    wanted = rows_of(site, table)
+    assert [outcome for outcome in initiate(site).considered if outcome.entry_id is not None]
+    for kind in (None, "minor"):
+        if kind is not None:
+            story(site, table)
+            wanted = rows_of(site, table)
+            request_compaction(site, table=str(table), type=kind)
+        done = run_entries(site, claimable(site), InProcessRunner())
+        assert [outcome.fate for outcome in done.outcomes] == [Fate.COMPACTED]
+        assert rows_of(site, table) == wanted
+        passed = clean(site)
+        assert (passed.waiting, passed.failed) == ((), ())
+        assert rows_of(site, table) == wanted
+    names = [parse_directory(path.name) for path in (tmp_path / "t").iterdir()]
+    assert all(acid is not None and acid.visibility_txn_id for acid in names)
+    assert [type(acid) for acid in names].count(Base) == 1
+    assert keep_house(site).acted
+    assert rows_of(site, table) == wanted
