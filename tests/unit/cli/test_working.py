@@ -93,8 +93,6 @@ def test_another_pools_requests_are_left(made: Made, deployment: Site, warehouse
     ask(deployment, warehouse)
     made(pool="adhoc").once()
     assert said == ["worker: 0 entries, 0 failed"]
-    made(pool="etl").once()
-    assert said[-1] == "worker: 1 entries, 0 failed"
 
 
 def test_who_is_asked_to_stop_begins_nothing(
