@@ -37,6 +37,7 @@ COMPRESSIONS = {
 TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
 _EXACT = Context(prec=76)
 _TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not take the second for rounded
 
 
 class _RawTimestamp(ORCConverter):  # type: ignore[misc]
@@ -221,7 +222,7 @@ def _values(array: Array, types: Types, column: int) -> list[Any]:
         array = array.cast(pa.int32())
     if item.kind in _TIMESTAMPS:
         pairs = zip(array.field(0).to_pylist(), array.field(1).to_pylist(), array.is_valid().to_pylist(), strict=True)
-        return [(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
+        return [_timestamp(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
     if item.kind is Kind.STRUCT:
         parts = [_values(array.field(place), types, child) for place, child in enumerate(item.children)]
         rows = zip(*parts, strict=True) if parts else iter([()] * len(array))
@@ -233,6 +234,17 @@ def _values(array: Array, types: Types, column: int) -> list[Any]:
         contents = _values(array.items, types, item.children[1])
         return _spread(array, list(zip(keys, contents, strict=True)), dict)
     return list(array.to_pylist())
+
+
+def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
+    """A timestamp that a stripe of UTC can hold: ORC stores a fraction before 1970 under the next whole second, so one in
+    the last second before 1970 reads back a second later."""
+    if seconds == -1 and nanos > _LARGEST_HIDDEN:
+        raise NotLossless(
+            f"a timestamp of 1969-12-31 23:59:59 with a fraction ({nanos} ns), written in another time zone, cannot be "
+            "encoded again without moving by a second; rewrite the partition with INSERT OVERWRITE"
+        )
+    return seconds, nanos
 
 
 def _spread(array: Array, values: list[Any], kind: type[list[Any]] | type[dict[Any, Any]]) -> list[Any]:

@@ -69,3 +69,16 @@ def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), pyorc_codec.writer(tmp_path / "f", like=empty_tail(types), types=types):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_last_fraction_before_1970_is_refused_and_not_moved(tmp_path: Path) -> None:
+    """Files of other time zones can hold it, a stripe of UTC can't: readers would show it a second later."""
+    types = parse_hive_type("struct<t:timestamp>")
+    schema = pyorc_codec.schema(types)
+    row = pa.record_batch([pa.array([{"seconds": -1, "nanos": 500_000_000}], schema.field(0).type)], schema=schema)
+    with (
+        pytest.raises(NotLossless, match="without moving by a second"),
+        pyorc_codec.writer(tmp_path / "file", like=empty_tail(types), types=types) as writer,
+    ):
+        writer.write(row)
+    assert not (tmp_path / "file").exists()
