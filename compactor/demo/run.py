@@ -26,7 +26,8 @@ from compactor.service.site import Site
 _AIRFLOW = {
     "AIRFLOW__COMPACTOR__POOL": "compaction",
     "AIRFLOW__COMPACTOR__POLL_SECONDS": "4",
-    "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "45",
+    # By events, unless something holds the cleaner back: a timed run that came first would leave it nothing to be told of.
+    "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "300",
     "AIRFLOW__COMPACTOR__HOUSEKEEPER_INTERVAL": "120",
 }
 
