@@ -131,8 +131,9 @@ class Demo:
             name = f"{entity.database}.{entity.table}"
             story.tell(f"compact_table is triggered for {name}, whose thresholds a table property raised")
             story.trigger("compact_table", {"table": name, "type": "major", "wait": True})
-        story.wait("the requests by hand are compacted and cleaned", lambda: story.compacted(tables.BY_HAND), 600)
-        story.wait("compact_table ended", partial(story.succeeded, "compact_table", "", len(tables.BY_HAND)), 300)
+        # Its tables came with compactions in their history, so only the end of the runs says that ours are done.
+        story.wait("compact_table ended", partial(story.succeeded, "compact_table", "", len(tables.BY_HAND)), 600)
+        story.wait("the requests by hand are cleaned", lambda: story.compacted(tables.BY_HAND), 300)
 
 
 @contextmanager
