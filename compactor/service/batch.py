@@ -16,7 +16,7 @@ from compactor.rewrite.runner import Runner
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Options, Outcome, work
+from compactor.service.worker import Fate, Options, Outcome, is_ours, work
 from compactor.state.runs import Run
 from compactor.state.store import State as Store
 
@@ -117,7 +117,7 @@ def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[
 
 def _item(site: Site, entry: Entry) -> Item | None:
     """The entry with its bytes and route; None when the mode leaves it to Hive's workers."""
-    if not may(site.settings_of(entry.entity), Mode.COMPACT):
+    if not is_ours(site, entry.entity):
         return None
     try:
         target = site.target(entry.entity, entry.properties)
@@ -221,7 +221,7 @@ def run_entries(
 def claimable(site: Site, pool: str | None = None) -> list[int]:
     """Ids of the entries that a worker without a batch may take now."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    return [entry.id for entry in _claimable(site, pool, reserved) if _item(site, entry) is not None]
+    return [entry.id for entry in _claimable(site, pool, reserved) if is_ours(site, entry.entity)]
 
 
 def _remember(site: Site, outcome: Outcome) -> None:

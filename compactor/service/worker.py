@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from compactor.compaction.decision import NothingToDo, enough
-from compactor.compaction.entry import Entry
+from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import (
     CommitUnknown,
@@ -85,7 +85,11 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
 
     Every error of the tree ends in the row's fate and in the outcome; nothing is left behind in storage.
     """
-    if not _is_ours(site, entry_id):
+    try:
+        waiting = site.metastore.compactions.entry(entry_id)
+    except NotFound:
+        return None
+    if not is_ours(site, waiting.entity):
         return None
     worker_id = site.identity("worker")
     entry = site.metastore.compactions.claim(
@@ -128,13 +132,9 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
     return replace(outcome, seconds=seconds, txn=hold.txn, worker_id=worker_id)
 
 
-def _is_ours(site: Site, entry_id: int) -> bool:
-    """Whether the mode of the metastore, the database and the table lets our workers compact it."""
-    try:
-        entry = site.metastore.compactions.entry(entry_id)
-    except NotFound:
-        return False
-    return may(site.settings_of(entry.entity), Mode.COMPACT)
+def is_ours(site: Site, entity: Entity) -> bool:
+    """Whether the mode of the metastore, the database and the table lets our workers compact ``entity``."""
+    return may(site.settings_of(entity), Mode.COMPACT)
 
 
 def _let_go(hold: _Hold, fate: Fate, error: CompactorError, then: Callable[[str], object]) -> Outcome:
@@ -175,6 +175,10 @@ class _Hold:
         assert self.txn is not None
         return self.txn
 
+    def run_as(self) -> str:
+        """The request's user, else the table's owner, else ours."""
+        return self.entry.run_as or self.the_target().table.owner or self.site.user
+
     def the_target(self) -> Target:
         assert self.target is not None
         return self.target
@@ -185,7 +189,7 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
     target = hold.target = site.target(entry.entity, entry.properties)
     _may_compact(target, entry)
     txn = hold.txn = site.metastore.transactions.open(
-        entry.run_as or target.table.owner or site.user, site.host, type=TxnType.COMPACTION, agent=hold.worker_id
+        hold.run_as(), site.host, type=TxnType.COMPACTION, agent=hold.worker_id
     )[0]
     reach(Step.TXN_OPENED)
     period = site.settings.milliseconds("hive.txn.timeout") // 2
@@ -302,7 +306,7 @@ def _record(hold: _Hold, highest: WriteId, *, component: bool) -> None:
         hold.entry,
         hold.worker_id,
         hold.transaction(),
-        hold.entry.run_as or hold.the_target().table.owner or hold.site.user,
+        hold.run_as(),
         highest,
         component=component,
     )
