@@ -6,12 +6,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from compactor.acid.directory import AcidDir, AcidDirectory, DataFile
+from compactor.acid.directory import AcidDir, AcidDirectory
 from compactor.acid.names import Base, Delta, DeltaKind, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, BadName, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
-from compactor.rewrite.unit import Input, Shape, Unit
+from compactor.rewrite.unit import Shape, Unit
+from compactor.rows.inputs import Input, of_directory, of_originals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +72,9 @@ def plan(
             "who wrote it and move it away, then ask again"
         )
     deltas = directory.compactable()
-    sources = [*_originals(directory), *_base(directory)] if shape is Shape.MAJOR else []
+    sources: list[tuple[int, Input]] = []
+    if shape is Shape.MAJOR:
+        sources = [*_originals(directory), *(_inputs(directory.base) if directory.base else ())]
     if not deltas and not sources:
         raise Refused(f"{location}: nothing to compact")
     lowest, highest = _range(directory, deltas, shape)
@@ -81,7 +84,7 @@ def plan(
         inserts[number].append(source)
     for delta in deltas:
         target = inserts if delta.delta.kind is DeltaKind.INSERT else deletes
-        for number, source in _delta(delta):
+        for number, source in _inputs(delta):
             target[number].append(source)
     staging = f"{location}/{staging_name(txn)}"
     units = tuple(
@@ -125,39 +128,17 @@ def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) ->
 
 
 def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
-    return [(_number(f), Input(path=f.path, length=f.length, raw=True, group="originals")) for f in directory.originals]
+    found = list(of_originals(directory))
+    for number, source in found:
+        if number < 0:
+            raise _no_number(source.path)
+    return found
 
 
-def _base(directory: AcidDirectory) -> list[tuple[int, Input]]:
-    return [] if directory.base is None else list(_inputs(directory.base, directory.base.base.write_id, None))
-
-
-def _delta(delta: AcidDir) -> list[tuple[int, Input]]:
-    return list(_inputs(delta, delta.delta.min_write_id, delta.delta.statement_id))
-
-
-def _inputs(directory: AcidDir, write_id: WriteId, statement_id: int | None) -> Iterable[tuple[int, Input]]:
+def _inputs(directory: AcidDir) -> list[tuple[int, Input]]:
     for stranger in directory.strangers:
         raise _no_number(stranger)
-    for file in directory.files:
-        yield (
-            _number(file),
-            Input(
-                path=file.path,
-                length=file.length,
-                raw=file.raw,
-                write_id=write_id,
-                statement_id=statement_id,
-                group=directory.directory,
-                has_flush_length=file.has_flush_length,
-            ),
-        )
-
-
-def _number(file: DataFile) -> int:
-    if file.number < 0:
-        raise _no_number(file.path)
-    return file.number
+    return list(of_directory(directory))
 
 
 def _no_number(path: str) -> BadFile:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
+from compactor.rows.inputs import Input
 
 
 class Shape(enum.Enum):
@@ -19,22 +20,6 @@ class Shape(enum.Enum):
 
     MAJOR = "base"  #: every visible row that is not deleted
     MINOR = "deltas"  #: the rows of the insert deltas, and the delete events aimed below them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Input:
-    """A file to read. ``raw`` files get ``write_id`` and ``statement_id`` for their rows' synthetic ROW__IDs.
-
-    ``group`` names the raw files over which row numbers run on: a table's originals, or one delta's.
-    """
-
-    path: str  #: relative to the partition's directory
-    length: int
-    raw: bool = False
-    write_id: WriteId = WriteId(0)
-    statement_id: int | None = None
-    group: str = ""
-    has_flush_length: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, read_tail
 from compactor.orc.types import acid_types, parse_hive_type
+from compactor.rows.inputs import Input
 from compactor.rows.keys import (
     BUCKET,
     CURRENT,
@@ -40,21 +40,6 @@ from compactor.rows.keys import (
 from compactor.storage.protocol import Storage
 
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
-
-
-class RowSource(Protocol):
-    """What must be known of a file to read its rows."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def write_id(self) -> WriteId: ...
-    @property
-    def statement_id(self) -> int | None: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def has_flush_length(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +72,7 @@ class Keys:
 
 
 @contextmanager
-def open_files(location: str, sources: Sequence[RowSource], number: int) -> Iterator[list[AcidFile]]:
+def open_files(location: str, sources: Sequence[Input], number: int) -> Iterator[list[AcidFile]]:
     """The files of one file number, in reading order, until the block ends.
 
     Row numbers of raw files run on over the files of a group, in path order (Hive's ``OrcRawRecordMerger``); that

@@ -15,8 +15,9 @@ from compactor.orc.codec import Codec
 from compactor.orc.reencode import encode_acid, with_codec
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types, row_types
-from compactor.rows.acid_file import RowSource, keys, open_files
+from compactor.rows.acid_file import keys, open_files
 from compactor.rows.deletes import DeleteEvents
+from compactor.rows.inputs import Input
 from compactor.rows.keys import DELETE, valid_mask
 from compactor.rows.sealing import seal_deletes
 
@@ -34,7 +35,7 @@ class LoadedEvents:
     types: Types | None
 
 
-def load_events(location: str, sources: Sequence[RowSource], number: int, write_ids: ValidWriteIdList) -> LoadedEvents:
+def load_events(location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList) -> LoadedEvents:
     """The delete events in these files.
 
     Raises:

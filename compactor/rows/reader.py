@@ -4,32 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from compactor.acid.directory import AcidDirectory, DataFile
+from compactor.acid.directory import AcidDirectory
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
 from compactor.orc.codec import Codec, Unfit
 from compactor.orc.reencode import ARROW, PYORC, Piece, SyntheticKeys, piece_batches
 from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, widens
 from compactor.rows.acid_file import AcidFile, keys, must_insert, open_files
 from compactor.rows.delete_files import load_events
 from compactor.rows.deletes import DeleteEvents
+from compactor.rows.inputs import Input, of_directory, of_originals
 from compactor.rows.keys import BUCKET, ROW, ROW_ID, WRITE_ID, Mask, valid_mask
 
 ROW_ID_COLUMNS = ("writeid", "bucketid", "rowid")  #: the fields of Hive's ROW__ID, in its words
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    path: str
-    write_id: WriteId = WriteId(0)
-    statement_id: int | None = None
-    group: str = ""
-    has_flush_length: bool = False
 
 
 def read_snapshot(
@@ -59,35 +49,18 @@ def read_snapshot(
                 yield from _rows(file, events, write_ids, row)
 
 
-def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[_Source]], dict[int, list[_Source]]]:
-    inserts: dict[int, list[_Source]] = defaultdict(list)
-    deletes: dict[int, list[_Source]] = defaultdict(list)
-    for file in directory.originals:
-        inserts[file.number].append(_Source(path=file.path, group="originals"))
-    if directory.base is not None:
-        for file in directory.base.files:
-            inserts[file.number].append(_source(file, directory.base.directory, directory.base.base.write_id, None))
-    for delta in directory.insert_deltas:
-        for file in delta.files:
-            inserts[file.number].append(
-                _source(file, delta.directory, delta.delta.min_write_id, delta.delta.statement_id)
-            )
+def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:
+    inserts: dict[int, list[Input]] = defaultdict(list)
+    deletes: dict[int, list[Input]] = defaultdict(list)
+    for number, source in of_originals(directory):
+        inserts[number].append(source)
+    for one in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
+        for number, source in of_directory(one):
+            inserts[number].append(source)
     for delta in directory.delete_deltas:
-        for file in delta.files:
-            deletes[file.number].append(
-                _source(file, delta.directory, delta.delta.min_write_id, delta.delta.statement_id)
-            )
+        for number, source in of_directory(delta):
+            deletes[number].append(source)
     return inserts, deletes
-
-
-def _source(file: DataFile, group: str, write_id: WriteId, statement_id: int | None) -> _Source:
-    return _Source(
-        path=file.path,
-        write_id=write_id,
-        statement_id=statement_id,
-        group=group,
-        has_flush_length=file.has_flush_length,
-    )
 
 
 def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row: Types) -> Iterator[pa.RecordBatch]:

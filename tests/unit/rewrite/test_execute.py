@@ -17,7 +17,8 @@ from compactor.errors import BadFile, StorageError
 from compactor.ids import WriteId
 from compactor.rewrite.execute import attempt, execute
 from compactor.rewrite.failure import Failure
-from compactor.rewrite.unit import Input, Output, Shape, Unit
+from compactor.rewrite.unit import Output, Shape, Unit
+from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, Key, dense, write_file
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))

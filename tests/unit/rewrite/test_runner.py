@@ -9,7 +9,8 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, LostClaim
 from compactor.ids import WriteId
 from compactor.rewrite.runner import InProcessRunner
-from compactor.rewrite.unit import Input, Shape, Unit
+from compactor.rewrite.unit import Shape, Unit
+from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
 from tests.support.watching import names_in
 

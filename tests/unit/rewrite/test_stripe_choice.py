@@ -17,9 +17,9 @@ from compactor.ids import WriteId
 from compactor.orc.compat import stripe_class
 from compactor.rewrite import stripe_choice
 from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_class
-from compactor.rewrite.unit import Input
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.deletes import DeleteEvents
+from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, Key, block, dense, write_file
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))

@@ -1,0 +1,51 @@
+"""Which files hold the rows and delete events of one file number, and what must be known of each to read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compactor.acid.directory import AcidDir, AcidDirectory
+from compactor.acid.names import Base
+from compactor.ids import WriteId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """A file to read. ``raw`` files get ``write_id`` and ``statement_id`` for their rows' synthetic ROW__IDs.
+
+    ``group`` names the raw files over which row numbers run on: a table's originals, or one delta's.
+    """
+
+    path: str  #: relative to the partition's directory
+    length: int
+    raw: bool = False
+    write_id: WriteId = WriteId(0)
+    statement_id: int | None = None
+    group: str = ""
+    has_flush_length: bool = False
+
+
+def of_originals(directory: AcidDirectory) -> Iterator[tuple[int, Input]]:
+    """File number and input of each original file, in path order."""
+    for file in directory.originals:
+        yield file.number, Input(path=file.path, length=file.length, raw=True, group="originals")
+
+
+def of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
+    """File number and input of each data file of a base or delta, in path order."""
+    acid = directory.acid
+    write_id, statement_id = (acid.write_id, None) if isinstance(acid, Base) else (acid.min_write_id, acid.statement_id)
+    for file in directory.files:
+        yield (
+            file.number,
+            Input(
+                path=file.path,
+                length=file.length,
+                raw=file.raw,
+                write_id=write_id,
+                statement_id=statement_id,
+                group=directory.directory,
+                has_flush_length=file.has_flush_length,
+            ),
+        )
