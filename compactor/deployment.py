@@ -14,6 +14,7 @@ from pathlib import Path
 
 from compactor.errors import BadSetting
 from compactor.metastore.store import open_metastore
+from compactor.metastore.txn_limits import TxnLimits
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.hive_site import parse_site
@@ -133,6 +134,15 @@ def open_deployment(
         yield site
 
 
+def _limits(settings: Settings) -> TxnLimits:
+    return TxnLimits(
+        max_open=settings.integer("hive.max.open.txns"),
+        max_batch=settings.integer("hive.txn.max.open.batch"),
+        open_timeout_ms=settings.milliseconds("hive.txn.opentxn.timeout"),
+        min_history_level=settings.boolean("hive.txn.use.minhistorylevel"),
+    )
+
+
 @contextmanager
 def open_site(configuration: Configuration, *, read_only: bool = False) -> Iterator[Site]:
     """The stores of ``configuration``, open until the block ends; for reading only in mode observe, and if asked for."""
@@ -141,6 +151,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         configuration.url,
         read_only=read_only or mode_of(configuration.settings) is Mode.OBSERVE,
         retryable=configuration.settings.text("hive.txn.retryable.sqlex.regex"),
+        limits=_limits(configuration.settings),
     )
     try:
         state = None

@@ -71,8 +71,7 @@ def locks(statement: Statement, look: Look, settings: Settings, current: str = "
         Refused: a table or partition key is not there.
         NotSupported: a view is read, whose query is not known here.
     """
-    key = "hive.support.concurrency"
-    if settings.source(key) != "default" and not settings.boolean(key):
+    if not locking_is_on(settings):
         return ()
     strongest: dict[tuple[str, str, str], Planned] = {}
     for access in statement.accesses:
@@ -81,6 +80,17 @@ def locks(statement: Statement, look: Look, settings: Settings, current: str = "
             if known is None or known.request.type.strength < planned.request.type.strength:
                 strongest[planned.request.object] = planned
     return tuple(sorted(strongest.values(), key=lambda p: p.request.object))
+
+
+def locking_is_on(settings: Settings) -> bool:
+    """Whether statements take locks at all: ``hive.support.concurrency``, where somebody wrote it."""
+    key = "hive.support.concurrency"
+    return settings.source(key) == "default" or settings.boolean(key)
+
+
+def write_lock(what: What, settings: Settings) -> LockType | None:
+    """The lock of a statement that writes into a transactional table or partition."""
+    return _rule(what, True, settings).lock if locking_is_on(settings) else None
 
 
 def _of_access(access: Access, look: Look, settings: Settings, current: str) -> Iterator[Planned]:

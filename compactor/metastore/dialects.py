@@ -36,6 +36,8 @@ class Dialect:
     missing_columns: frozenset[str] = frozenset()
     #: The largest TXN_TYPE that this Hive knows; a transaction of a later type is an ordinary one to it.
     last_type: int = 6
+    #: Whether an id of TXNS can be drawn while others are, long before its row is there.
+    draws_early: bool = False
 
     def adapt(self, dialect: SqlDialect) -> None:
         """Make an engine write names and columns as this schema has them."""
@@ -102,6 +104,7 @@ class Postgres4(Dialect):
     """Hive 4's schema on PostgreSQL: every name in quotes."""
 
     database = "postgresql"
+    draws_early = True
 
     def for_update(self, query: _Rows) -> _Rows:
         """See ``Dialect``."""
@@ -120,6 +123,7 @@ class MySQL4(Dialect):
     """Hive 4's schema on MySQL and MariaDB."""
 
     database = "mysql"
+    draws_early = True
 
     def adapt(self, dialect: SqlDialect) -> None:
         """Compare texts exactly: the schema's transaction tables take upper and lower case for the same."""

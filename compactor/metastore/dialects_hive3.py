@@ -74,6 +74,7 @@ class _Hive3(Dialect):
         }
     )
     last_type = 2
+    draws_early = False
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
         """See ``Dialect``; the counter's row stands for TXN_LOCK_TBL, and is always held by one alone."""

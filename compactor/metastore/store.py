@@ -15,13 +15,16 @@ from compactor.metastore.locks import Locks
 from compactor.metastore.mutex import Mutexes
 from compactor.metastore.tables import SCHEMA_VERSION
 from compactor.metastore.transactions import Transactions
+from compactor.metastore.txn_limits import TxnLimits
 from compactor.metastore.write_ids import WriteIds
 
 
 class Metastore:
     """A metastore. Opens nothing by itself; ``open_metastore`` has looked at its schema."""
 
-    def __init__(self, name: str, database: Database, schema_version: str = SCHEMA_VERSION) -> None:
+    def __init__(
+        self, name: str, database: Database, schema_version: str = SCHEMA_VERSION, limits: TxnLimits | None = None
+    ) -> None:
         dialect = dialect_for(database.kind, schema_version, database.url)
         database.adapt(dialect.adapt)
         self.dialect = dialect
@@ -29,7 +32,7 @@ class Metastore:
         self.database = database
         self.schema_version = schema_version
         self.catalog = Catalog(database, dialect)
-        self.transactions = Transactions(database, dialect)
+        self.transactions = Transactions(database, dialect, limits)
         self.write_ids = WriteIds(database, dialect)
         self.locks = Locks(database, dialect)
         self.compactions = Compactions(database, dialect)
@@ -47,8 +50,10 @@ class Metastore:
         self.database.close()
 
 
-def open_metastore(name: str, url: str, read_only: bool = False, *, retryable: str = "") -> Metastore:
-    """The metastore at ``url``; ``retryable`` is ``hive.txn.retryable.sqlex.regex``.
+def open_metastore(
+    name: str, url: str, read_only: bool = False, *, retryable: str = "", limits: TxnLimits | None = None
+) -> Metastore:
+    """The metastore at ``url``; ``retryable`` is ``hive.txn.retryable.sqlex.regex``, ``limits`` Hive's defaults if None.
 
     Raises:
         BadSetting: the URL is malformed.
@@ -57,20 +62,20 @@ def open_metastore(name: str, url: str, read_only: bool = False, *, retryable: s
     """
     database = open_database(url, read_only=read_only, retryable=retryable)
     try:
-        return _metastore(name, database)
+        return _metastore(name, database, limits)
     except BaseException:
         database.close()
         raise
 
 
-def _metastore(name: str, database: Database) -> Metastore:
+def _metastore(name: str, database: Database, limits: TxnLimits | None) -> Metastore:
     version = schema.version(database)
     if version is None:
         raise DatabaseUnavailable(
             f"database {database.url} holds no metastore (it has no table VERSION); make one with "
             "`compactor metastore init`, or check the URL"
         )
-    metastore = Metastore(name, database, version)
+    metastore = Metastore(name, database, version, limits)
     if metastore.dialect.refusal is not None and not database.read_only:
         raise NotSupported(f"metastore {database.url} has schema {version}: {metastore.dialect.refusal}")
     return metastore

@@ -3,7 +3,8 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, case, delete, func, insert, literal, or_, select, update
@@ -12,7 +13,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import NotFound, Refused, TransactionAborted
+from compactor.errors import NotFound, Refused, TransactionAborted, TryAgain
 from compactor.ids import TxnId
 from compactor.metastore import txn_rows
 from compactor.metastore.dialects import Dialect
@@ -21,18 +22,19 @@ from compactor.metastore.tables import (
     COMPLETED_TXN_COMPONENTS,
     HIVE_LOCKS,
     MIN_HISTORY_LEVEL,
+    TABLE_PARAMS,
     TXN_COMPONENTS,
     TXNS,
     WRITE_SET,
 )
+from compactor.metastore.txn_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
 from compactor.metastore.txn_rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnType
 
-__all__ = ["OPEN_TXN_TIMEOUT_MS", "OpenTransaction", "Transactions", "TxnType"]
+__all__ = ["OPEN_TXN_TIMEOUT_MS", "HeartbeatRange", "KeyValue", "OpenTransaction", "Transactions", "TxnType"]
 
-OPEN_TXN_TIMEOUT_MS = 1_000  #: ``hive.txn.opentxn.timeout``: how long drawing an id and inserting its row may take
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
-MAX_BATCH = 1_000  #: ``hive.txn.max.open.batch``
+KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,38 @@ class OpenTransaction:
     agent: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValue:
+    """A table property that changes with a commit, or not at all: how a sink remembers up to where it wrote."""
+
+    table_id: int
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRange:
+    """Those of a range that are not alive; ``no_such`` has the committed ones too, as Hive's answer has."""
+
+    no_such: frozenset[TxnId] = frozenset()
+    aborted: frozenset[TxnId] = frozenset()
+
+
 class Transactions:
     """TXNS and the rows that hang on it."""
 
-    def __init__(self, database: Database, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        database: Database,
+        dialect: Dialect,
+        limits: TxnLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._database = database
         self._dialect = dialect
+        self._limits = limits or TxnLimits()
+        self._room = OpenLimit(self._limits.max_open, clock)
+        self._clock = clock
 
     @retried
     def open(
@@ -67,12 +95,17 @@ class Transactions:
     ) -> list[TxnId]:
         """New transactions, each with its MIN_HISTORY_LEVEL row, in ascending order.
 
+        One call opens ``hive.txn.max.open.batch`` of them at most, however many are asked for, as in Hive.
+
         Raises:
-            Refused: ``count`` is not within 1..1000.
+            Refused: ``count`` is below 1, or ``hive.max.open.txns`` are open.
         """
-        if not 1 <= count <= MAX_BATCH:
-            raise Refused(f"{count} transactions at once: between 1 and {MAX_BATCH} are opened in one batch")
+        if count < 1:
+            raise Refused(f"{count} transactions at once: open at least one")
+        count = min(count, self._limits.max_batch)
+        begun = self._clock()
         with self._database.write() as conn:
+            self._room.check(conn)
             self._dialect.lock_transactions(conn, exclusive=False)
             now = now_ms(conn)
             row = {
@@ -85,14 +118,39 @@ class Transactions:
                 "TXN_TYPE": int(type) if type <= self._dialect.last_type else int(TxnType.DEFAULT),
             }
             ids = self._dialect.open_transactions(conn, row, count)
-            lowest = txn_rows.lowest_open_id(conn)
-            history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
-            conn.execute(insert(MIN_HISTORY_LEVEL), history)
+            if self._limits.min_history_level:
+                lowest = txn_rows.lowest_open_id(conn)
+                history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
+                conn.execute(insert(MIN_HISTORY_LEVEL), history)
+        self._not_too_late(ids, type, begun)
+        self._room.opened(count)
         return ids
 
+    def _not_too_late(self, ids: Sequence[TxnId], type: TxnType, begun: float) -> None:
+        """Take back ids whose rows came too late: a snapshot may have taken them for ones that will never be.
+
+        As Hive's ``OpenTxnsFunction`` does, where ids can be drawn long before their rows are there.
+
+        Raises:
+            TryAgain: they are taken back; open others.
+        """
+        took_ms = (self._clock() - begun) * 1000
+        harmless = type is TxnType.READ_ONLY or not self._dialect.draws_early
+        if harmless or took_ms < self._limits.open_timeout_ms:
+            return
+        with self._database.write() as conn:
+            conn.execute(delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID.in_(ids)))
+            conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(ids)))
+        raise TryAgain(
+            f"opening {len(ids)} transactions took {took_ms:.0f} ms, longer than hive.txn.opentxn.timeout "
+            f"({self._limits.open_timeout_ms} ms); they are taken back"
+        )
+
     @retried
-    def commit(self, txn: TxnId) -> None:
+    def commit(self, txn: TxnId, key_value: KeyValue | None = None) -> None:
         """Make the writes of ``txn`` visible; nothing if it is committed already.
+
+        ``key_value`` is set in the same database transaction (Hive's ``CommitTxnRequest.keyValue``).
 
         A transaction that updated or deleted loses against one that did so on the same object and committed after
         ``txn`` was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
@@ -100,6 +158,7 @@ class Transactions:
         Raises:
             TransactionAborted: it is aborted, or loses and is aborted now.
             NotFound: there is no such transaction.
+            Refused: ``key_value`` names no property that is there; the transaction stays open.
         """
         lost_to: TxnId | None = None
         with self._database.write() as conn:
@@ -119,6 +178,8 @@ class Transactions:
                 txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
             else:
                 self._commit(conn, txn, row.type, commit_id)
+                if key_value is not None:
+                    _set(conn, key_value)
         if lost_to is not None:
             raise TransactionAborted(
                 f"transaction {txn} is aborted: transaction {lost_to} updated or deleted in the same place and "
@@ -149,6 +210,27 @@ class Transactions:
             raise _aborted(txn)
         raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
 
+    @retried
+    def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
+        """Say that all of ``low`` to ``high`` are alive, and hear which are not (Hive's ``HeartbeatTxnRangeFunction``).
+
+        Raises:
+            Refused: the range holds nothing.
+        """
+        if low > high:
+            raise Refused(f"heartbeat of transactions {low} to {high}: the first is above the last")
+        within = TXNS.c.TXN_ID.between(low, high)
+        with self._database.write() as conn:
+            alive = update(TXNS).where(within, TXNS.c.TXN_STATE == OPEN)
+            if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == high - low + 1:
+                return HeartbeatRange()
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(within)).all()
+        found = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+        aborted = frozenset(txn for txn, state in found.items() if state == ABORTED)
+        opened = {txn for txn, state in found.items() if state == OPEN}
+        everyone = frozenset(TxnId(txn) for txn in range(low, high + 1))
+        return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
+
     def state(self, txn: TxnId) -> str | None:
         """``o``, ``a``, ``c``, or None for a transaction without a row: never opened, or ended and forgotten."""
         with self._database.read() as conn:
@@ -160,15 +242,17 @@ class Transactions:
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(txns)))
             return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
 
-    def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> ValidTxnList:
+    def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int | None = None) -> ValidTxnList:
         """What a reader sees now. Open compactions count as open, like every other transaction that writes.
 
         With ``own`` the list ends at it and leaves it out of the exceptions, so that it sees its own writes (Hive's
         ``TxnCommonUtils.createValidReadTxnList``); without, every open transaction is an exception. Ids that are
-        missing below a young row may be about to appear and count as open (``GetOpenTxnsListHandler``).
+        missing below a young row may be about to appear and count as open (``GetOpenTxnsListHandler``); young is
+        what the site's ``hive.txn.opentxn.timeout`` says, or ``open_txn_timeout_ms``.
         """
+        timeout = self._limits.open_timeout_ms if open_txn_timeout_ms is None else open_txn_timeout_ms
         with self._database.read() as conn:
-            low = self._dialect.settled(conn, open_txn_timeout_ms)
+            low = self._dialect.settled(conn, timeout)
             high = self._dialect.newest(conn)
             writes = func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.READ_ONLY
             unfinished = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_STATE != COMMITTED, writes)
@@ -230,7 +314,8 @@ class Transactions:
             return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), reason)]
 
     def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
-        txn_rows.write_set(conn, txn, commit_id)
+        # Without MIN_HISTORY_LEVEL Hive reads from WRITE_SET who wrote at all.
+        txn_rows.write_set(conn, txn, commit_id, everything=not self._limits.min_history_level)
         if type is not TxnType.READ_ONLY and not type.compacts:
             _complete_components(conn, txn)
         if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
@@ -262,6 +347,20 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
     if row is None or row.state != OPEN:
         raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
     return row
+
+
+def _set(conn: Connection, wanted: KeyValue) -> None:
+    if not wanted.key.startswith(KEY_PREFIX):
+        raise Refused(
+            f"property {wanted.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"
+        )
+    here = (TABLE_PARAMS.c.TBL_ID == wanted.table_id, TABLE_PARAMS.c.PARAM_KEY == wanted.key)
+    if conn.execute(select(TABLE_PARAMS.c.PARAM_KEY).where(*here)).first() is None:
+        raise Refused(
+            f"property {wanted.key!r} of table {wanted.table_id} is not there; set it once before it is committed with a "
+            "transaction"
+        )
+    conn.execute(update(TABLE_PARAMS).where(*here).values(PARAM_VALUE=wanted.value))
 
 
 def _aborted(txn: TxnId) -> TransactionAborted:

@@ -68,8 +68,11 @@ def lowest_open_id(conn: Connection) -> TxnId | None:
     return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == OPEN)).scalar()
 
 
-def write_set(conn: Connection, txn: TxnId, commit_id: TxnId) -> None:
-    """Remember which objects ``txn`` updated or deleted in, for those who commit after it."""
+def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: bool = False) -> None:
+    """Remember which objects ``txn`` updated or deleted in, for those who commit after it.
+
+    With ``everything`` also where it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel`` false.
+    """
     components = TXN_COMPONENTS.c
     touched = (
         select(
@@ -81,7 +84,9 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId) -> None:
             components.TC_OPERATION_TYPE,
         )
         .distinct()
-        .where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
+        .where(
+            components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d", "i") if everything else ("u", "d"))
+        )
     )
     columns = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"]
     conn.execute(insert(WRITE_SET).from_select(columns, touched))

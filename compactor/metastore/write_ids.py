@@ -13,7 +13,7 @@ from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.single_rows import inserted
-from compactor.metastore.tables import NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID
+from compactor.metastore.tables import MIN_HISTORY_WRITE_ID, NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID
 from compactor.metastore.transactions import must_be_open
 from compactor.metastore.txn_rows import TxnType
 
@@ -89,6 +89,30 @@ class WriteIds:
             must_be_open(conn, self._dialect, txn)
             insert_component(conn, txn, entity, operation, write_id)
 
+    @retried
+    def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:
+        """Say from which write ID on ``txn`` may still look at a table, once for each (``hive.txn.use.minhistorywriteid``).
+
+        Cleaners of Hive that go by MIN_HISTORY_WRITE_ID keep what is not below it; the row goes with the transaction.
+        Nothing where the schema has no such table.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+        """
+        if not self._dialect.has(MIN_HISTORY_WRITE_ID):
+            return
+        if valid.table is None:
+            raise AssertionError("a list of write IDs that is held is that of a table")
+        database, _, table = valid.table.partition(".")
+        lowest = min(valid.open, default=valid.high_watermark + 1)
+        here = (_MH.MH_TXNID == txn, _MH.MH_DATABASE == database, _MH.MH_TABLE == table)
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            if conn.execute(select(_MH.MH_TXNID).where(*here)).first() is None:
+                row = {"MH_TXNID": txn, "MH_DATABASE": database, "MH_TABLE": table, "MH_WRITEID": lowest}
+                conn.execute(insert(MIN_HISTORY_WRITE_ID).values(**row))
+
     def of(self, txn: TxnId) -> list[tuple[str, str, WriteId]]:
         """What ``txn`` may have written: database, table and write ID, as long as the mapping is kept."""
         with self._database.read() as conn:
@@ -132,6 +156,7 @@ class WriteIds:
 
 _T2W = TXN_TO_WRITE_ID.c
 _NWI = NEXT_WRITE_ID.c
+_MH = MIN_HISTORY_WRITE_ID.c
 
 
 def _of_table(database: str, table: str) -> ColumnElement[bool]:

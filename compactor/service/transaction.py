@@ -18,7 +18,9 @@ from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
+from compactor.locking.plan import write_lock
 from compactor.locking.retry import waiting_times_within
+from compactor.locking.statements import What
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target
 
@@ -31,11 +33,11 @@ class Operation(enum.Enum):
     DELETE = "d"
 
 
-#: As Hive 4 with ``hive.txn.xlock.write=false``: writers stand beside each other and the first committer wins.
-_LOCKS = {
-    Operation.INSERT: LockType.SHARED_WRITE,
-    Operation.DELETE: LockType.SHARED_WRITE,
-    Operation.UPDATE: LockType.EXCL_WRITE,
+#: What decides which lock is taken, together with the site's ``hive.txn.xlock.*``.
+_WHAT = {
+    Operation.INSERT: What.INSERT,
+    Operation.DELETE: What.DELETE,
+    Operation.UPDATE: What.INSERT_OVERWRITE,
 }
 
 
@@ -78,7 +80,9 @@ class Transaction:
         target = self._site.target(entity)
         if not target.table.is_transactional:
             raise Refused(f"{entity}: the table is not transactional; set transactional=true when it is created")
-        self._lock(target, _LOCKS[operation])
+        kind = write_lock(_WHAT[operation], self._site.settings)
+        if kind is not None:
+            self._lock(target, kind)
         write_id = self._site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
         if (entity, operation) not in self._components:
             self._site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)

@@ -202,6 +202,8 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
         reach(Step.LOCKED)
         repair.sweep(site, target.location)
         view = compactor_view(site, target, txn)
+        if site.settings.boolean("hive.txn.use.minhistorywriteid"):
+            site.metastore.write_ids.hold(txn, view.write_ids)
         repair.no_strangers(site, target, view)
         sufficient = enough(view.directory, entry.type)
         if isinstance(sufficient, NothingToDo):

@@ -1,14 +1,19 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import tables as t
+from compactor.metastore.catalog import Column, Table
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions import HeartbeatRange, KeyValue, Transactions, TxnType
+from compactor.metastore.txn_limits import TxnLimits
 
 T = Entity(database="default", table="t")
 P1, P2 = (Entity(database="default", table="t", partition=f"p={n}") for n in (1, 2))
@@ -132,9 +137,148 @@ def test_heartbeat_keeps_alive(metastore: Metastore) -> None:
 
 
 def test_a_batch_of_transactions_is_bounded(metastore: Metastore) -> None:
-    for count in (0, 1001):
-        with pytest.raises(Refused, match=str(count)):
-            metastore.transactions.open("u", "h", count=count)
+    with pytest.raises(Refused, match="0 transactions"):
+        metastore.transactions.open("u", "h", count=0)
+
+
+def limited(metastore: Metastore, **limits: Any) -> Transactions:
+    return Transactions(metastore.database, metastore.dialect, TxnLimits(**limits))
+
+
+def test_one_call_opens_a_batch_at_most(metastore: Metastore) -> None:
+    """Hive's ``hive.txn.max.open.batch``: who asks for more gets that many."""
+    assert len(limited(metastore, max_batch=3).open("u", "h", count=5)) == 3
+
+
+def test_only_so_many_transactions_may_be_open(metastore: Metastore) -> None:
+    """Hive's ``hive.max.open.txns``: refused at the limit, and opened again below nine tenths of it."""
+    now = 0.0
+    transactions = Transactions(metastore.database, metastore.dialect, TxnLimits(max_open=10), clock=lambda: now)
+    ids = transactions.open("u", "h", count=10)
+    with pytest.raises(
+        Refused, match=r"^Maximum allowed number of open transactions has been reached\. See hive\.max\."
+    ):
+        transactions.open("u", "h")
+    for ended, is_open in ((ids[:1], False), (ids[1:2], True)):
+        metastore.transactions.commit(*ended)
+        now += 2.0  # counted once a second, as in Hive
+        if is_open:
+            assert len(transactions.open("u", "h")) == 1
+        else:
+            with pytest.raises(Refused, match="9 are open, 10 are allowed"):
+                transactions.open("u", "h")
+
+
+def test_without_min_history_level_write_set_says_who_wrote(metastore: Metastore) -> None:
+    """Hive 4 with ``hive.txn.use.minhistorylevel`` false: no such row, but one of WRITE_SET for an INSERT too."""
+    transactions = limited(metastore, min_history_level=False)
+    [txn] = transactions.open("u", "h")
+    metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
+    with metastore.database.read() as conn:
+        assert conn.execute(t.MIN_HISTORY_LEVEL.select()).all() == []
+    transactions.commit(txn)
+    [other] = transactions.open("u", "h")
+    with metastore.database.read() as conn:
+        assert [(row.WS_TXNID, row.WS_OPERATION_TYPE) for row in conn.execute(t.WRITE_SET.select())] == [(txn, "i")]
+    transactions.commit(other)
+
+
+@pytest.mark.usefixtures("hive4")
+def test_ids_that_came_too_late_are_taken_back(metastore: Metastore) -> None:
+    """PROTOCOL 7.1, Hive's ``OpenTxnsFunction``: a snapshot counts an id that did not come in time as one never to be."""
+    if not metastore.dialect.draws_early:
+        assert metastore.database.kind == "sqlite"  # one writer at a time: an id and its row come together
+        return
+    times = iter((0.0, 0.0, 2.0, 10.0, 10.0, 10.5, 20.0))  # begun, counted, done; and once more
+    transactions = Transactions(metastore.database, metastore.dialect, clock=lambda: next(times))
+    [txn] = transactions.open("u", "h")
+    with metastore.database.read() as conn:
+        assert conn.execute(select(t.TXNS.c.TXN_ID).where(t.TXNS.c.TXN_STATE == "o")).scalars().all() == [txn]
+        assert conn.execute(select(t.MIN_HISTORY_LEVEL.c.MHL_TXNID)).scalars().all() == [txn]
+
+
+def test_heartbeat_of_a_range(metastore: Metastore) -> None:
+    """Hive's ``heartbeatTxnRange``: all alive in one statement, or who is not."""
+    ids = metastore.transactions.open("u", "h", count=5)
+    with metastore.database.write() as conn:
+        conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=1))
+    assert metastore.transactions.heartbeat_range(ids[0], ids[-1]) == HeartbeatRange()
+    assert metastore.transactions.time_out(60_000) == []
+    metastore.transactions.abort(ids[1], "x")
+    metastore.transactions.commit(ids[3])
+    beyond = TxnId(ids[-1] + 1)
+    told = metastore.transactions.heartbeat_range(ids[0], beyond)
+    assert told == HeartbeatRange(no_such=frozenset({ids[3], beyond}), aborted=frozenset({ids[1]}))
+    with pytest.raises(Refused, match="above the last"):
+        metastore.transactions.heartbeat_range(ids[1], ids[0])
+
+
+def test_heartbeat_of_a_range_keeps_the_living_alive(metastore: Metastore) -> None:
+    ids = metastore.transactions.open("u", "h", count=3)
+    metastore.transactions.abort(ids[1], "x")
+    with metastore.database.write() as conn:
+        conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=1))
+    metastore.transactions.heartbeat_range(ids[0], ids[-1])
+    assert metastore.transactions.time_out(60_000) == []
+    assert metastore.transactions.states(ids) == {ids[0]: "o", ids[1]: "a", ids[2]: "o"}
+
+
+@pytest.fixture
+def table(metastore: Metastore) -> Table:
+    parameters = {"_metaOffset": "1", "offset": "1"}
+    columns = [Column(name="a", type="int")]
+    return metastore.catalog.create_table("default", "t", "/w/t", columns, parameters=parameters)
+
+
+def offset(metastore: Metastore) -> dict[str, str]:
+    return dict(metastore.catalog.table("default", "t").parameters)
+
+
+def test_a_property_changes_with_the_commit(metastore: Metastore, table: Table) -> None:
+    """Hive's ``TestHiveMetaStoreTxns.testTxNWithKeyValue``."""
+    txn = writer(metastore)
+    metastore.transactions.commit(txn, KeyValue(table_id=table.id, key="_metaOffset", value="7"))
+    assert offset(metastore) == {"_metaOffset": "7", "offset": "1"}
+
+
+@pytest.mark.parametrize(("key", "off"), [("offset", 0), ("_metaOther", 0), ("_metaOffset", 1)])
+def test_a_property_that_is_not_there_is_refused_and_nothing_committed(
+    metastore: Metastore, table: Table, key: str, off: int
+) -> None:
+    txn = writer(metastore)
+    with pytest.raises(Refused, match=key):
+        metastore.transactions.commit(txn, KeyValue(table_id=table.id + off, key=key, value="7"))
+    assert metastore.transactions.state(txn) == "o"
+    assert offset(metastore) == {"_metaOffset": "1", "offset": "1"}
+
+
+def test_who_loses_sets_no_property(metastore: Metastore, table: Table) -> None:
+    first, second = writer(metastore, "u"), writer(metastore, "u")
+    metastore.transactions.commit(second)
+    with pytest.raises(TransactionAborted):
+        metastore.transactions.commit(first, KeyValue(table_id=table.id, key="_metaOffset", value="7"))
+    assert offset(metastore) == {"_metaOffset": "1", "offset": "1"}
+
+
+def test_a_reader_holds_write_ids_while_it_is_open(metastore: Metastore, store: str) -> None:
+    """PROTOCOL 7.5: MIN_HISTORY_WRITE_ID says from where on a reader may look; its end takes the row along."""
+    metastore.transactions.commit(writer(metastore))
+    opened = writer(metastore)
+    metastore.transactions.commit(writer(metastore))
+    [reader] = metastore.transactions.open("u", "h")
+    for name in ("t", "other"):
+        valid = metastore.write_ids.valid("default", name, metastore.transactions.snapshot(reader))
+        metastore.write_ids.hold(reader, valid)
+        metastore.write_ids.hold(reader, valid)
+    if store.endswith("31"):
+        return  # it has no such table, and nothing was raised
+    with metastore.database.read() as conn:
+        rows = conn.execute(t.MIN_HISTORY_WRITE_ID.select().order_by(t.MIN_HISTORY_WRITE_ID.c.MH_TABLE)).all()
+    assert [(row.MH_TXNID, row.MH_TABLE, row.MH_WRITEID) for row in rows] == [(reader, "other", 1), (reader, "t", 2)]
+    metastore.transactions.abort(reader, "x")
+    with metastore.database.read() as conn:
+        assert conn.execute(t.MIN_HISTORY_WRITE_ID.select()).all() == []
+    metastore.transactions.commit(opened)
 
 
 def test_write_ids_count_per_table_and_are_given_once(metastore: Metastore) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from compactor.deployment import configure, open_deployment, open_site
-from compactor.errors import BadSetting, DatabaseUnavailable
+from compactor.errors import BadSetting, DatabaseUnavailable, Refused
 from compactor.metastore.store import Metastore
+from compactor.metastore.tables import MIN_HISTORY_LEVEL
 from compactor.service.mode import Mode, mode_of
 
 URL = {"COMPACTOR_METASTORE_URL": "sqlite:////w/metastore.db"}
@@ -103,3 +104,16 @@ def test_a_deployment_reads_the_environment(
     monkeypatch.setitem(os.environ, "COMPACTOR_METASTORE_URL", metastore_url)
     with open_deployment(flags={THRESHOLD: "3"}) as site:
         assert site.settings.integer(THRESHOLD) == 3
+
+
+def test_limits_of_transactions_come_from_the_configuration(metastore: Metastore, metastore_url: str) -> None:
+    """``hive.max.open.txns``, ``hive.txn.max.open.batch`` and ``hive.txn.use.minhistorylevel`` of the site."""
+    limits = {"hive.max.open.txns": "4", "hive.txn.max.open.batch": "3", "hive.txn.use.minhistorylevel": "false"}
+    configuration = configure(flags=limits, environment={"COMPACTOR_METASTORE_URL": metastore_url})
+    with open_site(configuration) as site:
+        assert len(site.metastore.transactions.open("u", "h", count=9)) == 3
+        assert len(site.metastore.transactions.open("u", "h", count=9)) == 3
+        with pytest.raises(Refused, match=r"6 are open, 4 are allowed"):
+            site.metastore.transactions.open("u", "h")
+        with site.metastore.database.read() as conn:
+            assert conn.execute(MIN_HISTORY_LEVEL.select()).all() == []

@@ -17,7 +17,7 @@ def test_numbers_ascend_and_never_come_again(metastore: Metastore) -> None:
     assert metastore.transactions.newest() == first[-1] + 1
 
 
-@pytest.mark.parametrize("count", [0, -1, 1001])
+@pytest.mark.parametrize("count", [0, -1])
 def test_a_batch_has_bounds(metastore: Metastore, count: int) -> None:
     with pytest.raises(Refused, match="at once"):
         metastore.transactions.open("u", "h", count=count)

@@ -93,7 +93,35 @@ def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> 
             assert not other.snapshot(theirs.target).is_valid(mine.write_id)
 
 
+def configured(site: Site, **values: str) -> Site:
+    named = {key.replace("_", "."): value for key, value in values.items()}
+    return replace(site, settings=Settings.of([Layer(name="flag", values=named)]))
+
+
+@pytest.mark.parametrize(
+    ("operation", "settings", "wanted"),
+    [
+        (Operation.INSERT, {}, ["SHARED_READ"]),
+        (Operation.DELETE, {}, ["EXCL_WRITE"]),
+        (Operation.UPDATE, {}, ["EXCLUSIVE"]),
+        (Operation.UPDATE, {"hive_txn_xlock_iow": "false"}, ["EXCL_WRITE"]),
+        (Operation.INSERT, {"hive_txn_xlock_write": "false"}, ["SHARED_WRITE"]),
+        (Operation.DELETE, {"hive_txn_xlock_write": "false"}, ["SHARED_WRITE"]),
+        (Operation.UPDATE, {"hive_txn_xlock_write": "false"}, ["EXCL_WRITE"]),
+        (Operation.DELETE, {"hive_support_concurrency": "false"}, []),
+    ],
+)
+def test_locks_are_what_the_configuration_says(
+    site: Site, operation: Operation, settings: dict[str, str], wanted: list[str]
+) -> None:
+    """Hive's ``hive.txn.xlock.write``, ``hive.txn.xlock.iow`` and ``hive.support.concurrency``."""
+    with writing(configured(site, **settings)) as txn:
+        txn.statement(T, operation)
+        assert [lock.type.name for lock in site.metastore.locks.show()] == wanted
+
+
 def test_the_first_committer_wins(site: Site) -> None:
+    site = configured(site, hive_txn_xlock_write="false")
     ids = []
 
     def late_and_early() -> None:
