@@ -170,7 +170,7 @@ _DECISION = (
 _QUEUE = (
     _hive("hive.compactor.check.interval", "300s", _S, "Time between two passes of the initiator without a change."),
     _metastore("hive.compactor.initiator.on", "false", _B, "Whether Hive itself initiates compactions; reported only."),
-    _metastore("hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; doctor and explain report it."),
+    _metastore("hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; only a value that is written counts."),
     _metastore("hive.compactor.worker.threads", "0", _C, "How many workers Hive itself runs; reported only."),
     Setting(
         key="hive.compactor.fetch.size",
@@ -298,7 +298,7 @@ _TRANSACTIONS = (
     _metastore("hive.repl.txn.timeout", "11d", _D, "The time-out of replication's transactions."),
     _hive(
         "hive.txn.xlock.write",
-        "true",
+        "false",
         _B,
         "Whether UPDATE and DELETE take an exclusive write lock, or a shared one and find conflicts at commit.",
     ),
@@ -365,7 +365,7 @@ _FOREIGN = (
     _unused_metastore("hive.metastore.acidmetrics.thread.on", "true", _B, "Whether Hive collects ACID metrics."),
     _unused_metastore("hive.metastore.acidmetrics.check.interval", "300s", _S, "Time between Hive's ACID metrics."),
     _unused_metastore("hive.metastore.acidmetrics.ext.on", "true", _B, "Whether Hive collects further ACID metrics."),
-    _unused_metastore("hive.metastore.housekeeping.threads.on", "false", _B, "Whether Hive runs its housekeeping."),
+    _unused_metastore("hive.metastore.housekeeping.threads.on", "true", _B, "Whether Hive runs its housekeeping."),
     _unused("hive.metastore.runworker.in", "hs2", _T, "Which of Hive's services runs its workers."),
     _hive(
         "hive.support.concurrency", "false", _B, "Whether Hive's sessions lock; said false, explain-locks names none."

@@ -10,7 +10,7 @@ from compactor.metastore.store import Metastore
 from tests.support.sessions import Session
 
 Begin = Callable[..., Session]
-LOOSE = {"hive__txn__xlock__write": "false"}
+STRICT = {"hive__txn__xlock__write": "true"}
 LOCKLESS = {"hive__acid__lockless__reads__enabled": "true"}
 
 
@@ -61,8 +61,8 @@ def begin(metastore: Metastore) -> Begin:
     ],
 )  # fmt: skip
 def test_beside_each_other_or_one_after_the_other(first: str, second: str, beside: bool, begin: Begin) -> None:
-    """With exclusive writers, Hive's default: what stands beside what, by the statements' own locks."""
-    one, two = begin(), begin()
+    """With exclusive writers (hive.txn.xlock.write=true): what stands beside what, by the statements' own locks."""
+    one, two = begin(**STRICT), begin(**STRICT)
     assert one.run(first)
     assert two.run(second) is beside
     one.commit()
@@ -81,8 +81,8 @@ def test_beside_each_other_or_one_after_the_other(first: str, second: str, besid
     ],
 )
 def test_shared_writers_stand_beside_each_other(first: str, second: str, beside: bool, begin: Begin) -> None:
-    """hive.txn.xlock.write=false."""
-    one, two = begin(**LOOSE), begin(**LOOSE)
+    """hive.txn.xlock.write=false, Hive's default."""
+    one, two = begin(), begin()
     assert one.run(first)
     assert two.run(second) is beside
 

@@ -65,7 +65,7 @@ def _short(request: object) -> str:
     return f"{names.removeprefix('default').removeprefix('.') or 'db'}:{LockType[kind].value}"
 
 
-LOOSE = {"hive__txn__xlock__write": "false"}
+STRICT, LOOSE = ({"hive__txn__xlock__write": value} for value in ("true", "false"))
 LOCKLESS = {"hive__acid__lockless__reads__enabled": "true"}
 
 #: Statement, settings, locks: Hive's table (AcidUtils.makeLockComponents) case by case.
@@ -212,10 +212,11 @@ CASES: tuple[tuple[str, dict[str, str], list[str]], ...] = (
 
 @pytest.mark.parametrize(("text", "values", "expected"), CASES, ids=[f"{c[0][:50]}-{len(c[1])}" for c in CASES])
 def test_locks_of_hive_4(text: str, values: dict[str, str], expected: list[str]) -> None:
-    assert told(text, **values) == expected
+    """With exclusive writers unless the case says otherwise."""
+    assert told(text, **STRICT | values) == expected
 
 
-#: What a live Hive 4.1 put into HIVE_LOCKS with hive.txn.xlock.write=false, statement by statement.
+#: What a live Hive 4.1 put into HIVE_LOCKS with its own defaults, statement by statement.
 SEEN = (
     ("create table n (a int) partitioned by (p string)", ["db:r"]),
     ("insert into part partition (p=1, q='a') values (1)", ["part.p=1/q=a:w"]),
@@ -240,7 +241,7 @@ SEEN = (
 
 @pytest.mark.parametrize(("text", "expected"), SEEN, ids=[text for text, _ in SEEN])
 def test_locks_of_a_live_hive(text: str, expected: list[str]) -> None:
-    assert told(text, **LOOSE) == expected
+    assert told(text) == expected
 
 
 #: The table of the manager without transactions, as its documentation gives it (S and X; the database is always S).

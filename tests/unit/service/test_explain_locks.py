@@ -29,7 +29,7 @@ def site(deployment: Site) -> Site:
 def test_printed_as_hive_prints_them(site: Site) -> None:
     told = explain_locks(site, "INSERT OVERWRITE TABLE t SELECT a FROM part WHERE p = 'q'")
     assert told.statement == "INSERT OVERWRITE"
-    assert [str(lock) for lock in told.locks] == ["default.part.p=q -> SHARED_READ", "default.t -> EXCLUSIVE"]
+    assert [str(lock) for lock in told.locks] == ["default.part.p=q -> SHARED_READ", "default.t -> EXCL_WRITE"]
 
 
 def test_partitions_are_named_as_stored(site: Site) -> None:
@@ -51,9 +51,9 @@ def test_the_command(site: Site, metastore_url: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("COMPACTOR_WAREHOUSE", "/warehouse")
     run = CliRunner()
     plain = run.invoke(program, ["explain-locks", "delete from t where a = 1"])
-    assert (plain.exit_code, plain.stdout) == (0, "LOCK INFORMATION:\ndefault.t -> EXCL_WRITE\n")
-    loose = run.invoke(program, ["--set", "hive.txn.xlock.write=false", "explain-locks", "delete from t where a = 1"])
-    assert loose.stdout.splitlines()[1:] == ["default.t -> SHARED_WRITE"]
+    assert (plain.exit_code, plain.stdout) == (0, "LOCK INFORMATION:\ndefault.t -> SHARED_WRITE\n")
+    strict = run.invoke(program, ["--set", "hive.txn.xlock.write=true", "explain-locks", "delete from t where a = 1"])
+    assert strict.stdout.splitlines()[1:] == ["default.t -> EXCL_WRITE"]
     old = run.invoke(program, ["explain-locks", "--old", "--json", "drop table t"])
     assert [(lock["table"], lock["lock_type"]) for lock in json.loads(old.stdout)["locks"]] == [(None, "S"), ("t", "X")]
     unknown = run.invoke(program, ["explain-locks", "vacuum t"])

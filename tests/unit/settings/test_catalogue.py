@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, Setting, Unit, find, lookup, parse
+
+HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
 
 
 @pytest.mark.parametrize("setting", CATALOGUE.values(), ids=lambda s: s.key)
@@ -21,6 +24,32 @@ def test_each_setting(setting: Setting) -> None:
     assert re.fullmatch(r"[A-Z].*\.", setting.effect, re.DOTALL)
     assert "|" not in setting.effect
     assert not setting.tightest or setting.choices
+
+
+def _defaults_of_hive() -> dict[str, set[str]]:
+    """The defaults of Hive 4.1.0, by key; a client and the metastore may have one each."""
+    found: dict[str, set[str]] = {}
+    for line in HIVES.read_text().splitlines():
+        key, _, default = line.split(" ", 1)[1].partition("=")
+        found.setdefault(key, set()).add(default)
+    return found
+
+
+#: Hive's metastore cleans unless told otherwise, but not every metastore is run by a Hive that is alive: only a value that
+#: somebody wrote, and what Hive's threads leave in the database, tell that its cleaner works beside ours.
+OTHERWISE = {"hive.compactor.cleaner.on": {"true"}}
+
+
+def test_defaults_are_those_of_a_real_hive() -> None:
+    hives = _defaults_of_hive()
+    named = {s.key: (s, set().union(*(hives.get(name, set()) for name in s.names))) for s in CATALOGUE.values()}
+    other = {
+        key: texts
+        for key, (setting, texts) in named.items()
+        if texts and parse(setting, setting.default) not in [parse(setting, text) for text in texts]
+    }
+    assert other == OTHERWISE
+    assert sum(bool(texts) for _setting, texts in named.values()) > 100
 
 
 def test_no_name_is_given_twice() -> None:
