@@ -101,13 +101,13 @@ def configured(site: Site, **values: str) -> Site:
 @pytest.mark.parametrize(
     ("operation", "settings", "wanted"),
     [
-        (Operation.INSERT, {}, ["SHARED_READ"]),
-        (Operation.DELETE, {}, ["EXCL_WRITE"]),
-        (Operation.UPDATE, {}, ["EXCLUSIVE"]),
-        (Operation.UPDATE, {"hive_txn_xlock_iow": "false"}, ["EXCL_WRITE"]),
-        (Operation.INSERT, {"hive_txn_xlock_write": "false"}, ["SHARED_WRITE"]),
-        (Operation.DELETE, {"hive_txn_xlock_write": "false"}, ["SHARED_WRITE"]),
-        (Operation.UPDATE, {"hive_txn_xlock_write": "false"}, ["EXCL_WRITE"]),
+        (Operation.INSERT, {}, ["SHARED_WRITE"]),
+        (Operation.DELETE, {}, ["SHARED_WRITE"]),
+        (Operation.UPDATE, {}, ["EXCL_WRITE"]),
+        (Operation.INSERT, {"hive_txn_xlock_write": "true"}, ["SHARED_READ"]),
+        (Operation.DELETE, {"hive_txn_xlock_write": "true"}, ["EXCL_WRITE"]),
+        (Operation.UPDATE, {"hive_txn_xlock_write": "true"}, ["EXCLUSIVE"]),
+        (Operation.UPDATE, {"hive_txn_xlock_write": "true", "hive_txn_xlock_iow": "false"}, ["EXCL_WRITE"]),
         (Operation.DELETE, {"hive_support_concurrency": "false"}, []),
     ],
 )
