@@ -39,11 +39,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 #: Folders whose tests share what is dear to start (servers, Airflow's database): one worker takes all of them.
-_TOGETHER = ("tests/contract", "tests/integration/airflow")
+_TOGETHER = ("tests/contract", "tests/integration/airflow", "tests/live")
+
+_LIVE = "tests/live"
+_WITHOUT_LIVE = os.environ.get("LIVE") == "0"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> list[str]:
+    """What is left out is said."""
+    return [f"LIVE=0: {_LIVE} (a real Hive beside us) is deselected"] if _WITHOUT_LIVE else []
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``-n`` the tests of a file stay together, and those of some folders."""
+    live = config.rootpath / _LIVE
+    left_out = [item for item in items if _WITHOUT_LIVE and item.path.is_relative_to(live)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         file = item.path.relative_to(item.config.rootpath).as_posix()
         group = next((folder for folder in _TOGETHER if file.startswith(folder)), file)

@@ -35,6 +35,7 @@ class Server:
     url: str
     command: tuple[str, ...]
     stop_signal: signal.Signals  #: ends it without waiting for clients
+    port: int = 5432  #: of PostgreSQL, also where only its socket's name has it
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -154,12 +155,12 @@ def _archive(cache: Path) -> Path:
     if not archive.is_file():
         # into a folder of its own first: another test run may be doing the same
         with tempfile.TemporaryDirectory(dir=cache) as folder:
-            _maven(["dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"], Path(folder))
+            maven(["dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"], Path(folder))
             (Path(folder) / archive.name).replace(archive)
     return archive
 
 
-def _maven(goal: Sequence[str], folder: Path) -> None:
+def maven(goal: Sequence[str], folder: Path) -> None:
     """Run Maven; where it does not trust who answers, once more with the authorities that the machine trusts."""
     said = ""
     for trust in (dict, lambda: _trust(folder)):
@@ -210,29 +211,39 @@ def _unpack(archive: Path, cache: Path) -> None:
 
 
 @contextmanager
-def postgres() -> Iterator[Server]:
-    """A PostgreSQL server whose user ``hive`` needs no password."""
+def postgres(port: int | None = None) -> Iterator[Server]:
+    """A PostgreSQL server whose user ``hive`` needs no password.
+
+    With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed.
+    """
     user = _unprivileged("postgres")
     with _folder(user) as folder:
         bin = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
         data = folder / "data"
         _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
-        (data / "pg_hba.conf").write_text("local all hive trust\nlocal all all scram-sha-256\n")
+        access = "local all hive trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+        (data / "pg_hba.conf").write_text(access)
         options = {
-            "listen_addresses": "",
+            "listen_addresses": "" if port is None else "127.0.0.1",
+            "port": str(port or 5432),
             "unix_socket_directories": str(folder),
             "fsync": "off",
             "full_page_writes": "off",
             "shared_buffers": "32MB",
-            "max_connections": "100",
+            "max_connections": "200",
             "deadlock_timeout": "100ms",
             "dynamic_shared_memory_type": "mmap",  # in the folder, so that it goes with it
         }
         command = [str(bin / "postgres"), "-D", str(data)]
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-        url = f"postgresql+psycopg://hive@/{{name}}?host={folder}"
         server = Server(
-            kind="postgresql", folder=folder, user=user, url=url, command=tuple(command), stop_signal=signal.SIGINT
+            kind="postgresql",
+            folder=folder,
+            user=user,
+            url=f"postgresql+psycopg://hive@/{{name}}?host={folder}&port={port or 5432}",
+            command=tuple(command),
+            stop_signal=signal.SIGINT,
+            port=port or 5432,
         )
         with _running(server):
             yield server
@@ -282,6 +293,8 @@ def _client(server: Server, database: str) -> list[str]:
             binary,
             "-h",
             str(server.folder),
+            "-p",
+            str(server.port),
             "-U",
             "hive",
             "-d",

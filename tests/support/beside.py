@@ -1,0 +1,194 @@
+"""Compactor and a live Hive on one PostgreSQL: both sides' statements and passes, and what each of them sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+from click.testing import CliRunner
+from sqlalchemy import Engine, text
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.row_id import RowId
+from compactor.cli.program import program
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.ids import WriteId
+from compactor.metastore.catalog import Table
+from compactor.rows.reader import read_snapshot
+from compactor.service.site import Site
+from tests.support.expected import difference, plain_rows, render
+from tests.support.hive4 import Hive
+from tests.support.oracle import read_lines
+
+TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
+#: hive.txn.opentxn.timeout, and what clocks and statements need besides: nothing is cleaned sooner after a commit.
+SETTLED_SECONDS = 1.2
+_PASSES = 10
+#: Every table that transactions, locks and compactions are kept in, and those of the catalog that a role could touch.
+TABLES = (
+    *("TXNS", "TXN_COMPONENTS", "COMPLETED_TXN_COMPONENTS", "TXN_TO_WRITE_ID", "NEXT_WRITE_ID", "WRITE_SET"),
+    *("MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", "HIVE_LOCKS", "NEXT_LOCK_ID", "TXN_LOCK_TBL", "AUX_TABLE"),
+    *("COMPACTION_QUEUE", "NEXT_COMPACTION_QUEUE_ID", "COMPLETED_COMPACTIONS", "COMPACTION_METRICS_CACHE"),
+    *("DBS", "TBLS", "SDS", "PARTITIONS", "TABLE_PARAMS", "PARTITION_PARAMS", "SEQUENCE_TABLE", "VERSION"),
+)
+
+Lines = list[tuple[RowId, str]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Beside:
+    """One metastore, two masters. ``hive`` may be another process after a restart."""
+
+    hive: Hive
+    site: Site
+    url: str
+    engine: Engine
+
+    # --- what is asked for ------------------------------------------------------------------------------------------
+
+    def ours(self, *arguments: str, code: int = 0) -> Any:
+        """What our program prints as JSON, of which ``code`` is the exit code."""
+        done = CliRunner().invoke(program, ["--json", *arguments], env=self.environment(), catch_exceptions=False)
+        assert done.exit_code == code, done.output
+        lines = done.stdout.splitlines()
+        return json.loads(done.stdout) if lines and lines[0] in "[{" else [json.loads(line) for line in lines]
+
+    def process(self, *arguments: str) -> subprocess.Popen[str]:
+        """Our program in a process of its own."""
+        command = [
+            sys.executable,
+            "-c",
+            "from compactor.cli import main; main()",
+            "--set",
+            "compactor.mode=clean",
+            "--json",
+            *arguments,
+        ]
+        environment = os.environ | self.environment()
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+    def environment(self) -> dict[str, str]:
+        return {"COMPACTOR_METASTORE_URL": self.url}
+
+    def compact(self, table: str, kind: str, partition: str | None = None) -> list[dict[str, Any]]:
+        """Our request and our worker; what became of each partition."""
+        where = ["--partition", partition] if partition else []
+        asked = self.ours("--set", "compactor.mode=clean", "compact", f"default.{table}", "--type", kind, *where)
+        ids = {one["compaction"] for one in asked}
+        assert ids, asked
+        assert None not in ids, asked
+        return [done for done in self.work() if done["compaction"] in ids]
+
+    def work(self) -> list[dict[str, Any]]:
+        """One pass of our worker."""
+        [passed] = self.ours("--set", "compactor.mode=clean", "run", "worker", "--once", "--in-process")
+        assert passed["repaired"] == []
+        return list(passed["compactions"])
+
+    def clean(self) -> dict[str, Any]:
+        """One pass of our cleaner, as soon as what was committed has settled."""
+        time.sleep(SETTLED_SECONDS)
+        [passed] = self.ours("--set", "compactor.mode=clean", "run", "cleaner", "--once")
+        return dict(passed)
+
+    def hive_compact(self, table: str, kind: str, partition: str | None = None) -> None:
+        """Hive's request and Hive's worker."""
+        self.hive_request(table, kind, partition)
+        self.hive_work()
+
+    def hive_request(self, table: str, kind: str, partition: str | None = None, session: str = "main") -> None:
+        where = f" partition ({partition})" if partition else ""
+        self.hive.sql(f"alter table {table}{where} compact '{kind}'", session)
+
+    def hive_work(self) -> None:
+        """Passes of Hive's worker, each of which does one request."""
+        for _ in range(_PASSES):
+            if not self.queue(State.INITIATED):
+                return
+            self.hive.do("worker", session="roles")
+        raise AssertionError(f"Hive's worker leaves {self.queue()}")
+
+    def hive_clean(self) -> None:
+        """One pass of Hive's cleaner, as soon as what was committed has settled."""
+        time.sleep(SETTLED_SECONDS)
+        self.hive.do("cleaner", session="roles")
+
+    def later(self, text: str, session: str) -> Future[list[str]]:
+        """A statement of Hive's that goes on while others are asked for."""
+        return self.hive.begin("sql", session, text=text)
+
+    # --- what is seen -----------------------------------------------------------------------------------------------
+
+    def rows(self, table: str, wanted: Sequence[str] | None = None) -> list[str]:
+        """The table's rows: Hive's SELECT, our reader and the plain one agree on them and on their ROW__IDs."""
+        hives = sorted(_with_id(line) for line in self.hive.sql(f"select row__id, * from {table}"))
+        found = self.site.metastore.catalog.table("default", table)
+        assert difference(hives, self._read(found)) == "", "Hive and our reader"
+        assert difference(hives, read_lines(self.site.metastore, found)) == "", "Hive and the plain reader"
+        lines = sorted(line for _, line in hives)
+        if wanted is not None:
+            assert difference(wanted, lines) == ""
+        return lines
+
+    def _read(self, table: Table) -> Lines:
+        txns = self.site.metastore.transactions.snapshot()
+        write_ids = self.site.write_ids(table, txns)
+        types = [column.type for column in table.columns]
+        partitions = self.site.metastore.catalog.partitions(table) if table.partition_keys else ()
+        places = [(p.location, p.values) for p in partitions] if partitions else [(table.location, ())]
+        lines: Lines = []
+        for location, values in places:
+            path = self.site.storage.resolve(location)
+            directory = acid_directory(self.site.storage.listing(path), write_ids, txns)
+            row_type = f"struct<{','.join(f'{c.name}:{c.type}' for c in table.columns)}>"
+            for batch in read_snapshot(path, directory, write_ids, row_type):
+                for write_id, bucket, number, *cells in plain_rows(batch):
+                    texts = [render(cell, kind) for cell, kind in zip(cells, types, strict=True)]
+                    lines.append((RowId(WriteId(write_id), bucket, number), "\t".join([*texts, *values])))
+        return sorted(lines)
+
+    def queue(self, *states: State) -> list[Entry]:
+        return self.site.metastore.compactions.queue(states=states or None)
+
+    def history(self, table: str, partition: str | None = None) -> list[Entry]:
+        """What became of the table's compactions, newest first."""
+        return self.site.metastore.compactions.history(entity(table, partition))
+
+    def directory(self, table: str, partition: str | None = None) -> Path:
+        target = self.site.target(entity(table, partition))
+        return Path(urlparse(target.location).path)
+
+    def names(self, table: str, partition: str | None = None) -> list[str]:
+        """What stands in the table's or partition's directory."""
+        return sorted(path.name for path in self.directory(table, partition).iterdir())
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """Rows of the database itself."""
+        with self.engine.begin() as conn:
+            found = conn.execute(text(statement))
+            return [tuple(row) for row in found] if found.returns_rows else []
+
+    def contents(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row of ``TABLES``."""
+        return {name: sorted(self.sql(f'SELECT * FROM "{name}"'), key=repr) for name in TABLES}
+
+
+def entity(table: str, partition: str | None = None) -> Entity:
+    return Entity(database="default", table=table, partition=partition)
+
+
+def _with_id(line: str) -> tuple[RowId, str]:
+    row_id, _, rest = line.partition("\t")
+    parts = json.loads(row_id)
+    return RowId(WriteId(parts["writeid"]), parts["bucketid"], parts["rowid"]), rest

@@ -1,0 +1,212 @@
+"""A real Hive 4.1.0 in a JVM of its own, on a PostgreSQL of ours, driven over a pipe."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.support.servers import ROOT, maven
+
+SOURCES = ROOT / "tests" / "live" / "hive4"
+CACHE = ROOT / "build" / "cache" / "hive-4.1.0"
+_START_SECONDS, _STATEMENT_SECONDS = 120, 120
+#: Its classes reach into Java's own, which Java 17 allows only where it is told to.
+_OPENED = (
+    *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "time")),
+    *(f"java.base/java.util{name}" for name in ("", ".concurrent", ".concurrent.atomic", ".regex")),
+    "java.sql/java.sql",
+)
+
+#: What Hive's own upgrade from 4.0.0 changes, of which the queries of 4.1.0 must find all done.
+SCHEMA_4_1 = """
+DROP INDEX "TAB_COL_STATS_IDX", "TAB_COL_STATS_N49", "PCS_STATS_IDX", "PART_COL_STATS_N49", "TBLS_N49";
+ALTER TABLE "TAB_COL_STATS" DROP COLUMN "CAT_NAME", DROP COLUMN "DB_NAME", DROP COLUMN "TABLE_NAME";
+ALTER TABLE "PART_COL_STATS" DROP COLUMN "CAT_NAME", DROP COLUMN "DB_NAME", DROP COLUMN "TABLE_NAME",
+    DROP COLUMN "PARTITION_NAME";
+CREATE INDEX "TAB_COL_STATS_IDX" ON "TAB_COL_STATS" ("TBL_ID", "COLUMN_NAME");
+CREATE INDEX "PCS_STATS_IDX" ON "PART_COL_STATS" ("PART_ID", "COLUMN_NAME");
+ALTER TABLE "TBLS" DROP CONSTRAINT "UNIQUETABLE", ADD CONSTRAINT "UNIQUETABLE" UNIQUE ("DB_ID", "TBL_NAME");
+CREATE UNIQUE INDEX "TXN_STATE_IDX" ON "TXNS" ("TXN_STATE", "TXN_ID");
+UPDATE "VERSION" SET "SCHEMA_VERSION" = '4.1.0', "VERSION_COMMENT" = 'Hive release version 4.1.0';
+"""
+
+
+class HiveError(Exception):
+    """What Hive answered instead of doing it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a Hive has its database and its files; what it leaves there survives it."""
+
+    folder: Path
+    database: str  #: host:port/name
+    password: str
+
+
+class Hive:
+    """A running Hive. Statements of one session run one after the other, those of several beside each other."""
+
+    def __init__(self, place: Place) -> None:
+        self.log = place.folder / "hive.log"
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                _command(place),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=place.folder,
+                text=True,
+                encoding="utf-8",
+            )
+        self._numbers = itertools.count(1)
+        self._waiting: dict[int, Future[list[str]]] = {}
+        self._ready: Future[None] = Future()
+        self._guard = threading.Lock()
+        threading.Thread(target=self._listen, name="hive's answers", daemon=True).start()
+
+    def wait_until_ready(self) -> None:
+        self._ready.result(_START_SECONDS)
+
+    def sql(self, text: str, session: str = "main") -> list[str]:
+        """The rows that a statement brings, columns by tabs.
+
+        Raises:
+            HiveError: the statement failed.
+        """
+        return self.do("sql", session=session, text=text)
+
+    def set(self, key: str, value: str, session: str = "main") -> None:
+        """A setting of the session."""
+        self.do("set", session=session, key=key, value=value)
+
+    def do(self, what: str, session: str = "main", **arguments: Any) -> list[str]:
+        """One request and its answer."""
+        return self.begin(what, session, **arguments).result(_STATEMENT_SECONDS)
+
+    def begin(self, what: str, session: str = "main", **arguments: Any) -> Future[list[str]]:
+        """One request, whose answer comes later."""
+        asked: Future[list[str]] = Future()
+        with self._guard:
+            number = next(self._numbers)
+            self._waiting[number] = asked
+            assert self._process.stdin is not None
+            given = {"id": number, "session": session, "do": what, **arguments}
+            self._process.stdin.write(json.dumps(given) + "\n")
+            self._process.stdin.flush()
+        return asked
+
+    def kill(self) -> None:
+        """End it as a machine that loses power ends it."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        with suppress(ValueError):  # closed by kill
+            for line in self._process.stdout:
+                answer = json.loads(line)
+                if "id" not in answer:
+                    self._ready.set_result(None)
+                    continue
+                asked = self._waiting.pop(answer["id"])
+                if answer["ok"]:
+                    asked.set_result(answer["rows"])
+                else:
+                    asked.set_exception(HiveError(answer["error"]))
+        gone = HiveError(f"Hive has ended; it said: {self.log.read_text('utf-8', 'replace')[-3000:]}")
+        for asked in [self._ready, *self._waiting.values()]:
+            if not asked.done():
+                asked.set_exception(gone)
+
+
+@contextmanager
+def running(place: Place) -> Iterator[Hive]:
+    """A Hive that ends with the block."""
+    hive = Hive(place)
+    try:
+        hive.wait_until_ready()
+        yield hive
+    finally:
+        hive.kill()
+
+
+def _command(place: Place) -> list[str]:
+    jars = libraries()
+    properties = {
+        "live.folder": str(place.folder),
+        # 4.1.0 on PostgreSQL: without both its cleaner cannot mark a table without partitions as cleaned
+        "live.database": f"jdbc:postgresql://{place.database}?preferQueryMode=simple",
+        "spring.jdbc.getParameterType.ignore": "true",
+        "live.password": place.password,
+        "log4j2.configurationFile": str(SOURCES / "log4j2.properties"),
+        "java.io.tmpdir": str(place.folder),
+        "java.net.preferIPv4Stack": "true",
+        "user.timezone": "UTC",
+    }
+    return [
+        *("setpriv", "--pdeathsig=KILL", "--"),  # it ends with us, however we end
+        "java",
+        "-Xmx1g",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # it runs for minutes: what takes long is to become fast
+        "-XX:-UsePerfData",
+        *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+        *(f"-D{name}={value}" for name, value in properties.items()),
+        *("-cp", ":".join(map(str, [SOURCES, _compiled(jars), *jars])), "LiveHive"),
+    ]
+
+
+def libraries() -> list[Path]:
+    """Its jars by Maven, downloaded once; the one with the most in it first."""
+    folder = CACHE / f"lib-{_digest(SOURCES / 'pom.xml')}"
+    if not folder.is_dir():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        # into a folder of its own first: another test run may be doing the same
+        partial = Path(tempfile.mkdtemp(dir=CACHE))
+        goal = ["-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+        maven([*goal, f"-DoutputDirectory={partial / 'lib'}"], partial)
+        _into_place(partial / "lib", folder)
+        shutil.rmtree(partial)
+    jars = sorted(jar for jar in folder.glob("*.jar") if not jar.name.startswith("slf4j-reload4j"))
+    return sorted(jars, key=lambda jar: not jar.name.startswith("hive-exec"))
+
+
+def _compiled(jars: Sequence[Path]) -> Path:
+    """Our driver of it; the compiler is a part of Java's run time, where no development kit is installed."""
+    source = SOURCES / "LiveHive.java"
+    folder = CACHE / f"classes-{_digest(source)}"
+    if not folder.is_dir():
+        partial = Path(tempfile.mkdtemp(dir=CACHE))
+        compiler = ["java", "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-proc:none"]
+        command = [*compiler, "-cp", ":".join(map(str, jars)), "-d", str(partial / "classes"), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        _into_place(partial / "classes", folder)
+        shutil.rmtree(partial)
+    return folder
+
+
+def _into_place(made: Path, wanted: Path) -> None:
+    with suppress(OSError):  # it is there: another run was faster
+        made.rename(wanted)
+    assert wanted.is_dir()
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
