@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from compactor.errors import BadName
 from compactor.ids import NOTHING_OPEN, ORIGINALS_ONLY, TxnId, WriteId
@@ -97,11 +98,13 @@ _DELTA = re.compile(r"(delta|delete_delta)_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v(
 _BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
 _NUMBERS = re.compile(r"(?<!-)[0-9]+")
+_NAMES_KEPT = 8192  #: the partitions of a table repeat each other's names
 _ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
 _STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
 
 
+@lru_cache(maxsize=_NAMES_KEPT)
 def parse_directory(name: str) -> Base | Delta | None:
     """The base or delta that ``name`` stands for; None when it is not the name of an ACID directory at all.
 
@@ -129,6 +132,7 @@ def parse_directory(name: str) -> Base | Delta | None:
     return None
 
 
+@lru_cache(maxsize=_NAMES_KEPT)
 def parse_file(name: str) -> BucketFile | OriginalFile | None:
     """What a data file's name says about its rows; None for any other name (readers skip such files)."""
     if match := _BUCKET.fullmatch(name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, union, update
 
@@ -75,7 +75,6 @@ class Compactions:
 
     # --- ask ----------------------------------------------------------------------------------------------------
 
-    @retried
     def request(self, request: Request) -> int:
         """Put a request into the queue and return its id.
 
@@ -83,36 +82,38 @@ class Compactions:
             Refused: one is queued or worked on, or a finished one covers all that was written (Hive's
                 ``CompactFunction``), or its properties are too long.
         """
-        properties = stringable.encode(request.properties) if request.properties else None
-        if properties is not None and len(properties) > _PROPERTIES_LENGTH:
-            raise Refused(
-                f"compaction of {request.entity}: its properties take {len(properties)} characters, "
-                f"{_PROPERTIES_LENGTH} fit into the queue; pass fewer of them"
-            )
+        (answer,) = self.request_all([request])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    @retried
+    def request_all(self, requests: Sequence[Request]) -> list[int | Refused]:
+        """Put requests into the queue in one transaction: the id of each, or why ``request`` would not take it.
+
+        What it costs in statements depends on how many tables they are about, not on how many requests there are. Of
+        two about the same entity the second is refused.
+        """
+        properties = [stringable.encode(request.properties) if request.properties else None for request in requests]
         with self._changing() as conn:
-            entry_id = self._draw(conn)  # first, since the counter's row keeps two askers apart on every database
-            duplicate = _duplicate(conn, request.entity)
-            if duplicate is not None:
-                raise Refused(f"Compaction is already scheduled with {duplicate}")
-            row = {
-                "CQ_ID": entry_id,
-                "CQ_DATABASE": request.entity.database,
-                "CQ_TABLE": request.entity.table,
-                "CQ_PARTITION": request.entity.partition,
-                "CQ_STATE": State.INITIATED.value,
-                "CQ_TYPE": request.type.value,
-                "CQ_TBLPROPERTIES": properties,
-                "CQ_ENQUEUE_TIME": now_ms(conn),
-                "CQ_RUN_AS": request.run_as,
-                "CQ_INITIATOR_ID": request.initiator,
-                "CQ_INITIATOR_VERSION": compactor.__version__,
-                "CQ_RETRY_RETENTION": 0,
-                "CQ_POOL_NAME": request.pool,
-                "CQ_NUMBER_OF_BUCKETS": request.buckets,
-                "CQ_ORDER_BY": request.order_by,
-            }
-            conn.execute(insert(COMPACTION_QUEUE).values(**row))
-            return entry_id
+            # first, since the counter's row keeps two askers apart on every database
+            counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
+            first = int(conn.execute(self._dialect.for_update(counter)).scalar_one())
+            known = _Duplicates(conn, [request.entity for request in requests])
+            now = now_ms(conn)
+            answers: list[int | Refused] = []
+            rows: list[dict[str, object]] = []
+            for request, encoded in zip(requests, properties, strict=True):
+                entry_id = first + len(rows)
+                refused = _too_long(request, encoded) or known.refusal(request.entity)
+                if refused is None:
+                    rows.append(_request_row(entry_id, request, encoded, now))
+                    known.add(request.entity, entry_id)
+                answers.append(entry_id if refused is None else refused)
+            if rows:
+                conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=first + len(rows)))
+                conn.execute(insert(COMPACTION_QUEUE), rows)
+            return answers
 
     @retried
     def abort_request(self, entry_id: int) -> None:
@@ -589,19 +590,76 @@ def _tried(entry: Entry) -> int:
     return max(entry.cleaner_start or 0, entry.commit_time or 0) if entry.retry_retention else 0
 
 
-def _duplicate(conn: Connection, entity: Entity) -> str | None:
-    """State and id of a row that makes a new request for ``entity`` pointless, whatever its type; or None."""
-    names: Sequence[str | None] = (None,)
-    if entity.partition is not None:
-        less = partition_names.escaped_once_less(entity.partition)
-        names = tuple(dict.fromkeys((*partition_names.forms(entity.partition), less)))
-    same = entity_is(COMPACTION_QUEUE, "CQ", entity, *names)
-    high_mark = next_write_id(conn, entity.database, entity.table) - 1
-    busy = CQ.CQ_STATE.in_((State.INITIATED.value, State.WORKING.value))
-    covered = (CQ.CQ_STATE == State.READY_FOR_CLEANING.value) & (CQ.CQ_HIGHEST_WRITE_ID == high_mark)
-    query = select(CQ.CQ_ID, CQ.CQ_STATE).where(same, or_(busy, covered)).order_by(CQ.CQ_ID)
-    found = conn.execute(query).first()
-    return None if found is None else f"state='{State(found.CQ_STATE).label}' and id={found.CQ_ID}"
+def _request_row(entry_id: int, request: Request, properties: str | None, now: int) -> dict[str, object]:
+    return {
+        "CQ_ID": entry_id,
+        "CQ_DATABASE": request.entity.database,
+        "CQ_TABLE": request.entity.table,
+        "CQ_PARTITION": request.entity.partition,
+        "CQ_STATE": State.INITIATED.value,
+        "CQ_TYPE": request.type.value,
+        "CQ_TBLPROPERTIES": properties,
+        "CQ_ENQUEUE_TIME": now,
+        "CQ_RUN_AS": request.run_as,
+        "CQ_INITIATOR_ID": request.initiator,
+        "CQ_INITIATOR_VERSION": compactor.__version__,
+        "CQ_RETRY_RETENTION": 0,
+        "CQ_POOL_NAME": request.pool,
+        "CQ_NUMBER_OF_BUCKETS": request.buckets,
+        "CQ_ORDER_BY": request.order_by,
+    }
+
+
+def _too_long(request: Request, properties: str | None) -> Refused | None:
+    if properties is None or len(properties) <= _PROPERTIES_LENGTH:
+        return None
+    return Refused(
+        f"compaction of {request.entity}: its properties take {len(properties)} characters, "
+        f"{_PROPERTIES_LENGTH} fit into the queue; pass fewer of them"
+    )
+
+
+class _Duplicates:
+    """Rows of the queue that make a new request for one of some entities pointless, whatever its type."""
+
+    def __init__(self, conn: Connection, entities: Sequence[Entity]) -> None:
+        self._found: dict[Entity, tuple[State, int]] = {}
+        names: dict[tuple[str, str], dict[str | None, None]] = {}
+        for entity in entities:
+            names.setdefault((entity.database, entity.table), {}).update(dict.fromkeys(_forms(entity.partition)))
+        for (database, table), partitions in names.items():
+            self._read(conn, Entity(database=database, table=table), list(partitions))
+
+    def refusal(self, entity: Entity) -> Refused | None:
+        """Why a request for ``entity`` is not taken; the oldest row says it."""
+        rows = [row for name in _forms(entity.partition) if (row := self._found.get(replace(entity, partition=name)))]
+        if not rows:
+            return None
+        state, entry_id = min(rows, key=lambda row: row[1])
+        return Refused(f"Compaction is already scheduled with state='{state.label}' and id={entry_id}")
+
+    def add(self, entity: Entity, entry_id: int) -> None:
+        self._found[entity] = (State.INITIATED, entry_id)
+
+    def _read(self, conn: Connection, table: Entity, names: Sequence[str | None]) -> None:
+        high_mark = next_write_id(conn, table.database, table.table) - 1
+        busy = CQ.CQ_STATE.in_((State.INITIATED.value, State.WORKING.value))
+        covered = (CQ.CQ_STATE == State.READY_FOR_CLEANING.value) & (CQ.CQ_HIGHEST_WRITE_ID == high_mark)
+        query = select(CQ.CQ_ID, CQ.CQ_STATE, CQ.CQ_PARTITION).where(or_(busy, covered)).order_by(CQ.CQ_ID)
+        here = [CQ.CQ_PARTITION.in_([name for name in names if name is not None])]
+        here += [CQ.CQ_PARTITION.is_(None)] if None in names else []
+        query = query.where(CQ.CQ_DATABASE == table.database, CQ.CQ_TABLE == table.table, or_(*here))
+        for row in conn.execute(query):
+            entity = replace(table, partition=row.CQ_PARTITION)
+            self._found.setdefault(entity, (State(row.CQ_STATE), row.CQ_ID))
+
+
+def _forms(partition: str | None) -> tuple[str | None, ...]:
+    """Every name under which a row of the queue may be about ``partition``."""
+    if partition is None:
+        return (None,)
+    less = partition_names.escaped_once_less(partition)
+    return tuple(dict.fromkeys((*partition_names.forms(partition), less)))
 
 
 def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int | None, location: str) -> None:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
@@ -26,9 +26,9 @@ from compactor.state.decisions import Decided
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-PAGE = 1000  #: candidates fetched at a time; their order is total, so none is passed over
-RECORDED_AT_ONCE = 100  #: decisions stored in one transaction
-RECORDED_EVERY = 5.0  #: seconds after which decisions are stored though they are fewer
+PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is passed over
+RECORDED_AT_ONCE = 1000  #: candidates whose requests are made in one transaction, and their decisions stored in one
+RECORDED_EVERY = 5.0  #: seconds after which that is done though they are fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +85,22 @@ def initiate(site: Site) -> InitiatorPass:
     scan = Scan(site)
     cursor = site.state.decisions.cursor(site.name) if site.state is not None else None
     considered: list[Considered] = []
-    told, since = 0, time.monotonic()
+    judged: list[Considered] = []
+    since = time.monotonic()
     for entity in order(scan.candidates(), cursor):
-        considered.append(scan.consider(entity))
-        if len(considered) - told >= RECORDED_AT_ONCE or time.monotonic() - since > RECORDED_EVERY:
-            _record(site, considered[told:], scan.now_ms)
-            told, since = len(considered), time.monotonic()
-    _record(site, considered[told:], scan.now_ms)
+        judged.append(scan.consider(entity))
+        if len(judged) >= RECORDED_AT_ONCE or time.monotonic() - since > RECORDED_EVERY:
+            considered += _acted(scan, judged)
+            judged, since = [], time.monotonic()
+    considered += _acted(scan, judged)
     return InitiatorPass(repaired=repaired, considered=tuple(considered))
+
+
+def _acted(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
+    """Requests what is due and stores the decisions."""
+    done = scan.request(judged)
+    _record(scan.site, done, scan.now_ms)
+    return done
 
 
 def _record(site: Site, considered: Sequence[Considered], at: int) -> None:
@@ -155,8 +163,11 @@ class Scan:
         Hive stores names of static inserts escaped twice and so never compacts such partitions; they are mapped.
         """
         recorded: list[Entity] = []
-        while page := self.site.metastore.compactions.candidates(PAGE, after=recorded[-1] if recorded else None):
+        more = True
+        while more:
+            page = self.site.metastore.compactions.candidates(PAGE, after=recorded[-1] if recorded else None)
             recorded.extend(page)
+            more = len(page) == PAGE
         seen: dict[Entity, None] = {}
         for entity in recorded:
             found = self.found(entity)
@@ -203,11 +214,8 @@ class Scan:
             return Considered(entity=entity, outcome="skipped", because=verdict.because)
         assert found is not None  # a table that is not there is never eligible
         decision = self._decide(entity, found)
-        if not self._enqueues(decision, settings):
-            return Considered(
-                entity=entity, outcome=type(decision).__name__.lower(), because=decision.because, decision=decision
-            )
-        return self._enqueue(entity, decision, settings)
+        outcome = type(decision).__name__.lower()
+        return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision)
 
     def _candidate(self, entity: Entity, found: _Found | None, settings: Settings) -> Candidate:
         table = found.table if found else None
@@ -251,28 +259,43 @@ class Scan:
             )
         return decision
 
-    def _enqueues(self, decision: Decision, settings: Settings) -> bool:
-        """Whether the decision becomes a row. Aborted transactions are the cleaner's own to find."""
-        wanted = decision.type is not None and not isinstance(decision, AbortCleanup)
-        return wanted and self.write and may(settings, Mode.REQUEST)
-
-    def _enqueue(self, entity: Entity, decision: Decision, settings: Settings) -> Considered:
-        assert decision.type is not None
-        pool = settings.text("hive.compactor.worker.pool") or None
-        outcome = type(decision).__name__.lower()
-        request = Request(
-            entity=entity, type=decision.type, initiator=f"compactor-{self.site.host}-initiator", pool=pool
-        )
+    def request(self, judged: Sequence[Considered]) -> list[Considered]:
+        """Put what is due into the queue, all of it in one transaction; ``judged`` in their order with their rows."""
+        due = [(c, request) for c in judged if (request := self._request(c)) is not None]
+        if not due:
+            return list(judged)
+        answers: Sequence[int | CompactorError]
         try:
-            entry_id = self.site.metastore.compactions.request(request)
-        except Refused as error:
-            because = f"{decision.because}, but {error}"
-            return Considered(entity=entity, outcome=outcome, because=because, decision=decision)
+            answers = self.site.metastore.compactions.request_all([request for _, request in due])
+        except CompactorError as error:
+            log.warning("%d compactions are not requested: %s", len(due), error)
+            answers = [error] * len(due)
         reach(Step.ENQUEUED)
-        log.info("%s: %s requested as %d: %s", entity, decision.type.label, entry_id, decision.because)
-        return Considered(
-            entity=entity, outcome=outcome, because=decision.because, decision=decision, entry_id=entry_id, pool=pool
+        rows = {c.entity: _answered(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
+        return [rows.get(c.entity, c) for c in judged]
+
+    def _request(self, considered: Considered) -> Request | None:
+        """What the decision asks for. Aborted transactions are the cleaner's own to find."""
+        decision, found = considered.decision, self.found(considered.entity)
+        if decision is None or decision.type is None or isinstance(decision, AbortCleanup) or found is None:
+            return None
+        if not self.write or not may(found.settings, Mode.REQUEST):
+            return None
+        return Request(
+            entity=considered.entity,
+            type=decision.type,
+            initiator=f"compactor-{self.site.host}-initiator",
+            pool=found.settings.text("hive.compactor.worker.pool") or None,
         )
+
+
+def _answered(considered: Considered, request: Request, answer: int | CompactorError) -> Considered:
+    if isinstance(answer, Refused):
+        return replace(considered, because=f"{considered.because}, but {answer}")
+    if isinstance(answer, CompactorError):
+        return Considered(entity=considered.entity, outcome="error", because=str(answer))
+    log.info("%s: %s requested as %d: %s", request.entity, request.type.label, answer, considered.because)
+    return replace(considered, entry_id=answer, pool=request.pool)
 
 
 def _by_entity(entries: Sequence[Entry]) -> Mapping[Entity, Sequence[Entry]]:

@@ -32,6 +32,7 @@ _RANK = {
 _SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
 _UNTRUSTED = frozenset({"request", "table", "database"})
 _SPARK = "compactor.spark."
+_DURATIONS = tuple(unit for unit in Unit if unit.is_duration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class Settings:
     spark_conf: Mapping[str, str] = field(default_factory=_nothing)
     table_overrides: Mapping[str, str] = field(default_factory=_nothing)
     ignored: tuple[tuple[str, str], ...] = ()
+    _parsed: dict[str, Value] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, layers: Sequence[Layer] = ()) -> Settings:
@@ -112,11 +114,15 @@ class Settings:
         Raises:
             BadSetting: the key is unknown, or its text not of its unit; the message names the source.
         """
+        known = self._parsed.get(key)  # a pass asks for the same ones for each of many partitions
+        if known is not None:
+            return known
         text, source = self.raw(key)
         try:
-            return parse(lookup(key), text)
+            value = self._parsed[key] = parse(lookup(key), text)
         except BadSetting as error:
             raise BadSetting(f"{error} (from {source})") from None
+        return value
 
     def source(self, key: str) -> str:
         """The name of the layer that the value comes from, ``default`` where nobody gave one."""
@@ -131,7 +137,7 @@ class Settings:
 
     def milliseconds(self, key: str) -> int:
         """A duration, whatever its unit."""
-        return _typed(self, key, int, *(unit for unit in Unit if unit.is_duration))
+        return _typed(self, key, int, *_DURATIONS)
 
     def boolean(self, key: str) -> bool:
         return _typed(self, key, bool, Unit.BOOLEAN)

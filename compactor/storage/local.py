@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
+from operator import attrgetter
 from types import MappingProxyType
 
 from compactor.acid.directory import FileStatus, Listing
@@ -42,28 +43,22 @@ class LocalStorage:
     def listing(self, path: str) -> Listing:
         files: list[FileStatus] = []
         directories: list[str] = []
-        formats: dict[str, str] = {}
-        if not os.path.isdir(path):
-            raise BadFile(
-                f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
-            )
-        for entry in _scan(path):
+        for entry in _entries(path):
             if is_skipped(entry.name):
                 continue
             if entry.is_dir():
                 directories.append(entry.name)
-                files.extend(_walk(path, entry.name))
+                _walk(path, entry.name, files)
             elif (status := _status(entry, entry.name)) is not None:
                 files.append(status)
-        for file in files:
-            top, _, rest = file.path.partition("/")
-            if rest == METADATA_FILE:
-                formats[top] = self._data_format(f"{path}/{file.path}")
-        return Listing(
-            files=tuple(sorted(files, key=lambda f: f.path)),
-            directories=tuple(sorted(directories)),
-            data_formats=MappingProxyType(formats),
-        )
+        files.sort(key=_path)
+        directories.sort()
+        formats = {
+            file.path.partition("/")[0]: self._data_format(f"{path}/{file.path}")
+            for file in files
+            if file.path.endswith(METADATA_FILE) and file.path.partition("/")[2] == METADATA_FILE
+        }
+        return Listing(files=tuple(files), directories=tuple(directories), data_formats=MappingProxyType(formats))
 
     def _data_format(self, path: str) -> str:
         try:
@@ -163,6 +158,22 @@ def _errors(verb: str, path: str) -> Iterator[None]:
         raise StorageError(f"cannot {verb} {path}: {error.strerror or error}") from error
 
 
+_path = attrgetter("path")
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    """What stands in the directory of a table or partition, which must be there."""
+    try:
+        with os.scandir(path) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        raise BadFile(
+            f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
+        ) from None
+    except OSError as error:
+        raise _unlisted(path, error) from error
+
+
 def _scan(path: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(path) as entries:
@@ -170,17 +181,22 @@ def _scan(path: str) -> list[os.DirEntry[str]]:
     except FileNotFoundError:  # vanished while we listed
         return []
     except OSError as error:
-        raise StorageError(f"cannot list {path}: {error.strerror or error}") from error
+        raise _unlisted(path, error) from error
 
 
-def _walk(root: str, relative: str) -> Iterator[FileStatus]:
+def _unlisted(path: str, error: OSError) -> StorageError:
+    return StorageError(f"cannot list {path}: {error.strerror or error}")
+
+
+def _walk(root: str, relative: str, files: list[FileStatus]) -> None:
+    """Adds every file below ``relative`` to ``files``."""
     for entry in _scan(f"{root}/{relative}"):
         path = f"{relative}/{entry.name}"
         if entry.is_dir():
             if not is_skipped(entry.name):
-                yield from _walk(root, path)
+                _walk(root, path, files)
         elif (status := _status(entry, path)) is not None:
-            yield status
+            files.append(status)
 
 
 def _status(entry: os.DirEntry[str], path: str) -> FileStatus | None:

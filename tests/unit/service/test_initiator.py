@@ -6,8 +6,10 @@ import pytest
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import StorageError
+from compactor.errors import DatabaseUnavailable, StorageError
 from compactor.metastore.catalog import Table
+from compactor.metastore.compactions import Compactions
+from compactor.service import initiator
 from compactor.service.initiator import initiate, look
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
@@ -94,3 +96,31 @@ def test_a_table_is_considered_again_when_it_was_written_again(site: Site, table
     for value in range(4):
         insert(site, table, [10 + value])
     assert len(initiate(site).enqueued) == 1
+
+
+def test_requests_are_made_together_and_told_one_by_one(
+    site: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initiator, "RECORDED_AT_ONCE", 2)
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        table = make_table(site, warehouse, name)
+        for value in range(1 if name == "t2" else 4):
+            insert(site, table, [value])
+    done = initiate(site)
+    assert [c.entity.table for c in done.considered] == names
+    assert [c.entry_id is None for c in done.considered] == [False, False, True, False, False]
+    queued = {entry.entity: entry.id for entry in site.metastore.compactions.queue()}
+    assert {c.entity: c.entry_id for c in done.considered if c.entry_id is not None} == queued
+    assert site.state is not None
+    assert [d.entity for d in site.state.decisions.last_pass(site.name)] == [c.entity for c in done.considered]
+
+
+def test_a_queue_that_takes_nothing_is_told_for_each(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(compactions: Compactions, requests: object) -> None:
+        raise DatabaseUnavailable("database gone")
+
+    monkeypatch.setattr(Compactions, "request_all", fails)
+    done = initiate(site)
+    assert [(c.outcome, c.because, c.entry_id) for c in done.considered] == [("error", "database gone", None)]
+    assert done.enqueued == ()

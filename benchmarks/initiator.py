@@ -1,0 +1,134 @@
+"""One pass of the initiator over a table with many partitions: ``python benchmarks/initiator.py [partitions] [deltas]``.
+
+Three passes over real directories: nothing is due, everything is due and is requested, everything is in the queue.
+Each is told in partitions per second and in SQL statements. ``--database postgresql`` (or ``mysql``) starts a server
+with Hive's own schema, ``--folder`` says where the directories are made, ``--profile`` prints where the time went.
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import platform
+import pstats
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import event
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from compactor.database.engine import Database, open_database
+from compactor.metastore import schema
+from compactor.metastore.store import Metastore, open_metastore
+from compactor.service.initiator import initiate
+from compactor.service.site import Site
+from compactor.state import store
+from tests.support import servers
+from tests.support.many import make_partitions, site_of
+
+
+@dataclass(slots=True)
+class Count:
+    statements: int = 0
+    rows: int = 0
+
+
+@contextmanager
+def counted(*databases: Database) -> Iterator[Count]:
+    """Counts what is sent to ``databases``: one statement with many rows of values is one."""
+    count = Count()
+
+    def seen(conn: object, cursor: object, statement: str, parameters: object, context: object, many: bool) -> None:
+        count.statements += 1
+
+    for database in databases:
+        event.listen(database.engine, "before_cursor_execute", seen)
+    try:
+        yield count
+    finally:
+        for database in databases:
+            event.remove(database.engine, "before_cursor_execute", seen)
+
+
+def say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def facts(folder: Path) -> str:
+    """What the figures depend on."""
+    device = os.stat(folder).st_dev
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    kinds = [f"{m[2]} at {m[1]}" for m in mounts if os.path.isdir(m[1]) and os.stat(m[1]).st_dev == device]
+    return (
+        f"Python {platform.python_version()}, {os.cpu_count()} cores, directories in {kinds[-1] if kinds else folder}"
+    )
+
+
+@contextmanager
+def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.State]]:
+    """An empty metastore and a state of ours beside it."""
+    with ExitStack() as stack:
+        if kind == "sqlite":
+            url = f"sqlite:///{folder / 'metastore.db'}"
+            database = open_database(url)
+            schema.create(database)
+            database.close()
+        else:
+            server = stack.enter_context(servers.postgres() if kind == "postgresql" else servers.mariadb())
+            url = server.make("bench", servers.hive_schema(kind, "4.0.0"))
+        metastore = open_metastore("default", url)
+        stack.callback(metastore.close)
+        state = store.init(url)
+        stack.callback(state.close)
+        yield metastore, state
+
+
+def one_pass(label: str, site: Site, profile: bool) -> None:
+    assert site.state is not None
+    profiler = cProfile.Profile() if profile else None
+    with counted(site.metastore.database, site.state.database) as count:
+        start, worked = time.perf_counter(), time.process_time()
+        done = profiler.runcall(initiate, site) if profiler else initiate(site)
+        seconds, cpu = time.perf_counter() - start, time.process_time() - worked
+    outcomes = ", ".join(sorted({c.outcome for c in done.considered}))
+    speed = len(done.considered) / seconds
+    say(
+        f"{label:22}{seconds:8.2f} s ({cpu:.2f} s of CPU){speed:9.0f} partitions/s{count.statements:7} SQL statements"
+        f"{len(done.enqueued):8} requested   {outcomes}"
+    )
+    if profiler:
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(30)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("partitions", type=int, nargs="?", default=100_000)
+    parser.add_argument("deltas", type=int, nargs="?", default=4)
+    parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        say(f"{given.partitions} partitions x {given.deltas} deltas, {given.database}, {facts(folder)}")
+        with opened(given.database, folder) as (metastore, state):
+            start = time.perf_counter()
+            make_partitions(metastore, folder / "warehouse", given.partitions, deltas=given.deltas)
+            say(f"{'made':22}{time.perf_counter() - start:8.2f} s")
+            calm = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas))
+            due = site_of(metastore, state, hive_compactor_delta_num_threshold=str(given.deltas - 1))
+            one_pass("nothing is due", calm, given.profile)
+            one_pass("everything is due", due, given.profile)
+            one_pass("everything is queued", due, given.profile)
+
+
+if __name__ == "__main__":
+    main()

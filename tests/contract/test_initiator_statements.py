@@ -1,0 +1,90 @@
+"""A pass of the initiator costs so many statements for each table, whatever partitions it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import event
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
+from compactor.errors import Refused
+from compactor.metastore.store import Metastore
+from compactor.service.initiator import InitiatorPass, initiate
+from compactor.service.site import Site
+from tests.support.many import make_partitions, site_of
+
+pytestmark = pytest.mark.usefixtures("hive4")
+
+FEW, MANY = 10, 300
+
+
+@pytest.mark.parametrize(("threshold", "outcome"), [("1", "major"), ("2", "notneeded")])
+def test_statements_are_counted_by_tables_not_by_partitions(
+    metastore: Metastore, tmp_path: Path, threshold: str, outcome: str
+) -> None:
+    site = site_of(metastore, hive_compactor_delta_num_threshold=threshold)
+    make_partitions(metastore, tmp_path, FEW, deltas=2, name="few")
+    few, done = counted(site)
+    assert {c.outcome for c in done.considered} == {outcome}
+    make_partitions(metastore, tmp_path, MANY, deltas=2, name="many")
+    both, done = counted(site)
+    assert [c.outcome for c in done.considered if c.entity.table == "many"] == [outcome] * MANY
+    assert len(done.enqueued) == (MANY if outcome == "major" else 0)
+    metastore.catalog.drop_table(metastore.catalog.table("default", "few"))
+    again, done = counted(site)
+    assert len(done.considered) == MANY
+    assert {c.outcome for c in done.considered} == {"skipped" if outcome == "major" else outcome}
+    assert again <= few
+    assert few < both <= 2 * few
+
+
+def counted(site: Site) -> tuple[int, InitiatorPass]:
+    """How many statements a pass sends."""
+    sent: list[str] = []
+
+    def seen(conn: object, cursor: object, statement: str, *others: object) -> None:
+        sent.append(statement)
+
+    event.listen(site.metastore.database.engine, "before_cursor_execute", seen)
+    try:
+        done = initiate(site)
+    finally:
+        event.remove(site.metastore.database.engine, "before_cursor_execute", seen)
+    return len(sent), done
+
+
+def test_of_many_requests_each_is_taken_or_refused_by_itself(metastore: Metastore) -> None:
+    """DESIGN 8.3: at most one request is initiated or working for each entity, also within one asking."""
+    compactions = metastore.compactions
+    old = compactions.request(_request("p=1"))
+    whole = compactions.request(_request(None))
+    answers = compactions.request_all([_request(p) for p in ("p=2", "p=1", "p=2", None, "p=3", "P=3")])
+    taken = [answer for answer in answers if not isinstance(answer, Refused)]
+    assert [isinstance(answer, Refused) for answer in answers] == [False, True, True, True, False, False]
+    assert taken == [whole + 1, whole + 2, whole + 3]
+    assert str(answers[1]) == f"Compaction is already scheduled with state='initiated' and id={old}"
+    assert str(answers[2]) == f"Compaction is already scheduled with state='initiated' and id={whole + 1}"
+    assert str(answers[3]) == f"Compaction is already scheduled with state='initiated' and id={whole}"
+    assert [e.entity.partition for e in compactions.queue()] == ["p=1", None, "p=2", "p=3", "P=3"]
+    assert compactions.request(_request("p=4")) == whole + 4
+    assert compactions.request_all([]) == []
+
+
+def test_a_request_that_is_refused_draws_no_id(metastore: Metastore) -> None:
+    compactions = metastore.compactions
+    first = compactions.request(_request("p=1"))
+    assert isinstance(compactions.request_all([_request("p=1")])[0], Refused)
+    assert compactions.request(_request("p=2")) == first + 1
+
+
+def test_both_forms_of_an_escaped_name_are_one_partition(metastore: Metastore) -> None:
+    """PROTOCOL 9: Hive records a static partition's name escaped twice."""
+    answers = metastore.compactions.request_all([_request("p=a%3Ab"), _request("p=a%253Ab")])
+    assert [isinstance(answer, Refused) for answer in answers] == [False, True]
+
+
+def _request(partition: str | None) -> Request:
+    entity = Entity(database="default", table="t", partition=partition)
+    return Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test")

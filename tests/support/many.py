@@ -1,0 +1,125 @@
+"""A partitioned table with many small partitions: rows of the metastore in bulk, files as links to a few real ones."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+from sqlalchemy import func, insert, select
+
+from compactor.metastore.catalog import ORC_SERDE, Column, Table
+from compactor.metastore.store import Metastore
+from compactor.metastore.tables import (
+    COMPLETED_TXN_COMPONENTS,
+    PARTITION_KEY_VALS,
+    PARTITIONS,
+    SDS,
+    SERDES,
+    TBLS,
+)
+from compactor.rows.writer import write_rows
+from compactor.service.site import Site
+from compactor.settings.precedence import Layer, Settings
+from compactor.state.store import State
+from compactor.storage.local import LocalStorage
+
+ROWS = 10  #: of each delta
+_APART = 1_000_000
+_ROW_TYPE = "struct<a:int,b:string>"
+
+
+def site_of(metastore: Metastore, state: State | None = None, **values: str) -> Site:
+    """A site that may do everything; keys of settings with underscores for dots."""
+    given = {"compactor.mode": "clean"} | {key.replace("_", "."): value for key, value in values.items()}
+    settings = Settings.of([Layer(name="flag", values=given)])
+    return Site.here("default", metastore, state, LocalStorage(), settings)
+
+
+def make_partitions(metastore: Metastore, warehouse: Path, count: int, *, deltas: int, name: str = "t") -> Table:
+    """``default.<name>(a int, b string) partitioned by (p string)`` with ``count`` partitions of ``deltas`` deltas.
+
+    Every delta was written by one transaction with dynamic partitions, so each has the same write ID in all of them.
+    """
+    if "default" not in metastore.catalog.databases():
+        metastore.catalog.create_database("default", str(warehouse))
+    location = warehouse / name
+    location.mkdir(parents=True)
+    table = metastore.catalog.create_table(
+        "default",
+        name,
+        str(location),
+        [Column(name="a", type="int"), Column(name="b", type="string")],
+        partition_keys=[Column(name="p", type="string")],
+        parameters={"transactional": "true", "transactional_properties": "default"},
+        owner="hive",
+    )
+    names = [f"p={number:06d}" for number in range(count)]
+    _register(metastore, table, names)
+    model = warehouse / f".{name}"
+    model.mkdir()
+    for number in range(1, deltas + 1):
+        txn = metastore.transactions.open("hive", "here")[0]
+        write_id = metastore.write_ids.allocate(txn, table.database, table.name)
+        rows = pa.table({"a": pa.array(range(ROWS), pa.int32()), "b": [f"row {number}.{i}" for i in range(ROWS)]})
+        write_rows(str(model), _ROW_TYPE, rows, write_id=write_id, statement_id=0)
+        metastore.transactions.commit(txn)
+        written = {"CTC_DATABASE": table.database, "CTC_TABLE": table.name, "CTC_UPDATE_DELETE": "N"}
+        written |= {"CTC_TXNID": txn, "CTC_WRITEID": write_id}
+        with metastore.database.write() as conn:
+            conn.execute(insert(COMPLETED_TXN_COMPONENTS), [{**written, "CTC_PARTITION": part} for part in names])
+    for part in names:
+        _copy(model, location / part)
+    return table
+
+
+def _register(metastore: Metastore, table: Table, names: list[str]) -> None:
+    """Partitions in a statement for each kind of row; ``add_partition`` takes a dozen for each partition."""
+    with metastore.database.write() as conn:
+        of_table = select(SDS).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(table.id == TBLS.c.TBL_ID)
+        storage = dict(conn.execute(of_table).mappings().one())
+        used = max(
+            int(conn.execute(select(func.coalesce(func.max(column), 0))).scalar_one())
+            for column in (SDS.c.SD_ID, SERDES.c.SERDE_ID, PARTITIONS.c.PART_ID)
+        )
+        first = (used // _APART + 1) * _APART  # where nothing that draws its ids comes
+        ids = range(first, first + len(names))
+        conn.execute(insert(SERDES), [{"SERDE_ID": number, "SLIB": ORC_SERDE} for number in ids])
+        places = [
+            {**storage, "SD_ID": number, "SERDE_ID": number, "LOCATION": f"{table.location}/{part}"}
+            for number, part in zip(ids, names, strict=True)
+        ]
+        conn.execute(insert(SDS), places)
+        row = {"CREATE_TIME": 0, "LAST_ACCESS_TIME": 0, "TBL_ID": table.id}
+        parts = [
+            {**row, "PART_ID": number, "SD_ID": number, "PART_NAME": part}
+            for number, part in zip(ids, names, strict=True)
+        ]
+        conn.execute(insert(PARTITIONS), parts)
+        values = [
+            {"PART_ID": number, "PART_KEY_VAL": part.removeprefix("p="), "INTEGER_IDX": 0}
+            for number, part in zip(ids, names, strict=True)
+        ]
+        conn.execute(insert(PARTITION_KEY_VALS), values)
+
+
+def _copy(model: Path, target: Path) -> None:
+    """A tree of directories of its own whose files are links, as far as the file system lets them be so many."""
+    target.mkdir()
+    for delta in os.scandir(model):
+        os.mkdir(target / delta.name)
+        for file in os.scandir(delta.path):
+            _link(Path(file.path), target / delta.name / file.name)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno != errno.EMLINK:
+            raise
+        shutil.copyfile(source, target)
+        os.replace(target, source)  # the next ones are links to this one
+        os.link(source, target)
