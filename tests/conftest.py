@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 #: Folders whose tests share what is dear to start (servers, Airflow's database): one worker takes all of them.
-_TOGETHER = ("tests/contract", "tests/integration/airflow", "tests/live")
+_TOGETHER = ("tests/contract", "tests/integration/airflow", "tests/live", "tests/storage")
 
 _LIVE = "tests/live"
 _WITHOUT_LIVE = os.environ.get("LIVE") == "0"

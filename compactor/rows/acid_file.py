@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -16,13 +17,13 @@ import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
 from compactor.acid.names import FLUSH_LENGTH_SUFFIX
-from compactor.errors import BadFile, NotLossless
+from compactor.errors import BadFile, NotLossless, StorageError
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, assembler
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, read_tail
-from compactor.orc.types import acid_types, parse_hive_type
+from compactor.orc.types import Types, acid_types, parse_hive_type
 from compactor.rows.inputs import Input
 from compactor.rows.keys import (
     BUCKET,
@@ -37,6 +38,7 @@ from compactor.rows.keys import (
     key_block,
     numbers,
 )
+from compactor.rows.opening import LOCAL, RemoteSource, open_source
 from compactor.storage.protocol import Storage
 
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
@@ -47,7 +49,7 @@ class AcidFile:
     """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` make its rows' ROW__IDs."""
 
     path: str
-    source: LocalSource
+    source: LocalSource | RemoteSource
     tail: Tail
     write_id: WriteId
     bucket: int
@@ -72,7 +74,9 @@ class Keys:
 
 
 @contextmanager
-def open_files(location: str, sources: Sequence[Input], number: int) -> Iterator[list[AcidFile]]:
+def open_files(
+    location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL
+) -> Iterator[list[AcidFile]]:
     """The files of one file number, in reading order, until the block ends.
 
     Row numbers of raw files run on over the files of a group, in path order (Hive's ``OrcRawRecordMerger``); that
@@ -87,8 +91,9 @@ def open_files(location: str, sources: Sequence[Input], number: int) -> Iterator
         files: list[AcidFile] = []
         for source in sources:
             path = os.path.join(location, source.path)
-            opened = stack.enter_context(LocalSource(path))
-            length = _flush_length(path) if source.has_flush_length else None
+            opened = open_source(storage, path)
+            stack.callback(opened.close)
+            length = _flush_length(storage, path) if source.has_flush_length else None
             if length == 0:
                 continue  # a streaming writer has flushed nothing yet
             tail = read_tail(opened, length)
@@ -110,14 +115,13 @@ def open_files(location: str, sources: Sequence[Input], number: int) -> Iterator
         yield files
 
 
-def _flush_length(path: str) -> int:
+def _flush_length(storage: Storage, path: str) -> int:
     """The last of the side file's big-endian longs: how many bytes of the streaming file are meant."""
     side = path + FLUSH_LENGTH_SUFFIX
     try:
-        with open(side, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise BadFile(f"{side}: cannot be read: {error.strerror}") from error
+        content = storage.read(side)
+    except StorageError as error:
+        raise BadFile(f"{side}: cannot be read: {error}") from error
     if len(content) < 8:
         return 0
     whole = len(content) - len(content) % 8
@@ -188,6 +192,16 @@ def must_insert(file: AcidFile, found: Keys) -> Keys:
 def write_empty(storage: Storage, path: str, row_type: str) -> int:
     """An ACID file without rows at ``path``; ``row_type`` is Hive's type of the table's rows. Returns its length."""
     types = acid_types(parse_hive_type(row_type))
-    with LocalSink(storage.local_path(path)) as sink:
+    local = storage.local_path(path)
+    if local is not None:
+        return _write_empty(local, types)
+    with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:
+        length = _write_empty(f"{scratch}/empty", types)
+        storage.upload(f"{scratch}/empty", path)
+        return length
+
+
+def _write_empty(path: str, types: Types) -> int:
+    with LocalSink(path) as sink:
         written = assembler.write_empty(sink, types, user_metadata=user_metadata([]))
     return written.length

@@ -19,7 +19,9 @@ from compactor.rows.acid_file import keys, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import DELETE, valid_mask
+from compactor.rows.opening import LOCAL
 from compactor.rows.sealing import seal_deletes
+from compactor.storage.protocol import Storage
 
 BATCH_ROWS = 65_536
 
@@ -35,7 +37,9 @@ class LoadedEvents:
     types: Types | None
 
 
-def load_events(location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList) -> LoadedEvents:
+def load_events(
+    location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList, storage: Storage = LOCAL
+) -> LoadedEvents:
     """The delete events in these files.
 
     Raises:
@@ -44,7 +48,7 @@ def load_events(location: str, sources: Sequence[Input], number: int, write_ids:
     """
     blocks = []
     total = invisible = 0
-    with open_files(location, sources, number) as files:
+    with open_files(location, sources, number, storage) as files:
         for file in files:
             if file.is_raw:
                 raise NotLossless(f"{file.path}: expected delete events, found rows without ACID columns; move it away")

@@ -18,12 +18,14 @@ from compactor.rows.delete_files import load_events
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input, of_directory, of_originals
 from compactor.rows.keys import BUCKET, ROW, ROW_ID, WRITE_ID, Mask, valid_mask
+from compactor.rows.opening import LOCAL
+from compactor.storage.protocol import Storage
 
 ROW_ID_COLUMNS = ("writeid", "bucketid", "rowid")  #: the fields of Hive's ROW__ID, in its words
 
 
 def read_snapshot(
-    location: str, directory: AcidDirectory, write_ids: ValidWriteIdList, row_type: str
+    location: str, directory: AcidDirectory, write_ids: ValidWriteIdList, row_type: str, storage: Storage = LOCAL
 ) -> Iterator[pa.RecordBatch]:
     """Every row that the snapshot sees, in file order, with no order between file numbers.
 
@@ -43,8 +45,8 @@ def read_snapshot(
     row = parse_hive_type(row_type)
     inserts, deletes = _by_number(directory)
     for number in sorted(inserts):
-        events = load_events(location, deletes.get(number, []), number, write_ids).events
-        with open_files(location, inserts[number], number) as files:
+        events = load_events(location, deletes.get(number, []), number, write_ids, storage).events
+        with open_files(location, inserts[number], number, storage) as files:
             for file in files:
                 yield from _rows(file, events, write_ids, row)
 

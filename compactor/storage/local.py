@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
@@ -15,6 +14,9 @@ from types import MappingProxyType
 from compactor.acid.directory import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
+from compactor.storage.capabilities import LOCAL, Capabilities
+from compactor.storage.options import StoreOptions
+from compactor.storage.tree import data_format
 
 log = logging.getLogger(__name__)
 _ACL = ("system.posix_acl_access", "system.posix_acl_default")
@@ -23,6 +25,11 @@ _ACL = ("system.posix_acl_access", "system.posix_acl_default")
 class LocalStorage:
     """The back end for ``file:`` locations and plain paths."""
 
+    options = StoreOptions()
+
+    def capabilities(self, path: str) -> Capabilities:
+        return LOCAL
+
     def resolve(self, location: str) -> str:
         # Hive stores paths unescaped: `%2F` and `#` in them are characters of a partition's directory name.
         scheme, colon, rest = location.partition(":")
@@ -30,8 +37,8 @@ class LocalStorage:
             return location.rstrip("/")
         if scheme != "file":
             raise NotSupported(
-                f"location {location!r}: storage {scheme!r} is not supported by this release, only local and mounted "
-                "file systems (file:/… or a path) are"
+                f"location {location!r}: storage {scheme!r} is not supported by this release; supported are local and "
+                "mounted file systems (file:/… or a path), hdfs, s3, s3a, abfs, abfss and gs"
             )
         if rest.startswith("//"):
             host, _, path = rest[2:].partition("/")
@@ -54,17 +61,11 @@ class LocalStorage:
         files.sort(key=_path)
         directories.sort()
         formats = {
-            file.path.partition("/")[0]: self._data_format(f"{path}/{file.path}")
+            file.path.partition("/")[0]: data_format(f"{path}/{file.path}", self.read(f"{path}/{file.path}"))
             for file in files
             if file.path.endswith(METADATA_FILE) and file.path.partition("/")[2] == METADATA_FILE
         }
         return Listing(files=tuple(files), directories=tuple(directories), data_formats=MappingProxyType(formats))
-
-    def _data_format(self, path: str) -> str:
-        try:
-            return str(json.loads(self.read(path))["dataFormat"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise BadFile(f"{path}: expected JSON with a dataFormat as Hive writes it, found none ({error})") from error
 
     def children(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in _scan(path)))
@@ -72,7 +73,7 @@ class LocalStorage:
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
 
-    def local_path(self, path: str) -> str:
+    def local_path(self, path: str) -> str | None:
         return path
 
     def length(self, path: str) -> int:
@@ -82,6 +83,18 @@ class LocalStorage:
     def read(self, path: str) -> bytes:
         with _errors("read", path), open(path, "rb") as file:
             return file.read()
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with _errors("read", path), open(path, "rb") as file:
+            return os.pread(file.fileno(), length, offset)
+
+    def upload(self, local: str, path: str) -> None:
+        with _errors("write", path):
+            with open(local, "rb") as source, open(path, "wb") as file:
+                shutil.copyfileobj(source, file)
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_directory(os.path.dirname(path))
 
     def write(self, path: str, content: bytes) -> None:
         with _errors("write", path):

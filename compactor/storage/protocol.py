@@ -5,29 +5,50 @@ from __future__ import annotations
 from typing import Protocol
 
 from compactor.acid.directory import Listing
+from compactor.storage.capabilities import Capabilities
+from compactor.storage.options import StoreOptions
 
 
 class Storage(Protocol):
     """Paths are those that ``resolve`` returned, extended by ``/name``. Every method raises ``StorageError``."""
 
+    @property
+    def options(self) -> StoreOptions:
+        """What an executor needs to open the same stores."""
+
+    def capabilities(self, path: str) -> Capabilities:
+        """What the store that ``path`` is in guarantees."""
+
     def resolve(self, location: str) -> str:
-        """The path of a location as the metastore spells it (``file:/x``, ``file:///x``, ``/x``)."""
+        """The path of a location as the metastore spells it (``file:/x``, ``/x``, ``hdfs://nn:8020/x``, ``s3a://b/x``).
+
+        Raises:
+            NotSupported: no store of ours is of that scheme.
+        """
 
     def listing(self, path: str) -> Listing:
-        """Everything below ``path``; survives entries that vanish meanwhile. ``BadFile`` when ``path`` is not there."""
+        """Everything below ``path``; survives entries that vanish meanwhile. ``BadFile`` when ``path`` is not there (an
+        object store knows no empty directory: there it is empty)."""
 
     def children(self, path: str) -> tuple[str, ...]:
         """Names of what stands directly in ``path``, hidden ones too, sorted; nothing when it is not there."""
 
     def exists(self, path: str) -> bool: ...
 
-    def local_path(self, path: str) -> str:
-        """A path that the ORC codecs can open."""
+    def local_path(self, path: str) -> str | None:
+        """A path that the ORC codecs can open; None where there is none and files are read by ranges and uploaded."""
 
     def length(self, path: str) -> int:
         """Bytes of the file at ``path``."""
 
     def read(self, path: str) -> bytes: ...
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """``length`` bytes from ``offset`` on, fewer only where the file ends."""
+
+    def upload(self, local: str, path: str) -> None:
+        """Creates ``path`` with the content of the local file ``local``, durably. When it fails nothing is published: no
+        file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4)."""
 
     def write(self, path: str, content: bytes) -> None:
         """Creates ``path`` with its content, durably (fsynced where the store has that)."""
@@ -42,7 +63,11 @@ class Storage(Protocol):
         """Makes everything below ``path``, and its own name, durable."""
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file or directory; refuses a target that exists (HDFS would move into it)."""
+        """Renames a file or directory; refuses a target that exists (HDFS would move into it).
+
+        Where the store has no rename (``capabilities``), copies file by file within the store, data files first, and
+        then removes the source; when copying fails, what was copied is removed again.
+        """
 
     def remove(self, path: str) -> None:
         """Removes a file or directory with all it holds; nothing happens when it is not there."""

@@ -22,6 +22,9 @@ ELSEWHERE: dict[str, str] = {
     "metastore/dialects_known.py": "unit/metastore/test_schema.py",
     "metastore/lock_manager.py": "integration/locks/test_zookeeper.py",
     "metastore/zookeeper_locks.py": "integration/locks/test_zookeeper.py",
+    "storage/hdfs.py": "storage/test_contract.py",
+    "storage/objects.py": "storage/test_contract.py",
+    "storage/s3.py": "storage/test_contract.py",
     "state/store.py": "unit/state/test_state.py",
 }
 

@@ -2,13 +2,20 @@ from __future__ import annotations
 
 import inspect
 
+import pytest
+
+from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.local import LocalStorage
+from compactor.storage.objects import ObjectStorage
 from compactor.storage.protocol import Storage
+from compactor.storage.s3 import S3Storage
+from compactor.storage.stores import Stores
 
 
-def test_the_local_storage_has_every_method_with_the_same_arguments() -> None:
+@pytest.mark.parametrize("store", [LocalStorage, HdfsStorage, ObjectStorage, S3Storage, Stores])
+def test_every_store_has_every_method_with_the_same_arguments(store: type) -> None:
     for name, wanted in inspect.getmembers(Storage, inspect.isfunction):
         if name.startswith("_"):
             continue
-        found = getattr(LocalStorage, name)
+        found = getattr(store, name)
         assert list(inspect.signature(found).parameters) == list(inspect.signature(wanted).parameters), name

@@ -1,0 +1,93 @@
+"""A data file opened wherever it lies: as a local file, or by ranges of the store that it is in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from types import TracebackType
+
+from compactor.errors import BadFile, StorageError
+from compactor.orc.source import CHUNK, LocalSource
+from compactor.storage.local import LocalStorage
+from compactor.storage.protocol import Storage
+
+LOCAL: Storage = LocalStorage()
+_BLOCKS = 4  #: blocks of CHUNK bytes that a file keeps: decoders go back and forth between streams of a stripe
+
+
+class RemoteSource:
+    """A file that is read by ranges, in blocks that are kept for a while. Its length is asked for once.
+
+    Raises:
+        BadFile: it is gone, or shorter than it was.
+        StorageError: the store doesn't answer.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self.name = path
+        self._storage = storage
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        try:
+            self.length = storage.length(path)
+        except StorageError as error:
+            if storage.exists(path):
+                raise
+            raise BadFile(f"file {path}: it is gone; list the directory again") from error
+
+    def read(self, offset: int, length: int) -> bytes:
+        if offset + length > self.length:
+            raise BadFile(
+                f"file {self.name}: {max(0, self.length - offset)} bytes at offset {offset}, {length} wanted; the file is "
+                "shorter than it says, restore it or move it away"
+            )
+        if length >= CHUNK:
+            return self._fetched(offset, length)
+        parts = []
+        while length > 0:
+            number, start = divmod(offset, CHUNK)
+            part = self._block(number)[start : start + length]
+            parts.append(part)
+            offset, length = offset + len(part), length - len(part)
+        return b"".join(parts)
+
+    def _block(self, number: int) -> bytes:
+        if number in self._blocks:
+            self._blocks.move_to_end(number)
+            return self._blocks[number]
+        start = number * CHUNK
+        block = self._fetched(start, min(CHUNK, self.length - start))
+        self._blocks[number] = block
+        if len(self._blocks) > _BLOCKS:
+            self._blocks.popitem(last=False)
+        return block
+
+    def _fetched(self, offset: int, length: int) -> bytes:
+        data = self._storage.read_range(self.name, offset, length)
+        if len(data) != length:
+            raise BadFile(
+                f"file {self.name}: {len(data)} bytes at offset {offset}, {length} wanted; it changed while it was read"
+            )
+        return data
+
+    def fileno(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._blocks.clear()
+
+    def __enter__(self) -> RemoteSource:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_source(storage: Storage, path: str) -> LocalSource | RemoteSource:
+    """The file at ``path``, to be closed.
+
+    Raises:
+        BadFile: it is gone.
+    """
+    local = storage.local_path(path)
+    return RemoteSource(storage, path) if local is None else LocalSource(local)

@@ -1,0 +1,95 @@
+"""What a store guarantees, as values: the callers decide by them, ``compactor doctor`` and docs/storage.md print them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """The guarantees of one kind of store.
+
+    ``renames``: a directory moves with all it holds in one step that is seen whole or not at all; where it does not,
+    final names are given file by file (PROTOCOL 5). ``tried`` says against what the tests run.
+    """
+
+    store: str
+    renames: bool
+    refuses_taken_names: bool  #: a rename to a name that is taken fails in the store itself, not by a look before it
+    syncs: bool  #: what was written can be forced to disk
+    completes_whole: bool  #: a file that was written half is never seen under its name
+    has_owner: bool  #: owner, group and mode
+    has_acl: bool
+    bulk_removal: bool  #: many files, or a directory, in one request
+    knows_free_bytes: bool
+    tried: str
+
+    def needs_exclusive(self, files: int, directories: int) -> bool:
+        """Whether readers without visibility could meet a part of what is being named (PROTOCOL 5)."""
+        return directories > 1 or (files > 1 and not self.renames)
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+LOCAL = Capabilities(
+    store="local or mounted directory",
+    renames=True,
+    refuses_taken_names=False,
+    syncs=True,
+    completes_whole=False,
+    has_owner=True,
+    has_acl=True,
+    bulk_removal=False,
+    knows_free_bytes=True,
+    tried="every test",
+)
+HDFS = Capabilities(
+    store="HDFS",
+    renames=True,
+    refuses_taken_names=True,
+    syncs=True,
+    completes_whole=False,
+    has_owner=True,
+    has_acl=True,
+    bulk_removal=True,
+    knows_free_bytes=True,
+    tried="a NameNode and a DataNode 3.4.1 through WebHDFS; HttpFS and Kerberos: not tried",
+)
+S3 = Capabilities(
+    store="S3",
+    renames=False,
+    refuses_taken_names=False,
+    syncs=False,
+    completes_whole=True,
+    has_owner=False,
+    has_acl=False,
+    bulk_removal=True,
+    knows_free_bytes=False,
+    tried="moto's server; Amazon's: not tried",
+)
+GCS = Capabilities(
+    store="Google Cloud Storage",
+    renames=False,
+    refuses_taken_names=False,
+    syncs=False,
+    completes_whole=True,
+    has_owner=False,
+    has_acl=False,
+    bulk_removal=False,
+    knows_free_bytes=False,
+    tried="not tried",
+)
+ABFS = Capabilities(
+    store="Azure Data Lake",
+    renames=False,
+    refuses_taken_names=False,
+    syncs=False,
+    completes_whole=True,
+    has_owner=False,
+    has_acl=False,
+    bulk_removal=False,
+    knows_free_bytes=False,
+    tried="not tried",
+)
+EVERY = (LOCAL, HDFS, S3, GCS, ABFS)

@@ -1,0 +1,366 @@
+"""Tables in HDFS, through WebHDFS or HttpFS: no JVM in any process of ours.
+
+fsspec's client brings the session (Kerberos, tokens, proxies of data nodes); requests are our own, since answers must be
+looked at: a RENAME that did not happen is an answer of 200 with ``false`` in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator, Mapping
+from typing import IO, Any
+from urllib.parse import quote, urlsplit
+
+from compactor.acid.directory import Listing
+from compactor.acid.names import is_skipped
+from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
+from compactor.storage.capabilities import HDFS, Capabilities
+from compactor.storage.options import StoreOptions, scrub
+from compactor.storage.tree import listing_of
+
+log = logging.getLogger(__name__)
+HTTP_PORT = 9870  #: of a NameNode, where nothing else is said
+TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
+_AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
+
+
+class RemoteError(Exception):
+    """What HDFS answered instead; ``kind`` is the name of its exception, ``Connection`` where there was no answer."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class HdfsStorage:
+    """The back end for ``hdfs://`` locations. Paths keep their scheme and authority."""
+
+    def __init__(self, options: StoreOptions | None = None) -> None:
+        self.options = options or StoreOptions()
+        self._local = threading.local()
+
+    def capabilities(self, path: str) -> Capabilities:
+        return HDFS
+
+    def resolve(self, location: str) -> str:
+        scheme, _, rest = location.partition(":")
+        if not rest.startswith("//"):
+            rest = f"//{rest}"
+        return f"{scheme}:{rest.rstrip('/')}"
+
+    def listing(self, path: str) -> Listing:
+        files: list[tuple[str, int]] = []
+        directories: list[str] = []
+        with _errors("list", path):
+            try:
+                top = self._list(path)
+            except RemoteError as error:
+                if error.kind == "FileNotFoundException":
+                    raise BadFile(
+                        f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
+                    ) from error
+                raise
+            for status in top:
+                name = str(status["pathSuffix"])
+                if status["type"] == "DIRECTORY" and not is_skipped(name):
+                    directories.append(name)
+                    files += self._walk(path, name)
+                elif status["type"] != "DIRECTORY":
+                    files.append((name, int(status["length"])))
+        return listing_of(path, files, directories, self.read)
+
+    def _walk(self, root: str, relative: str) -> Iterator[tuple[str, int]]:
+        for status in self._list_if_there(f"{root}/{relative}"):
+            path = f"{relative}/{status['pathSuffix']}"
+            if status["type"] != "DIRECTORY":
+                yield path, int(status["length"])
+            elif not is_skipped(str(status["pathSuffix"])):
+                yield from self._walk(root, path)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        with _errors("list", path):
+            return tuple(sorted(str(status["pathSuffix"]) for status in self._list_if_there(path)))
+
+    def exists(self, path: str) -> bool:
+        with _errors("look at", path):
+            return self._status(path) is not None
+
+    def local_path(self, path: str) -> str | None:
+        return None
+
+    def length(self, path: str) -> int:
+        with _errors("measure", path):
+            return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
+
+    def read(self, path: str) -> bytes:
+        with _errors("read", path):
+            return bytes(self._ask("OPEN", "GET", path).content)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with _errors("read", path):
+            try:
+                return bytes(self._ask("OPEN", "GET", path, offset=offset, length=length).content)
+            except RemoteError as error:
+                if error.kind == "EOFException" or "out of the range" in str(error):
+                    return b""
+                raise
+
+    def write(self, path: str, content: bytes) -> None:
+        self._create(path, content, len(content))
+
+    def upload(self, local: str, path: str) -> None:
+        with open(local, "rb") as file:
+            self._create(path, file, os.fstat(file.fileno()).st_size)
+
+    def _create(self, path: str, content: bytes | IO[bytes], length: int) -> None:
+        """One file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
+        removed as far as that can be done, and its length tells it from a whole one in any case."""
+        with _errors("write", path):
+            try:
+                # CREATE alone refuses a file that is there; SYNC_BLOCK makes closed blocks durable
+                there = self._ask(
+                    "CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK"
+                )
+                client = self._client(_split(path)[0])
+                target = client.proxied(there.headers.get("Location", there.url))
+                client.send("PUT", target, data=content, headers={"Content-Type": "application/octet-stream"})
+                found = int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
+                if found != length:
+                    raise RemoteError("Length", f"{found} bytes arrived of {length}")
+            except RemoteError as error:
+                if error.kind != "FileAlreadyExistsException":
+                    with contextlib.suppress(RemoteError):
+                        self._ask("DELETE", "DELETE", path)
+                raise
+
+    def make_directories(self, path: str, *, like: str) -> None:
+        with _errors("create", path):
+            missing: list[str] = []
+            current = path
+            while current != like and self._status(current) is None:
+                missing.append(current)
+                current = current.rpartition("/")[0]
+            model = _Model.of(self, like)
+            for directory in reversed(missing):
+                self._must("MKDIRS", "PUT", directory)
+                model.give_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
+
+    def adopt(self, path: str, *, like: str) -> None:
+        with _errors("change the owner of", path):
+            model = _Model.of(self, like)
+            model.give_to(path, self._json("GETFILESTATUS", path)["FileStatus"])
+            for child, status in self._tree(path):
+                model.give_to(child, status)
+
+    def _tree(self, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        for status in self._list_if_there(path):
+            child = f"{path}/{status['pathSuffix']}"
+            yield child, status
+            if status["type"] == "DIRECTORY":
+                yield from self._tree(child)
+
+    def sync(self, path: str) -> None:
+        """Nothing to do: blocks are synced as they are closed, and the NameNode's journal is before it answers."""
+
+    def rename(self, source: str, target: str) -> None:
+        with _errors("rename to", target):
+            if self._status(target) is not None:  # HttpFS knows no renameoptions, and would move into it
+                raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
+            destination = _split(target)[1]
+            try:
+                answer = self._ask("RENAME", "PUT", source, destination=destination, renameoptions="NONE")
+            except RemoteError as error:
+                if error.kind == "FileAlreadyExistsException":
+                    raise StorageError(f"{target}: is there already; {source} is not moved over or into it") from error
+                raise
+            if answer.content.strip() and answer.json().get("boolean") is False:
+                raise StorageError(f"cannot rename to {target}: HDFS refused to move {source} and does not say why")
+
+    def remove(self, path: str) -> None:
+        with _errors("remove", path):
+            self._json("DELETE", path, method="DELETE", recursive="true")  # false: it was not there
+            if self._status(path) is not None:
+                raise StorageError(f"cannot remove {path}: it is still there after its removal")
+
+    def free_bytes(self, path: str) -> int | None:
+        try:
+            return int(self._json("GETSTATUS", path)["FsStatus"]["remaining"])
+        except (RemoteError, KeyError):  # before Hadoop 3.4, or HttpFS
+            return None
+
+    def _status(self, path: str) -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] = self._json("GETFILESTATUS", path)["FileStatus"]
+        except RemoteError as error:
+            if error.kind == "FileNotFoundException":
+                return None
+            raise
+        return found
+
+    def _list_if_there(self, path: str) -> list[Mapping[str, Any]]:
+        try:
+            return self._list(path)
+        except RemoteError as error:
+            if error.kind == "FileNotFoundException":  # vanished while we listed
+                return []
+            raise
+
+    def _list(self, path: str) -> list[Mapping[str, Any]]:
+        """What stands in a directory, in as many answers as the NameNode makes of it."""
+        found: list[Mapping[str, Any]] = list(self._json("LISTSTATUS", path)["FileStatuses"]["FileStatus"])
+        if len(found) == 1 and not found[0]["pathSuffix"]:
+            raise StorageError(f"cannot list {path}: expected a directory, found a file")
+        return found
+
+    def _must(self, op: str, method: str, path: str) -> None:
+        if self._json(op, path, method=method).get("boolean") is False:
+            raise RemoteError(op, f"{op} was refused without a reason")
+
+    def _json(self, op: str, path: str, method: str = "GET", **parameters: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._ask(op, method, path, **parameters).json()
+        return answer
+
+    def _ask(self, op: str, method: str, path: str, *, redirect: bool = True, **parameters: Any) -> Any:
+        authority, inside = _split(path)
+        return self._client(authority).ask(op, method, inside, redirect=redirect, **parameters)
+
+    def _client(self, authority: str) -> _Client:
+        """The client of this process and thread for one cluster."""
+        clients: dict[tuple[int, str], _Client] = self._local.__dict__.setdefault("clients", {})
+        key = (os.getpid(), authority)
+        if key not in clients:
+            clients[key] = _Client(authority, self.options.of_place("hdfs", authority))
+        return clients[key]
+
+
+class _Model:
+    """Owner, group, mode and ACL of a directory, to be given to others."""
+
+    def __init__(self, storage: HdfsStorage, path: str, status: Mapping[str, Any], entries: list[str]) -> None:
+        self._storage, self._path, self._status, self._entries = storage, path, status, entries
+
+    @classmethod
+    def of(cls, storage: HdfsStorage, path: str) -> _Model:
+        status = storage._json("GETFILESTATUS", path)["FileStatus"]
+        entries: list[str] = []
+        if status.get("aclBit"):
+            entries = list(storage._json("GETACLSTATUS", path)["AclStatus"]["entries"])
+        return cls(storage, path, status, entries)
+
+    def give_to(self, path: str, status: Mapping[str, Any]) -> None:
+        is_directory = status["type"] == "DIRECTORY"
+        self._own(path, status)
+        mode = int(str(self._status["permission"]), 8)
+        mode = mode if is_directory else mode & 0o666
+        if self._entries:
+            entries = self._entries if is_directory else [e for e in self._entries if not e.startswith("default:")]
+            self._storage._ask("SETACL", "PUT", path, aclspec=",".join([*_base_entries(mode), *entries]))
+        if int(str(status["permission"]), 8) != mode or self._entries:
+            self._storage._ask("SETPERMISSION", "PUT", path, permission=f"{mode:o}")
+
+    def _own(self, path: str, status: Mapping[str, Any]) -> None:
+        for key in ("group", "owner"):
+            if status[key] == self._status[key]:
+                continue
+            try:
+                arguments: dict[str, Any] = {key: self._status[key]}
+                self._storage._ask("SETOWNER", "PUT", path, **arguments)
+            except RemoteError as error:
+                if error.kind not in ("AccessControlException", "SecurityException"):
+                    raise
+                log.warning("%s: the %s of %s cannot be given to it by this user", path, key, self._path)
+
+
+def _base_entries(mode: int) -> list[str]:
+    """The three entries without which an ACL is not whole; the group's stands among the named ones already."""
+    return [f"user::{_letters(mode >> 6)}", f"other::{_letters(mode)}"]
+
+
+def _letters(bits: int) -> str:
+    return "".join(letter if bits & bit else "-" for letter, bit in (("r", 4), ("w", 2), ("x", 1)))
+
+
+class _Client:
+    """One cluster as one thread sees it: its NameNodes, of which one is active."""
+
+    def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
+        try:
+            from fsspec.implementations.webhdfs import WebHDFS
+        except ImportError as error:
+            raise NotSupported(
+                f"hdfs://{authority}: HDFS needs the extra: pip install 'hive-compactor[hdfs]' ({error})"
+            ) from error
+        given = dict(options)
+        urls = given.pop("url", None) or f"http://{authority.rpartition('@')[2].partition(':')[0]}:{HTTP_PORT}"
+        self._timeout = float(given.pop("timeout", TIMEOUT_S))
+        self._names = []
+        for url in [urls] if isinstance(urls, str) else urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise BadSetting(
+                    f"[storage.hdfs] url = {url!r} for hdfs://{authority}: expected http://host:port of a NameNode or HttpFS"
+                )
+            with _errors("reach", f"hdfs://{authority}"):
+                self._names.append(
+                    WebHDFS(
+                        parts.hostname,
+                        parts.port or (443 if parts.scheme == "https" else HTTP_PORT),
+                        use_https=parts.scheme == "https",
+                        skip_instance_cache=True,
+                        **given,
+                    )
+                )
+
+    def ask(self, op: str, method: str, path: str, *, redirect: bool, **parameters: object) -> Any:
+        """The answer of the NameNode that is active; the others are asked in turn."""
+        for number, node in enumerate(list(self._names)):
+            last = number == len(self._names) - 1
+            url = node._apply_proxy(node.url + quote(path, safe="/="))
+            try:
+                answer = self.send(
+                    method, url, node=node, redirect=redirect, params={**parameters, **node.pars, "op": op}
+                )
+            except RemoteError as error:
+                if last or error.kind not in (*_AWAY, "Connection"):
+                    raise
+                continue
+            if number:
+                self._names.insert(0, self._names.pop(number))
+            return answer
+        raise AssertionError("a client has a NameNode")
+
+    def send(self, method: str, url: str, *, node: Any = None, redirect: bool = True, **arguments: Any) -> Any:
+        import requests
+
+        node = node or self._names[0]
+        try:
+            answer = node.session.request(method, url, allow_redirects=redirect, timeout=self._timeout, **arguments)
+        except requests.RequestException as error:
+            raise RemoteError("Connection", f"no answer ({type(error).__name__}: {scrub(error)})") from error
+        if answer.status_code < 400:
+            return answer
+        try:
+            said = answer.json()["RemoteException"]
+            raise RemoteError(str(said["exception"]), scrub(str(said["message"]).partition("\n")[0]))
+        except (ValueError, KeyError):
+            raise RemoteError("Http", f"answer {answer.status_code} {answer.reason}") from None
+
+    def proxied(self, url: str) -> str:
+        return str(self._names[0]._apply_proxy(url))
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Authority, and the path inside the cluster."""
+    authority, _, inside = path.partition("://")[2].partition("/")
+    return authority, f"/{inside}"
+
+
+@contextlib.contextmanager
+def _errors(verb: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except RemoteError as error:
+        raise StorageError(f"cannot {verb} {path}: {error.kind}: {error}") from error

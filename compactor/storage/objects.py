@@ -1,0 +1,218 @@
+"""Tables in object stores, through fsspec's file systems: keys only, no directories, no rename.
+
+A file appears when its upload is complete and not before. A directory exists as long as a key below it does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from compactor.acid.directory import Listing
+from compactor.acid.names import is_skipped
+from compactor.errors import CompactorError, NotSupported, StorageError
+from compactor.storage.capabilities import ABFS, GCS, Capabilities
+from compactor.storage.options import SCHEMES, StoreOptions, scrub
+from compactor.storage.tree import listing_of
+
+_T = TypeVar("_T")
+PARALLEL = 8  #: requests at a time where files are copied or removed one by one
+_EXTRAS = {"s3": "s3", "abfs": "abfs", "gs": "gcs"}
+_CAPABILITIES = {"abfs": ABFS, "gs": GCS}
+
+
+class ObjectStorage:
+    """The back end for ``abfs(s)://`` and ``gs://`` locations. Paths keep their scheme and bucket."""
+
+    def __init__(self, options: StoreOptions | None = None) -> None:
+        self.options = options or StoreOptions()
+        self._opening = threading.Lock()
+        self._systems: dict[tuple[int, str], Any] = {}
+
+    def capabilities(self, path: str) -> Capabilities:
+        return _CAPABILITIES[SCHEMES[path.partition("://")[0]]]
+
+    def resolve(self, location: str) -> str:
+        return location.rstrip("/")
+
+    def listing(self, path: str) -> Listing:
+        with errors("list", path):
+            below = self._below(path)
+        # clients make an object "x/" so that an empty directory x is seen; readers see it too
+        markers = [name.partition("/")[0] for name, _ in below if name.endswith("/")]
+        files = [(name, length) for name, length in below if not name.endswith("/")]
+        return listing_of(path, files, markers, self.read)
+
+    def _below(self, path: str) -> list[tuple[str, int]]:
+        """Keys below ``path`` relative to it, with their lengths, by one listing however deep."""
+        system = self._system(path)
+        prefix = system._strip_protocol(path)
+        found: Mapping[str, Mapping[str, Any]] = system.find(path, detail=True, withdirs=False)
+        return [
+            (name[len(prefix) + 1 :], int(info["size"] or 0))
+            for name, info in found.items()
+            if name.startswith(f"{prefix}/") and info["type"] == "file"
+        ]
+
+    def children(self, path: str) -> tuple[str, ...]:
+        with errors("list", path):
+            system = self._system(path)
+            prefix = system._strip_protocol(path)
+            try:
+                found = system.ls(path, detail=False)
+            except FileNotFoundError:
+                return ()
+            names = {name.rstrip("/")[len(prefix) + 1 :] for name in found if name.startswith(f"{prefix}/")}
+            return tuple(sorted(name for name in names if name))
+
+    def exists(self, path: str) -> bool:
+        with errors("look at", path):
+            return bool(self._system(path).exists(path))
+
+    def local_path(self, path: str) -> str | None:
+        return None
+
+    def length(self, path: str) -> int:
+        with errors("measure", path):
+            return int(self._system(path).info(path)["size"])
+
+    def read(self, path: str) -> bytes:
+        with errors("read", path):
+            return bytes(self._system(path).cat_file(path))
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with errors("read", path):
+            return bytes(self._system(path).cat_file(path, start=offset, end=offset + length))
+
+    def write(self, path: str, content: bytes) -> None:
+        with errors("write", path):
+            self._system(path).pipe_file(path, content)
+
+    def upload(self, local: str, path: str) -> None:
+        """One request, or a multipart upload that the client aborts when a part fails."""
+        with errors("write", path):
+            self._system(path).put_file(local, path)
+        length, wanted = self.length(path), os.stat(local).st_size
+        if length != wanted:
+            raise StorageError(f"cannot write {path}: {length} bytes arrived of {wanted}")
+
+    def make_directories(self, path: str, *, like: str) -> None:
+        """Nothing to do: there are no directories."""
+
+    def adopt(self, path: str, *, like: str) -> None:
+        """Nothing to do: what may be read or written is the bucket's affair."""
+
+    def sync(self, path: str) -> None:
+        """Nothing to do: an object that was acknowledged is durable."""
+
+    def rename(self, source: str, target: str) -> None:
+        if self.exists(target):
+            raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
+        files = self._pairs(source, target)
+        if not files:
+            raise StorageError(f"cannot rename to {target}: there is nothing at {source}")
+        side, data = _parted(files, lambda pair: not is_skipped(pair[0].rpartition("/")[2]))
+        try:
+            # what tells of a directory comes after what it tells of: alone it would be a directory without rows
+            self._each(lambda pair: self._copy(*pair), data)
+            self._each(lambda pair: self._copy(*pair), side)
+        except BaseException:  # also of a process that is told to end
+            self._take_back(target)
+            raise
+        self.remove(source)
+
+    def _pairs(self, source: str, target: str) -> list[tuple[str, str, int]]:
+        with errors("list", source):
+            below = self._below(source)
+            if below:
+                return [(f"{source}/{name}", f"{target}/{name}", length) for name, length in sorted(below)]
+            return [(source, target, self.length(source))] if self._system(source).exists(source) else []
+
+    def _copy(self, source: str, target: str, length: int) -> None:
+        """Within the store; nothing is there afterwards, or the whole file."""
+        with errors("copy to", target):
+            self._system(source).cp_file(source, target)
+        found = self.length(target)
+        if found != length:
+            raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
+
+    def _take_back(self, target: str) -> None:
+        with contextlib.suppress(CompactorError):
+            self.remove(target)
+
+    def remove(self, path: str) -> None:
+        with errors("remove", path):
+            below = [f"{path}/{name}" for name, _ in self._below(path)]
+            if not below and self._system(path).exists(path):
+                below = [path]
+            # in the reverse order of naming: what tells of a directory must not be left in it alone
+            for keys in _parted(below, lambda key: not is_skipped(key.rpartition("/")[2])):
+                self._remove_keys(path, keys)
+            if below and (left := self._below(path)):
+                raise StorageError(f"cannot remove {path}: {len(left)} of {len(below)} files are still there")
+
+    def _remove_keys(self, path: str, keys: Sequence[str]) -> None:
+        self._each(self._remove_key, keys)
+
+    def _remove_key(self, key: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._system(key).rm_file(key)
+
+    @staticmethod
+    def _each(act: Callable[[_T], None], many: Sequence[_T]) -> None:
+        if len(many) < 2:
+            for one in many:
+                act(one)
+            return
+        with ThreadPoolExecutor(PARALLEL, thread_name_prefix="storage") as pool:
+            list(pool.map(act, many))
+
+    def free_bytes(self, path: str) -> int | None:
+        return None
+
+    def _system(self, path: str) -> Any:
+        """fsspec's file system for one bucket, of this process; its caches of listings are off."""
+        scheme, _, rest = path.partition("://")
+        place = rest.partition("/")[0]
+        key = (os.getpid(), f"{scheme}://{place}")
+        with self._opening:
+            if key not in self._systems:
+                self._systems[key] = self._open(SCHEMES[scheme], scheme, place)
+            return self._systems[key]
+
+    def _open(self, kind: str, scheme: str, place: str) -> Any:
+        try:
+            import fsspec
+
+            made = fsspec.get_filesystem_class(scheme)
+        except ImportError as error:
+            raise NotSupported(
+                f"{scheme}://{place}: needs the extra: pip install 'hive-compactor[{_EXTRAS[kind]}]' ({error})"
+            ) from error
+        options = self._with_place(self.options.of_place(kind, place), place)
+        with errors("reach", f"{scheme}://{place}"):
+            return made(skip_instance_cache=True, use_listings_cache=False, **options)
+
+    def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
+        """Azure's places are ``container@account.dfs.core.windows.net``."""
+        account = place.partition("@")[2].partition(".")[0]
+        return {"account_name": account, **options} if account else options
+
+
+def _parted(many: Sequence[_T], is_late: Callable[[_T], bool]) -> tuple[list[_T], list[_T]]:
+    return [one for one in many if not is_late(one)], [one for one in many if is_late(one)]
+
+
+@contextlib.contextmanager
+def errors(verb: str, path: str) -> Iterator[None]:
+    """Each client has errors of its own, and not all are of the system's kind."""
+    try:
+        yield
+    except CompactorError:
+        raise
+    except Exception as error:
+        raise StorageError(f"cannot {verb} {path}: {scrub(error) or type(error).__name__}") from error

@@ -1,0 +1,144 @@
+"""Tables in S3 and stores that speak its language: exact keys, bulk removal that is checked, no upload left half done.
+
+The session, credentials and retries are s3fs's. Its own deletion says nothing of keys that could not be deleted, and its
+expansion of paths takes ``[`` and ``*`` for patterns; so requests are made here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from compactor.errors import StorageError
+from compactor.storage.capabilities import S3, Capabilities
+from compactor.storage.objects import ObjectStorage, errors
+
+BULK = 1000  #: keys in one request for removal
+WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied by parts
+COPY_PART_BYTES = 512 << 20
+
+
+class S3Storage(ObjectStorage):
+    """The back end for ``s3://`` and ``s3a://`` locations."""
+
+    def capabilities(self, path: str) -> Capabilities:
+        return S3
+
+    def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
+        return options
+
+    def _below(self, path: str) -> list[tuple[str, int]]:
+        prefix = f"{_split(path)[1]}/"
+        return [
+            (item["Key"][len(prefix) :], int(item["Size"]))
+            for item in self._items(path, prefix)
+            if item["Key"] != prefix
+        ]
+
+    def _items(self, path: str, prefix: str) -> Iterator[dict[str, Any]]:
+        more: dict[str, str] = {}
+        while True:
+            page = self._call(path, "list_objects_v2", Prefix=prefix, **more)
+            yield from page.get("Contents", ())
+            if not page.get("IsTruncated"):
+                return
+            more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def children(self, path: str) -> tuple[str, ...]:
+        prefix = f"{_split(path)[1]}/"
+        names: set[str] = set()
+        more: dict[str, str] = {}
+        with errors("list", path):
+            while True:
+                page = self._call(path, "list_objects_v2", Prefix=prefix, Delimiter="/", **more)
+                names.update(item["Key"][len(prefix) :] for item in page.get("Contents", ()))
+                names.update(item["Prefix"][len(prefix) : -1] for item in page.get("CommonPrefixes", ()))
+                if not page.get("IsTruncated"):
+                    return tuple(sorted(names - {""}))
+                more = {"ContinuationToken": page["NextContinuationToken"]}
+
+    def exists(self, path: str) -> bool:
+        with errors("look at", path):
+            return self._is_object(path) or bool(
+                self._call(path, "list_objects_v2", Prefix=f"{_split(path)[1]}/", MaxKeys=1).get("Contents")
+            )
+
+    def _is_object(self, path: str) -> bool:
+        try:
+            self._call(path, "head_object", Key=_split(path)[1])
+        except FileNotFoundError:
+            return False
+        return True
+
+    def length(self, path: str) -> int:
+        with errors("measure", path):
+            return int(self._call(path, "head_object", Key=_split(path)[1])["ContentLength"])
+
+    def _copy(self, source: str, target: str, length: int) -> None:
+        origin = {"Bucket": _split(source)[0], "Key": _split(source)[1]}
+        with errors("copy to", target):
+            if length <= WHOLE_COPY_BYTES:
+                self._call(target, "copy_object", Key=_split(target)[1], CopySource=origin)
+            else:
+                self._copy_parts(origin, target, length)
+        found = self.length(target)
+        if found != length:
+            raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
+
+    def _copy_parts(self, origin: dict[str, str], target: str, length: int) -> None:
+        key = _split(target)[1]
+        upload = self._call(target, "create_multipart_upload", Key=key)["UploadId"]
+        try:
+            parts: list[dict[str, Any]] = []
+            for number, start in enumerate(range(0, length, COPY_PART_BYTES), 1):
+                span = f"bytes={start}-{min(start + COPY_PART_BYTES, length) - 1}"
+                part = self._call(
+                    target,
+                    "upload_part_copy",
+                    Key=key,
+                    UploadId=upload,
+                    PartNumber=number,
+                    CopySource=origin,
+                    CopySourceRange=span,
+                )
+                parts.append({"PartNumber": number, "ETag": part["CopyPartResult"]["ETag"]})
+            self._call(target, "complete_multipart_upload", Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
+        except BaseException:  # also of a process that is told to end: parts cost money until they are aborted
+            with contextlib.suppress(Exception):
+                self._call(target, "abort_multipart_upload", Key=key, UploadId=upload)
+            raise
+
+    def remove(self, path: str) -> None:
+        super().remove(path)
+        with errors("abort uploads to", path):
+            self._abort_uploads(path)
+
+    def _abort_uploads(self, path: str) -> None:
+        """Uploads to keys below ``path`` that nobody completed: their writer is gone with what is removed."""
+        key = _split(path)[1]
+        for upload in self._call(path, "list_multipart_uploads", Prefix=key).get("Uploads", ()):
+            if upload["Key"] == key or upload["Key"].startswith(f"{key}/"):
+                with contextlib.suppress(FileNotFoundError):
+                    self._call(path, "abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
+
+    def _remove_keys(self, path: str, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), BULK):
+            objects = [{"Key": _split(key)[1]} for key in keys[start : start + BULK]]
+            answer = self._call(path, "delete_objects", Delete={"Objects": objects, "Quiet": True})
+            if failed := answer.get("Errors"):
+                first = failed[0]
+                raise StorageError(
+                    f"cannot remove {path}: {len(failed)} of {len(objects)} keys stay, the first is {first.get('Key')}: "
+                    f"{first.get('Code')} {first.get('Message', '')}"
+                )
+
+    def _call(self, path: str, method: str, **arguments: Any) -> dict[str, Any]:
+        answer: dict[str, Any] = self._system(path).call_s3(method, Bucket=_split(path)[0], **arguments)
+        return answer
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Bucket and key."""
+    bucket, _, key = path.partition("://")[2].partition("/")
+    return bucket, key

@@ -1,0 +1,101 @@
+"""Every store behind one: which of them serves a path is said by its scheme."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from compactor.acid.directory import Listing
+from compactor.errors import StorageError
+from compactor.storage.capabilities import Capabilities
+from compactor.storage.hdfs import HdfsStorage
+from compactor.storage.local import LocalStorage
+from compactor.storage.objects import ObjectStorage
+from compactor.storage.options import SCHEMES, StoreOptions
+from compactor.storage.protocol import Storage
+from compactor.storage.s3 import S3Storage
+
+
+class Stores:
+    """A metastore's tables may lie in several stores; nothing is opened before it is used."""
+
+    def __init__(self, options: StoreOptions | None = None) -> None:
+        self._options = options or StoreOptions()
+        self._local = LocalStorage()
+        objects = ObjectStorage(self._options)
+        self._by_kind: dict[str, Storage] = {
+            "hdfs": HdfsStorage(self._options),
+            "s3": S3Storage(self._options),
+            "abfs": objects,
+            "gs": objects,
+        }
+
+    @property
+    def options(self) -> StoreOptions:
+        return self._options
+
+    def of(self, path: str) -> Storage:
+        """The store that ``path`` or a location is in."""
+        scheme, colon, _ = path.partition(":")
+        if colon and "/" not in scheme and scheme in SCHEMES:
+            return self._by_kind[SCHEMES[scheme]]
+        return self._local
+
+    def capabilities(self, path: str) -> Capabilities:
+        return self.of(path).capabilities(path)
+
+    def resolve(self, location: str) -> str:
+        return self.of(location).resolve(location)
+
+    def listing(self, path: str) -> Listing:
+        return self.of(path).listing(path)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        return self.of(path).children(path)
+
+    def exists(self, path: str) -> bool:
+        return self.of(path).exists(path)
+
+    def local_path(self, path: str) -> str | None:
+        return self.of(path).local_path(path)
+
+    def length(self, path: str) -> int:
+        return self.of(path).length(path)
+
+    def read(self, path: str) -> bytes:
+        return self.of(path).read(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        return self.of(path).read_range(path, offset, length)
+
+    def upload(self, local: str, path: str) -> None:
+        self.of(path).upload(local, path)
+
+    def write(self, path: str, content: bytes) -> None:
+        self.of(path).write(path, content)
+
+    def make_directories(self, path: str, *, like: str) -> None:
+        self.of(path).make_directories(path, like=like)
+
+    def adopt(self, path: str, *, like: str) -> None:
+        self.of(path).adopt(path, like=like)
+
+    def sync(self, path: str) -> None:
+        self.of(path).sync(path)
+
+    def rename(self, source: str, target: str) -> None:
+        store = self.of(source)
+        if store is not self.of(target):
+            raise StorageError(f"cannot rename {source} to {target}: they are in different stores")
+        store.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        self.of(path).remove(path)
+
+    def free_bytes(self, path: str) -> int | None:
+        return self.of(path).free_bytes(path)
+
+
+@lru_cache(maxsize=8)
+def opened(options: StoreOptions) -> Storage:
+    """The stores of this process, as an executor opens them: once for all units that come with the same options."""
+    return Stores(options)

@@ -1,0 +1,49 @@
+"""A ``Listing`` out of what a remote store said in one answer per directory, or in one for all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+
+from compactor.acid.directory import FileStatus, Listing
+from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.errors import BadFile
+
+
+def listing_of(
+    path: str, files: Iterable[tuple[str, int]], directories: Iterable[str], read: Callable[[str], bytes]
+) -> Listing:
+    """The listing of ``path``: ``files`` relative to it with their lengths, ``directories`` its own names.
+
+    Whatever lies in a skipped directory is left out; ``_metadata_acid`` files are read.
+    """
+    kept: list[FileStatus] = []
+    tops = {name for name in directories if not is_skipped(name)}
+    formats: dict[str, str] = {}
+    for relative, length in files:
+        parents = relative.split("/")[:-1]
+        if any(is_skipped(part) for part in parents) or (not parents and is_skipped(relative)):
+            continue
+        kept.append(FileStatus(path=relative, length=length))
+        if parents:
+            tops.add(parents[0])
+            if relative == f"{parents[0]}/{METADATA_FILE}":
+                formats[parents[0]] = data_format(f"{path}/{relative}", read(f"{path}/{relative}"))
+    return Listing(
+        files=tuple(sorted(kept, key=lambda f: f.path)),
+        directories=tuple(sorted(tops)),
+        data_formats=MappingProxyType(formats),
+    )
+
+
+def data_format(path: str, content: bytes) -> str:
+    """What the ``_metadata_acid`` at ``path`` says.
+
+    Raises:
+        BadFile: it is not as Hive writes it.
+    """
+    try:
+        return str(json.loads(content)["dataFormat"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise BadFile(f"{path}: expected JSON with a dataFormat as Hive writes it, found none ({error})") from error

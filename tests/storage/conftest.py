@@ -1,0 +1,64 @@
+"""The stores that a table may lie in, each with an empty place of its own for every test."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
+from tests.support.daemons import Hdfs, hdfs, s3
+
+BUCKET = "warehouse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An empty directory ``location`` in one of the stores; ``stores`` reaches it."""
+
+    kind: str
+    location: str
+    stores: Stores
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    with hdfs(tmp_path_factory.mktemp("hdfs"), getpass.getuser()) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3(tmp_path_factory.mktemp("s3")) as url:
+        stores = Stores(s3_options(url))
+        stores.of("s3://x")._system(f"s3://{BUCKET}/x").call_s3("create_bucket", Bucket=BUCKET)  # type: ignore[attr-defined]
+        yield url
+
+
+def s3_options(url: str) -> StoreOptions:
+    return StoreOptions.of({"s3": {"endpoint_url": url, "key": "somebody", "secret": "something"}})
+
+
+def hdfs_options(cluster: Hdfs) -> StoreOptions:
+    return StoreOptions.of({"hdfs": {"url": cluster.url, "user": getpass.getuser(), "timeout": 20}})
+
+
+@pytest.fixture(params=["local", "hdfs", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    kind = request.param
+    name = f"{request.node.originalname}-{tmp_path.name}"
+    if kind == "local":
+        (tmp_path / "t").mkdir()
+        return Place(kind=kind, location=f"file:{tmp_path}/t", stores=Stores())
+    if kind == "hdfs":
+        cluster: Hdfs = request.getfixturevalue("cluster")
+        stores = Stores(hdfs_options(cluster))
+        location = f"{cluster.location}/{name}/t"
+        stores.make_directories(location, like=f"{cluster.location}/")
+        return Place(kind=kind, location=location, stores=stores)
+    url: str = request.getfixturevalue("s3_url")
+    return Place(kind=kind, location=f"s3a://{BUCKET}/{name}/t", stores=Stores(s3_options(url)))

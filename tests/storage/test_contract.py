@@ -1,0 +1,153 @@
+"""What callers may expect of every store, over a local directory, a NameNode with a DataNode, and an S3 server."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, StorageError
+from compactor.storage.capabilities import EVERY
+from compactor.storage.stores import Stores
+from tests.storage.conftest import Place
+
+ODD = ("bucket_00000", "000000_0", "k=a%3Ab [x]*#?&+é 'q'")
+
+
+def root(place: Place) -> str:
+    return place.stores.resolve(place.location)
+
+
+def test_what_was_written_is_read_whole_and_by_ranges(place: Place) -> None:
+    path = f"{root(place)}/base_0000001/bucket_00000"
+    place.stores.make_directories(path.rpartition("/")[0], like=root(place))
+    content = bytes(range(256)) * 5000
+    place.stores.write(path, content)
+    assert place.stores.read(path) == content
+    assert place.stores.length(path) == len(content)
+    assert place.stores.read_range(path, 1_000_001, 7) == content[1_000_001:1_000_008]
+    assert place.stores.read_range(path, len(content) - 3, 10) == content[-3:]
+    place.stores.sync(root(place))
+
+
+def test_an_uploaded_file_is_the_local_one(place: Place, tmp_path: Path) -> None:
+    local = tmp_path / "scratch"
+    local.write_bytes(b"orc" * 4_000_000)
+    path = f"{root(place)}/_compactor_v7/attempts/a/rows"
+    place.stores.make_directories(path.rpartition("/")[0], like=root(place))
+    place.stores.upload(str(local), path)
+    assert place.stores.length(path) == 12_000_000
+    assert place.stores.read(path) == local.read_bytes()
+
+
+def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: Place) -> None:
+    """PROTOCOL 3.1: staging and hidden directories are nobody's input."""
+    stores, top = place.stores, root(place)
+    names = [
+        "000000_0",
+        "base_0000001/bucket_00000",
+        "sub/deep/000000_0",
+        "_SUCCESS",
+        "_compactor_v7/bucket_00000",
+        "base_0000001/_orc_acid_version",
+        "base_0000001/.hive-staging/x",
+    ]
+    for name in names:
+        stores.make_directories(f"{top}/{name}".rpartition("/")[0], like=top)
+        stores.write(f"{top}/{name}", name.encode())
+    listing = stores.listing(top)
+    assert [(f.path, f.length) for f in listing.files] == [(n, len(n)) for n in sorted((*names[:3], names[5]))]
+    assert listing.directories == ("base_0000001", "sub")
+    assert stores.children(top) == ("000000_0", "_SUCCESS", "_compactor_v7", "base_0000001", "sub")
+
+
+def test_a_listing_reads_what_a_base_says_of_itself(place: Place) -> None:
+    base = f"{root(place)}/base_0000002"
+    place.stores.make_directories(base, like=root(place))
+    place.stores.write(f"{base}/_metadata_acid", b'{"thisFileVersion":"0","dataFormat":"truncated"}')
+    assert dict(place.stores.listing(root(place)).data_formats) == {"base_0000002": "truncated"}
+    place.stores.remove(base)
+    place.stores.make_directories(base, like=root(place))
+    place.stores.write(f"{base}/_metadata_acid", b"{")
+    with pytest.raises(BadFile, match="dataFormat"):
+        place.stores.listing(root(place))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_names_are_taken_as_they_are(place: Place, name: str) -> None:
+    """Hive stores paths unescaped: what looks like a pattern or an escape is a directory's own characters."""
+    stores, top = place.stores, root(place)
+    stores.make_directories(f"{top}/{name}", like=top)
+    stores.make_directories(f"{top}/{name}x", like=top)
+    stores.write(f"{top}/{name}/f", b"1")
+    stores.write(f"{top}/{name}x/f", b"22")
+    assert stores.children(top) == (name, f"{name}x")
+    assert [(f.path, f.length) for f in stores.listing(f"{top}/{name}").files] == [("f", 1)]
+    stores.rename(f"{top}/{name}", f"{top}/other")
+    assert stores.read(f"{top}/other/f") == b"1"
+    stores.remove(f"{top}/{name}x")
+    assert stores.children(top) == ("other",)
+
+
+def test_a_rename_never_moves_over_or_into_what_is_there(place: Place) -> None:
+    """PROTOCOL 5: HDFS would move into it."""
+    stores, top = place.stores, root(place)
+    for name in ("a", "b"):
+        stores.make_directories(f"{top}/{name}", like=top)
+        stores.write(f"{top}/{name}/f", name.encode())
+    with pytest.raises(StorageError, match="is there already"):
+        stores.rename(f"{top}/a", f"{top}/b")
+    assert (stores.read(f"{top}/a/f"), stores.read(f"{top}/b/f")) == (b"a", b"b")
+    stores.rename(f"{top}/a", f"{top}/c")
+    assert (stores.children(top), stores.children(f"{top}/c")) == (("b", "c"), ("f",))
+    stores.rename(f"{top}/c/f", f"{top}/b/g")
+    assert stores.children(f"{top}/b") == ("f", "g")
+    with pytest.raises(StorageError):
+        stores.rename(f"{top}/gone", f"{top}/d")
+    assert not stores.exists(f"{top}/d")
+
+
+def test_removing(place: Place) -> None:
+    stores, top = place.stores, root(place)
+    for name in ("a/b/f", "a/g", "ab/f"):
+        stores.make_directories(f"{top}/{name}".rpartition("/")[0], like=top)
+        stores.write(f"{top}/{name}", b"1")
+    stores.remove(f"{top}/a")
+    stores.remove(f"{top}/a")
+    stores.remove(f"{top}/gone/below")
+    assert stores.children(top) == ("ab",)
+    assert stores.exists(f"{top}/ab")
+    assert not stores.exists(f"{top}/a")
+    stores.remove(f"{top}/ab/f")
+    assert stores.children(f"{top}/ab") == ()
+
+
+def test_what_is_not_there(place: Place) -> None:
+    gone = f"{root(place)}/gone"
+    assert not place.stores.exists(gone)
+    assert place.stores.children(gone) == ()
+    for call in (place.stores.read, place.stores.length):
+        with pytest.raises(StorageError, match=r"cannot .*gone"):
+            call(gone)
+    if place.kind == "s3":
+        assert place.stores.listing(gone).files == ()  # no key is no directory
+    else:
+        with pytest.raises(BadFile, match=r"gone: the metastore names it.*restore it, or drop the partition"):
+            place.stores.listing(gone)
+
+
+def test_what_it_guarantees_is_one_of_the_table(place: Place) -> None:
+    found = place.stores.capabilities(root(place))
+    assert found in EVERY
+    assert found.renames == (place.kind != "s3")
+    free = place.stores.free_bytes(root(place))
+    assert (free is not None and free > 0) == found.knows_free_bytes
+
+
+def test_an_executor_opens_the_same_stores(place: Place) -> None:
+    path = f"{root(place)}/f"
+    place.stores.write(path, b"1")
+    options = pickle.loads(pickle.dumps(place.stores.options))
+    assert Stores(options).read(path) == b"1"
+    assert "something" not in repr(options)

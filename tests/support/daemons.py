@@ -1,0 +1,177 @@
+"""Stores of our own on loopback: a NameNode with a DataNode, and a server that speaks S3. They end with the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from tests.support.servers import ROOT, maven
+
+HADOOP = "3.4.1"
+_START_SECONDS = 60.0
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>tests</groupId><artifactId>hdfs</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
+_DEPENDENCY = (
+    "<dependency><groupId>org.apache.hadoop</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
+_JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "--add-opens=java.base/java.lang=ALL-UNNAMED")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass(slots=True, kw_only=True)
+class Daemon:
+    """One process; it ends with us, however we end."""
+
+    name: str
+    folder: Path
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self.folder / f"{self.name}.log").open("a") as log:
+            self.process = subprocess.Popen(
+                ["setpriv", "--pdeathsig=KILL", "--", *self.command],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=os.environ | dict(self.environment),
+            )
+
+    def until(self, answers: Callable[[], bool]) -> None:
+        """Wait until it does its work."""
+        assert self.process is not None
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if answers():
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{self.name} did not start: {(self.folder / f'{self.name}.log').read_text()[-4000:]}")
+
+    def end(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hdfs:
+    """A cluster of one NameNode and one DataNode. ``location`` is its root, ``url`` where WebHDFS answers."""
+
+    location: str
+    url: str
+    data_node: Daemon
+
+    def can_write(self) -> bool:
+        """Whether a file arrives: the DataNode is registered."""
+        try:
+            with urlopen(f"{self.url}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState", timeout=5) as answer:
+                return b'"NumLiveDataNodes" : 1' in answer.read()
+        except (URLError, OSError):
+            return False
+
+
+def hadoop_jars(cache: Path = ROOT / "build" / "cache" / "maven") -> Path:
+    """Hadoop's own daemons and what they need, from Maven."""
+    found = cache / f"hadoop-{HADOOP}"
+    if not found.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        # into a folder of its own first: another test run may be doing the same
+        with tempfile.TemporaryDirectory(dir=cache) as name:
+            folder = Path(name)
+            artifacts = ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common")
+            pom = _POM.format("".join(_DEPENDENCY.format(artifact, HADOOP) for artifact in artifacts))
+            (folder / "pom.xml").write_text(pom, "utf-8")
+            jars = folder / "jars"
+            maven(["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], folder)
+            if not found.is_dir():
+                jars.rename(found)
+    return found
+
+
+@contextmanager
+def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
+    """A cluster whose superuser is ``user``, with its files in ``folder``."""
+    rpc, http, data, data_http, data_ipc = (free_port() for _ in range(5))
+    values = {
+        "fs.defaultFS": f"hdfs://127.0.0.1:{rpc}",
+        "dfs.namenode.rpc-address": f"127.0.0.1:{rpc}",
+        "dfs.namenode.http-address": f"127.0.0.1:{http}",
+        "dfs.namenode.name.dir": (folder / "name").as_uri(),
+        "dfs.namenode.acls.enabled": "true",
+        "dfs.namenode.safemode.extension": "0",
+        "dfs.datanode.data.dir": (folder / "data").as_uri(),
+        "dfs.datanode.address": f"127.0.0.1:{data}",
+        "dfs.datanode.http.address": f"127.0.0.1:{data_http}",
+        "dfs.datanode.ipc.address": f"127.0.0.1:{data_ipc}",
+        "dfs.datanode.hostname": "127.0.0.1",
+        "dfs.replication": "1",
+        "dfs.heartbeat.interval": "1",
+    }
+    entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in values.items())
+    for name in ("core-site.xml", "hdfs-site.xml"):
+        (folder / name).write_text(f"<configuration>{entries}</configuration>", "utf-8")
+    for application in ("hdfs", "datanode"):  # pages of the daemons, which Maven's archives leave out
+        (folder / "webapps" / application).mkdir(parents=True)
+    java = ["java", *_JAVA, "-cp", f"{folder}:{hadoop_jars()}/*"]
+    environment = {"HADOOP_USER_NAME": user}
+    server = "org.apache.hadoop.hdfs.server"
+    format_it = [*java, f"{server}.namenode.NameNode", "-format", "-nonInteractive"]
+    subprocess.run(format_it, check=True, capture_output=True, cwd=folder, env=os.environ | environment)
+    name_node = Daemon(
+        name="namenode", folder=folder, command=[*java, f"{server}.namenode.NameNode"], environment=environment
+    )
+    data_node = Daemon(
+        name="datanode", folder=folder, command=[*java, f"{server}.datanode.DataNode"], environment=environment
+    )
+    cluster = Hdfs(location=f"hdfs://127.0.0.1:{rpc}", url=f"http://127.0.0.1:{http}", data_node=data_node)
+    started: list[Daemon] = []
+    try:
+        for daemon in (name_node, data_node):
+            daemon.start()
+            started.append(daemon)
+        data_node.until(cluster.can_write)
+        yield cluster
+    finally:
+        for daemon in started:
+            daemon.end()
+
+
+@contextmanager
+def s3(folder: Path) -> Iterator[str]:
+    """The address of a server that speaks S3 and keeps its objects in memory."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    server = Daemon(
+        name="s3", folder=folder, command=[sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    )
+
+    def answers() -> bool:
+        try:
+            with urlopen(f"{url}/moto-api/", timeout=5):
+                return True
+        except (URLError, OSError):
+            return False
+
+    server.start()
+    try:
+        server.until(answers)
+        yield url
+    finally:
+        server.end()

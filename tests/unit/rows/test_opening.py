@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, StorageError
+from compactor.orc.source import CHUNK, LocalSource
+from compactor.rows.opening import LOCAL, RemoteSource, open_source
+from compactor.storage.local import LocalStorage
+
+
+class Far(LocalStorage):
+    """A directory whose files are read by ranges only; every range is noted."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def local_path(self, path: str) -> str | None:
+        return None
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        self.asked.append((offset, length))
+        return super().read_range(path, offset, length)
+
+
+def test_a_local_file_is_opened_as_one(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"12345")
+    with open_source(LOCAL, str(tmp_path / "f")) as source:
+        assert isinstance(source, LocalSource)
+
+
+def test_neighbouring_reads_are_one_request(tmp_path: Path) -> None:
+    content = bytes(range(256)) * (CHUNK // 128)
+    (tmp_path / "f").write_bytes(content)
+    far = Far()
+    with open_source(far, str(tmp_path / "f")) as source:
+        assert source.length == len(content) == 2 * CHUNK
+        assert [source.read(at, 10) for at in (0, 100, 50)] == [content[at : at + 10] for at in (0, 100, 50)]
+        assert far.asked == [(0, CHUNK)]
+        assert source.read(CHUNK - 5, 10) == content[CHUNK - 5 : CHUNK + 5]
+        assert far.asked == [(0, CHUNK), (CHUNK, CHUNK)]
+        assert source.read(7, CHUNK) == content[7 : 7 + CHUNK]
+        assert far.asked[2:] == [(7, CHUNK)]
+        assert source.fileno() is None
+
+
+def test_a_file_that_ends_before_or_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"12345")
+    source = RemoteSource(Far(), str(tmp_path / "f"))
+    with pytest.raises(BadFile, match="2 bytes at offset 3, 4 wanted"):
+        source.read(3, 4)
+    (tmp_path / "f").write_bytes(b"1")
+    with pytest.raises(BadFile, match="it changed while it was read"):
+        source.read(0, 5)
+    with pytest.raises(BadFile, match="it is gone"):
+        open_source(Far(), str(tmp_path / "gone"))
+
+
+def test_a_store_that_does_not_answer_is_no_missing_file(tmp_path: Path) -> None:
+    class Away(Far):
+        def length(self, path: str) -> int:
+            raise StorageError("away")
+
+    with pytest.raises(StorageError, match="away"):
+        open_source(Away(), str(tmp_path))
