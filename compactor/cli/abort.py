@@ -18,7 +18,7 @@ _REASON = "aborted by hand (compactor abort transaction)"
 
 @click.group()
 def abort() -> None:
-    """End a transaction, or take a compaction off the queue."""
+    """End a transaction or a compaction."""
 
 
 @abort.command("transaction")
@@ -45,12 +45,19 @@ def abort_transaction(face: Face, txn: int) -> None:
 @click.argument("compaction", metavar="ID", type=click.IntRange(min=1))
 @faced
 def abort_compaction(face: Face, compaction: int) -> None:
-    """Take a compaction off the queue that no worker has begun."""
+    """Take a compaction off the queue, or stop the worker of ours that has it.
+
+    A worker that is stopped removes what it staged; readers see nothing of it. What is committed stays.
+    """
+    from compactor.service.abort import abort_compaction as aborted
+
     with face.site() as site:
         _must_write(site)
-        site.metastore.compactions.abort_request(compaction)
+        entry = aborted(site, compaction)
     if face.json:
-        print_json({"compactionid": compaction, "state": "aborted"})
+        print_json({"compactionid": compaction, "state": entry.state.label})
+    elif entry.end is None:
+        click.echo(f"compaction {compaction} is stopped; its row ends when what it staged is removed, by the next pass")
     else:
         click.echo(f"compaction {compaction} is aborted")
 

@@ -19,7 +19,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import LostClaim, NotFound, NotSupported, Refused
+from compactor.errors import LostClaim, NotFound, NotSupported, Refused, TryAgain
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import components, entries, partition_names, stringable, txn_rows
 from compactor.metastore.dialects import Dialect
@@ -129,10 +129,53 @@ class Compactions:
                 raise NotFound(f"compaction {entry_id} is not in the queue; look at `compactor show compactions`")
             if entry.state is not State.INITIATED:
                 raise Refused(
-                    f"compaction {entry_id} is {entry.state.label}; only one that is initiated can be aborted "
-                    "(`compactor abort transaction` ends a working one)"
+                    f"compaction {entry_id} is {entry.state.label}; only one that is initiated can be taken off the queue"
                 )
             self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
+
+    @retried
+    def abort_running(self, entry_id: int) -> State:
+        """Stop a worker of ours: its transaction is aborted and the row marked by its message, both or neither.
+
+        From then on the worker can neither record nor name nor commit. One that is in its critical section holds the
+        transaction's row: it commits first, or finds itself aborted, never half of it. The row stays until nothing of
+        it is in storage: its worker then ends it, or repair does (``end_aborted``, ``requeue``). A worker that has
+        recorded no transaction has staged nothing either; its row goes to the history at once.
+
+        Returns:
+            ABORTED, or WORKING where storage has to be tidied first.
+
+        Raises:
+            NotFound: there is no such entry in the queue.
+            Refused: nobody works on it, or a worker of Hive's own does.
+        """
+        with self._changing() as conn:
+            seen = self._seen(conn, entry_id)
+            own = () if seen is None else self._transactions_of(conn, seen)
+            open_ones = [txn for txn in own if (row := txn_rows.locked_row(conn, self._dialect, txn)) and row.is_open]
+            entry = self._locked(conn, entry_id)
+            if entry is None:
+                raise NotFound(f"compaction {entry_id} is not in the queue; look at `compactor show compactions`")
+            _must_be_stoppable(entry)
+            if seen is None or (entry.worker_id, entry.txn_id) != (seen.worker_id, seen.txn_id):
+                raise TryAgain(f"compaction {entry_id} began its transaction, or changed hands, meanwhile")
+            for txn in open_ones:
+                txn_rows.mark_aborted(conn, self._dialect, txn, ABORT_MESSAGE)
+            if entry.txn_id is None:
+                self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
+                return State.ABORTED
+            self._change(conn, entry, {"CQ_ERROR_MESSAGE": ABORT_MESSAGE})
+            return State.WORKING
+
+    @retried
+    def end_aborted(self, entry_id: int, worker_id: str) -> bool:
+        """End what ``abort_running`` marked, once nothing of it is in storage; False where there is no such row."""
+        with self._changing() as conn:
+            entry = self._locked(conn, entry_id)
+            if entry is None or entry.worker_id != worker_id or not is_being_aborted(entry):
+                return False
+            self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
+            return True
 
     @retried
     def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
@@ -293,6 +336,8 @@ class Compactions:
     def requeue(self, entry_id: int, worker_id: str) -> bool:
         """Give a lost worker's entry back: w -> i; False when it is not his any more.
 
+        One that ``abort_running`` marked ends instead.
+
         Raises:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
         """
@@ -310,6 +355,9 @@ class Compactions:
                     f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide what "
                     "it named before the request is queued again"
                 )
+            if is_being_aborted(entry):
+                self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
+                return True
             states.check(entry_id, entry.state, State.INITIATED)
             values = {
                 "CQ_STATE": State.INITIATED.value,
@@ -324,7 +372,7 @@ class Compactions:
 
     @retried
     def finish(self, entry: Entry, state: State, error: str | None = None) -> None:
-        """End an entry: its row goes to the history in ``state``.
+        """End an entry: its row goes to the history in ``state``; as aborted where ``abort_running`` marked it.
 
         Raises:
             IllegalTransition: that state doesn't follow the entry's.
@@ -332,6 +380,9 @@ class Compactions:
         """
         states.check(entry.id, entry.state, state)
         with self._changing() as conn:
+            current = self._locked(conn, entry.id)
+            if current is not None and is_being_aborted(current):
+                state, error = State.ABORTED, ABORT_MESSAGE
             self._end(conn, entry, state, error)
 
     # --- clean --------------------------------------------------------------------------------------------------
@@ -539,6 +590,18 @@ class Compactions:
         found = conn.execute(query).mappings().first()
         return None if found is None else entries.queued(found)
 
+    def _seen(self, conn: Connection, entry_id: int) -> Entry | None:
+        """The row as it is, not locked."""
+        found = conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings().first()
+        return None if found is None else entries.queued(found)
+
+    def _transactions_of(self, conn: Connection, entry: Entry) -> Sequence[TxnId]:
+        """What a worker of ours has opened for ``entry``: what it recorded, else what it opened and did not record yet."""
+        if entry.txn_id is not None or entry.worker_id is None:
+            return () if entry.txn_id is None else (entry.txn_id,)
+        begun = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN, TXNS.c.TXN_AGENT_INFO == entry.worker_id)
+        return [TxnId(txn) for txn in conn.execute(begun.order_by(TXNS.c.TXN_ID)).scalars()]
+
     def _own_transaction(self, conn: Connection, entry: Entry, txn: TxnId) -> txn_rows.TxnType:
         row = txn_rows.locked_row(conn, self._dialect, txn)
         if row is None or row.state != txn_rows.OPEN:
@@ -573,6 +636,25 @@ class Compactions:
     def _delete(self, conn: Connection, entry: Entry) -> None:
         if conn.execute(delete(COMPACTION_QUEUE).where(*_as_known(entry))).rowcount != 1:
             raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+
+
+def is_being_aborted(entry: Entry) -> bool:
+    """Whether ``abort_running`` stopped its worker, and something of it may still be in storage."""
+    return entry.state is State.WORKING and entry.error == ABORT_MESSAGE
+
+
+def _must_be_stoppable(entry: Entry) -> None:
+    if entry.state is State.READY_FOR_CLEANING:
+        raise Refused(
+            f"compaction {entry.id} is {entry.state.label}: it is committed and readers use its result already"
+        )
+    if entry.state is not State.WORKING:
+        raise Refused(f"compaction {entry.id} is {entry.state.label}; nobody works on it")
+    if not (entry.worker_id or "").startswith(WORKER_PREFIX):
+        raise Refused(
+            f"compaction {entry.id} is working by {entry.worker_id}, a worker of Hive's own, which cannot be stopped from "
+            "here; end its transaction with `compactor abort transaction`, and Hive ends the entry"
+        )
 
 
 def _as_known(entry: Entry) -> tuple[ColumnElement[bool], ...]:

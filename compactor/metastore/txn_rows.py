@@ -55,6 +55,10 @@ class TxnRow:
     state: str
     type: TxnType
 
+    @property
+    def is_open(self) -> bool:
+        return self.state == OPEN
+
 
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
     """The row of ``txn``, locked to the end of the transaction; None where there is none."""

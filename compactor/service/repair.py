@@ -14,6 +14,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import BadFile, CompactorError, LockNotGranted, NotFound, Refused, StorageError
 from compactor.ids import TxnId
+from compactor.metastore.compactions import is_being_aborted
 from compactor.rewrite import publish
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
@@ -49,8 +50,9 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         because = _lost(site, entry)
         if because is None:
             continue
+        log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
         try:
-            done.append(_take_back(site, entry, because))
+            done.append(take_back(site, entry, because))
         except StorageError as error:
             log.warning("%s entry %d: what its lost worker left stays for now: %s", entry.entity, entry.id, error)
     return tuple(done)
@@ -83,8 +85,13 @@ def _lost(site: Site, entry: Entry) -> str | None:
     return None
 
 
-def _take_back(site: Site, entry: Entry, because: str) -> Repaired:
-    log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
+def take_back(site: Site, entry: Entry, because: str) -> Repaired:
+    """Takes one entry back from its worker; ``because`` is for who asks.
+
+    Raises:
+        StorageError: what the worker left cannot be taken away; the row stays as it is for the next pass.
+    """
+    aborted = is_being_aborted(entry)
     if entry.txn_id is not None:
         site.metastore.transactions.abort(entry.txn_id, "compaction worker lost")
     reach(Step.REPAIR_ABORTED)
@@ -95,10 +102,10 @@ def _take_back(site: Site, entry: Entry, because: str) -> Repaired:
         sweep(site, target.location)
     except (NotFound, BadFile) as error:
         site.metastore.compactions.finish(entry, State.REFUSED, str(error))
-        return Repaired(entry=entry, because=because, fate=State.REFUSED)
+        return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.REFUSED)
     reach(Step.REPAIR_HIDDEN)
     site.metastore.compactions.requeue(entry.id, entry.worker_id or "")
-    return Repaired(entry=entry, because=because, fate=State.INITIATED)
+    return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.INITIATED)
 
 
 def erase(site: Site, location: str, txn: TxnId) -> None:

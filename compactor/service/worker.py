@@ -54,6 +54,7 @@ class Fate(enum.Enum):
     FAILED = "failed"
     WAITING = "put back into the queue"
     LOST = "somebody else's by now"
+    ABORTED = "aborted by a person"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,7 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
     try:
         outcome = _compact(hold, runner, options)
     except LostClaim as error:
-        outcome = _let_go(hold, Fate.LOST, error, lambda why: None)
+        outcome = _lost(hold, error)
     except LockNotGranted as error:
         outcome = _let_go(
             hold, Fate.WAITING, error, lambda why: site.metastore.compactions.requeue(entry.id, worker_id)
@@ -151,6 +152,14 @@ def _let_go(hold: _Hold, fate: Fate, error: CompactorError, then: Callable[[str]
         message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
         return Outcome(entry=hold.entry, fate=Fate.FAILED, message=message)
     return Outcome(entry=hold.entry, fate=fate, message=str(error))
+
+
+def _lost(hold: _Hold, error: LostClaim) -> Outcome:
+    """Leaves nothing behind of what is not this worker's any more; a person who aborted it gets his row ended."""
+    ended: list[bool] = []
+    finish = hold.site.metastore.compactions.end_aborted
+    outcome = _let_go(hold, Fate.LOST, error, lambda why: ended.append(finish(hold.entry.id, hold.worker_id)))
+    return replace(outcome, fate=Fate.ABORTED) if any(ended) else outcome
 
 
 @dataclass(slots=True, kw_only=True)
@@ -323,6 +332,8 @@ def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner) -> Stag
 
     def check() -> None:
         heart.check()
+        if site.metastore.transactions.state(hold.transaction()) != "o":
+            raise LostClaim(f"{entity}: transaction {hold.transaction()} of the compaction is not open any more")
         if site.metastore.locks.waiting_exclusive(entity):
             raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from compactor.deployment import configure, open_site
 from compactor.rewrite.runner import InProcessRunner
+from compactor.service import abort as aborting
 from compactor.service import batch
 from compactor.service import cleaner as cleaning
 from compactor.service import initiator as initiating
 from compactor.service import repair as repairing
 from compactor.service.site import Site
+from tests.support.watching import Interrupted
 
 
 def die_at(role: Callable[[str], None], metastore_url: str, step: str) -> None:
@@ -34,6 +38,33 @@ def cleaner(metastore_url: str) -> None:
 
 def repair(metastore_url: str) -> None:
     _with_site(metastore_url, repairing.repair, {})
+
+
+def abort(metastore_url: str) -> None:
+    """Aborts what somebody works on."""
+    _with_site(
+        metastore_url,
+        lambda site: [aborting.abort_compaction(site, e.id) for e in site.metastore.compactions.working()],
+        {},
+    )
+
+
+def slow_worker(metastore_url: str, signs: str) -> None:
+    """A worker that, once its units are done, makes the file ``begun`` in ``signs`` and waits for ``go``.
+
+    Its fate stands in ``fate`` then.
+    """
+
+    def wait() -> None:
+        (Path(signs) / "begun").touch()
+        while not (Path(signs) / "go").exists():
+            time.sleep(0.01)
+
+    def work(site: Site) -> None:
+        done = batch.run_entries(site, batch.claimable(site), Interrupted(after=wait))
+        (Path(signs) / "fate").write_text(",".join(outcome.fate.name for outcome in done.outcomes))
+
+    _with_site(metastore_url, work, {})
 
 
 def _clean_until_done(site: Site) -> None:

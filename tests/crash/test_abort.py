@@ -1,0 +1,159 @@
+"""A worker in a process of its own is told to stop: `compactor abort compaction`, whoever lives and whoever dies."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.names import staging_name
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.ids import TxnId
+from compactor.metastore.catalog import Table
+from compactor.metastore.compactions import ABORT_MESSAGE
+from compactor.service.repair import repair
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker import Fate
+from compactor.steps import Step
+from tests.support import roles
+from tests.support.passes import compact
+from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.watching import names_in
+
+_PROGRAM = "from compactor.cli import main; main()"
+_CONTEXT = multiprocessing.get_context("forkserver")
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    insert(site, table, range(6))
+    insert(site, table, range(6, 12))
+    return table
+
+
+@pytest.fixture
+def signs(tmp_path: Path) -> Path:
+    path = tmp_path / "signs"
+    path.mkdir()
+    return path
+
+
+@contextmanager
+def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path) -> Iterator[tuple[BaseProcess, Entry]]:
+    """A process whose units are done and staged; it goes on when ``go`` appears."""
+    request_compaction(site, table=str(table), type="major")
+    process = _CONTEXT.Process(target=roles.slow_worker, args=(metastore_url, str(signs)))
+    process.start()
+    try:
+        until(lambda: (signs / "begun").exists(), "the worker has staged")
+        (entry,) = site.metastore.compactions.working()
+        assert staging_name(entry.txn_id or TxnId(0)) in names_in(Path(table.location))
+        yield process, entry
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    for _ in range(3000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"it never came about that {what}")
+
+
+def abort(metastore_url: str, entry: Entry, *options: str) -> str:
+    """What the command says."""
+    environment = os.environ | {"COMPACTOR_METASTORE_URL": metastore_url}
+    command = [sys.executable, "-c", _PROGRAM, *options, "abort", "compaction", str(entry.id)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+def go_on(process: BaseProcess, signs: Path) -> Fate:
+    (signs / "go").touch()
+    process.join(30)
+    assert process.exitcode == 0
+    return Fate[(signs / "fate").read_text()]
+
+
+def assert_aborted(site: Site, table: Table, entry: Entry, names: set[str]) -> None:
+    """One row of the history, nothing in the queue, nothing new in storage, nothing open; and the table can go on."""
+    ended = site.metastore.compactions.entry(entry.id)
+    assert (ended.state, ended.error) == (State.ABORTED, ABORT_MESSAGE)
+    assert site.metastore.compactions.queue() == []
+    assert site.metastore.transactions.open_transactions() == []
+    assert site.metastore.transactions.state(entry.txn_id or TxnId(0)) == "a"
+    assert names_in(Path(table.location)) == names
+    assert compact(site).fate is Fate.COMPACTED
+
+
+def test_a_living_worker_finds_its_compaction_aborted(
+    site: Site, table: Table, metastore_url: str, signs: Path
+) -> None:
+    """PROTOCOL 5: a paused worker can't name; the row ends at once, and what it writes later goes as well."""
+    names, wanted = names_in(Path(table.location)), rows_of(site, table)
+    with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
+        assert abort(metastore_url, entry) == f"compaction {entry.id} is aborted\n"
+        assert site.metastore.compactions.queue() == []
+        assert go_on(process, signs) in (Fate.LOST, Fate.FAILED)  # its staging directory went while it waited
+    assert rows_of(site, table) == wanted
+    assert_aborted(site, table, entry, names)
+
+
+def test_a_living_worker_ends_its_row_itself(site: Site, table: Table, metastore_url: str, signs: Path) -> None:
+    """Who aborts may not touch storage: the worker tidies up, then ends the row."""
+    names = names_in(Path(table.location))
+    with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
+        said = abort(metastore_url, entry, "--set", "compactor.mode=request")
+        assert said.startswith(f"compaction {entry.id} is stopped; ")
+        assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+        assert go_on(process, signs) is Fate.ABORTED
+    assert_aborted(site, table, entry, names)
+
+
+def test_of_a_worker_that_died_the_next_pass_ends_it(site: Site, table: Table, metastore_url: str, signs: Path) -> None:
+    """PROTOCOL 6: a crash between the steps is made good; nothing is queued again."""
+    names = names_in(Path(table.location))
+    with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
+        abort(metastore_url, entry, "--set", "compactor.mode=request")
+        process.kill()
+        process.join(10)
+    (made_good,) = repair(site)
+    assert (made_good.entry.id, made_good.fate) == (entry.id, State.ABORTED)
+    assert_aborted(site, table, entry, names)
+
+
+@pytest.mark.parametrize("step", [Step.REPAIR_ABORTED, Step.REPAIR_HIDDEN])
+def test_who_aborts_dies_between_the_steps(
+    step: Step, site: Site, table: Table, metastore_url: str, signs: Path
+) -> None:
+    names, wanted = names_in(Path(table.location)), rows_of(site, table)
+    with worker_that_waits(site, table, metastore_url, signs) as (worker, entry):
+        aborter = _CONTEXT.Process(target=roles.die_at, args=(roles.abort, metastore_url, step.name))
+        aborter.start()
+        aborter.join(60)
+        assert aborter.exitcode == -signal.SIGKILL
+        worker.kill()
+        worker.join(10)
+    repair(site)
+    assert rows_of(site, table) == wanted
+    assert_aborted(site, table, entry, names)
