@@ -43,8 +43,8 @@ bench: setup ## ratios such as stripe copy to plain copy, each measured in one r
 	@. tools/environment; for file in benchmarks/*.py; do echo "== $$file"; python "$$file"; done
 
 .PHONY: torture
-torture: setup ## all tests again with other and with many more generated examples (slow)
-	@. tools/environment; exec env HYPOTHESIS_PROFILE=search python -m pytest
+torture: setup ## all tests again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
+	@. tools/environment; exec env HYPOTHESIS_PROFILE=search TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
 
 .PHONY: clean
 clean: ## remove what demo, tests and tools left (not .venv and .tools)

@@ -1,0 +1,121 @@
+"""Metastores with one guard taken away each; the checker must notice. The races are held open for a moment."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, func, select, update
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.ids import TxnId, WriteId
+from compactor.locking.requests import LockRequest
+from compactor.metastore import transactions
+from compactor.metastore.compactions import Compactions
+from compactor.metastore.entries import CQ
+from compactor.metastore.locks import LockRow, Locks
+from compactor.metastore.store import Metastore
+from compactor.metastore.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
+from compactor.metastore.transactions import Transactions
+from compactor.metastore.write_ids import WriteIds
+
+_MOMENT = 0.01
+
+
+class _UnguardedClaim(Compactions):
+    """The entry that waits longest, whoever else takes it."""
+
+    def claim(
+        self,
+        worker_id: str,
+        worker_version: str,
+        *,
+        pool: str | None = None,
+        pool_timeout_ms: int,
+        ids: Collection[int] | None = None,
+    ) -> Entry | None:
+        with self._database.write() as conn:
+            waiting = select(func.min(CQ.CQ_ID)).where(CQ.CQ_STATE == State.INITIATED.value)
+            found = conn.execute(waiting).scalar()
+            time.sleep(_MOMENT)
+            if found is None:
+                return None
+            taken = update(COMPACTION_QUEUE).where(CQ.CQ_ID == found)
+            conn.execute(taken.values(CQ_STATE=State.WORKING.value, CQ_WORKER_ID=worker_id))
+            return self._locked(conn, found)
+
+
+class _UnlockedWriteIds(WriteIds):
+    """The counter is read and written without its row being locked."""
+
+    def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
+        counter = NEXT_WRITE_ID.c
+        here = (counter.NWI_DATABASE == database) & (counter.NWI_TABLE == table)
+        found = conn.execute(select(counter.NWI_NEXT).where(here)).scalar()
+        if found is None:
+            return super()._draw(conn, database, table)
+        time.sleep(_MOMENT)
+        conn.execute(update(NEXT_WRITE_ID).where(here).values(NWI_NEXT=found + 1))
+        return WriteId(found)
+
+
+class _UncheckedLocks(Locks):
+    """Whoever asks gets the lock."""
+
+    def _blockers(
+        self, rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
+    ) -> dict[LockRequest, LockRow]:
+        return {}
+
+
+class _SnapshotOfTwoReads(Transactions):
+    """What is open, and in a second transaction up to where."""
+
+    def snapshot(self, own: TxnId | None = None, **how: Any) -> ValidTxnList:
+        known = super().snapshot(None, **how)
+        time.sleep(_MOMENT)
+        with self._database.read() as conn:
+            high = conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one()
+        high = high if own is None else min(own, high)
+        return ValidTxnList(
+            high_watermark=TxnId(high),
+            open=frozenset(txn for txn in known.open if own is None or txn < own),
+            aborted=frozenset(txn for txn in known.aborted if own is None or txn < own),
+        )
+
+
+def _claim(metastore: Metastore) -> None:
+    metastore.compactions = _UnguardedClaim(metastore.database, metastore.dialect)
+
+
+def _write_ids(metastore: Metastore) -> None:
+    metastore.write_ids = _UnlockedWriteIds(metastore.database, metastore.dialect)
+
+
+def _locks(metastore: Metastore) -> None:
+    metastore.locks = _UncheckedLocks(metastore.database, metastore.dialect)
+
+
+def _snapshot(metastore: Metastore) -> None:
+    metastore.transactions = _SnapshotOfTwoReads(metastore.database, metastore.dialect)
+
+
+def _commit(metastore: Metastore) -> None:
+    def nobody(*_: Any) -> None:
+        return None
+
+    transactions._conflict = nobody
+
+
+#: What is taken away, by name. Only for a process of its own: some of it changes the product's modules.
+BROKEN: Mapping[str, Callable[[Metastore], None]] = {
+    "claim without its guard": _claim,
+    "write ids without the row lock": _write_ids,
+    "locks without a look at others": _locks,
+    "commit without the write-conflict check": _commit,
+    "snapshot of two reads": _snapshot,
+}
