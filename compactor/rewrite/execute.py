@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from compactor.acid.names import DeltaKind
@@ -22,6 +22,7 @@ from compactor.orc.reencode import Piece, SyntheticKeys, last_key, reencode
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, empty_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, same, widens
+from compactor.rewrite.attempts import attempt_folder, handed_over
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.merge import Run, merge
 from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_class
@@ -32,6 +33,8 @@ from compactor.rows.delete_files import LoadedEvents, load_events, write_events
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.sealing import seal_rows
 from compactor.steps import Step, reach
+from compactor.storage.protocol import Storage
+from compactor.storage.stores import opened
 
 
 def attempt(unit: Unit) -> UnitResult | Failure:
@@ -51,22 +54,25 @@ def execute(unit: Unit) -> UnitResult:
         VerificationFailed: an output is not what it must be.
         StorageError: an output cannot be written.
     """
-    folder = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
+    storage = opened(unit.stores)
+    home = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
     try:
-        os.makedirs(folder)
-        reach(Step.ATTEMPT_STARTED)
-        result = _attempt(unit, folder)
-        reach(Step.ATTEMPT_WRITTEN)
+        with attempt_folder(storage, home) as folder:
+            reach(Step.ATTEMPT_STARTED)
+            result = _attempt(unit, storage, folder)
+            outputs = handed_over(storage, result.outputs, home, full=unit.full_verify)
+            result = replace(result, outputs=outputs)
+            reach(Step.ATTEMPT_WRITTEN)
     except OSError as error:  # of the codecs, which write by themselves; reading says BadFile
         raise StorageError(
-            f"{folder}: cannot be written: {error.strerror or error}; see to the disk and its permissions, then ask again"
+            f"{home}: cannot be written: {error.strerror or error}; see to the disk and its permissions, then ask again"
         ) from error
     return result
 
 
-def _attempt(unit: Unit, folder: str) -> UnitResult:
-    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids)
-    with open_files(unit.location, unit.inserts, unit.number) as files:
+def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
+    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids, storage)
+    with open_files(unit.location, unit.inserts, unit.number, storage) as files:
         kept_events, applied = _split(unit, events.events)
         rows = _write_rows(unit, files, applied, os.path.join(folder, "rows"))
         outputs = [] if rows.output is None else [rows.output]

@@ -13,6 +13,7 @@ from compactor.errors import BadFile, BadName, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input, of_directory, of_originals
+from compactor.storage.options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +56,15 @@ def plan(
     row_type: str,
     small_stripe_bytes: int | None = None,
     full_verify: bool = False,
+    stores: StoreOptions | None = None,
 ) -> Plan:
     """The work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
 
     The output is named by the smallest and largest write ID of the directories that are read, never by the high
     watermark, and never over a directory that was left out (PROTOCOL 1.2).
+
+    Args:
+        stores: how executors reach the location.
 
     Raises:
         BadName: a directory's name cannot be understood, so its rows might be lost.
@@ -99,6 +104,7 @@ def plan(
             first_write_id=lowest,
             row_type=row_type,
             full_verify=full_verify,
+            stores=stores or StoreOptions(),
         )
         for number in sorted({*inserts, *(deletes if shape is Shape.MINOR else ())})
     )

@@ -13,6 +13,7 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.rows.inputs import Input
+from compactor.storage.options import StoreOptions
 
 
 class Shape(enum.Enum):
@@ -37,6 +38,7 @@ class Unit:
     row_type: str  #: Hive's type of ``row`` as the table has it now
     small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
     full_verify: bool = False
+    stores: StoreOptions = field(default_factory=StoreOptions)
 
     @property
     def input_bytes(self) -> int:

@@ -1,0 +1,64 @@
+"""Where an attempt writes: in its directory of the store, or on this machine's disk first where the codecs cannot write
+to the store. Then only finished and proven files are uploaded: a stream that broke publishes nothing (PROTOCOL 3.4)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from compactor.errors import VerificationFailed
+from compactor.orc.source import CHUNK
+from compactor.rewrite.unit import Output
+from compactor.storage.protocol import Storage
+
+_TAIL = 1 << 16  #: bytes at a file's end that are compared: postscript, footer and more
+
+
+@contextmanager
+def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
+    """A local directory for the attempt whose files belong to ``home``: ``home`` itself if that is local."""
+    local = storage.local_path(home)
+    if local is not None:
+        os.makedirs(local)
+        yield local
+        return
+    with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:
+        yield scratch
+
+
+def handed_over(storage: Storage, outputs: Sequence[Output], home: str, *, full: bool) -> tuple[Output, ...]:
+    """The outputs as they lie in ``home``; its store then holds what was proven here.
+
+    Args:
+        full: read every byte back.
+
+    Raises:
+        StorageError: an upload failed.
+        VerificationFailed: what arrived is something else.
+    """
+    return tuple(_handed_over(storage, output, home, full) for output in outputs)
+
+
+def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Output:
+    if storage.local_path(home) is not None:
+        return output
+    path = f"{home}/{os.path.basename(output.path)}"
+    storage.upload(output.path, path)
+    with open(output.path, "rb") as file:
+        start = max(0, output.length - _TAIL)
+        file.seek(start)
+        same = file.read() == storage.read_range(path, start, output.length - start)
+    if not same or (full and _checksum(storage, path, output.length) != output.crc32):
+        raise VerificationFailed(f"{path}: holds something else than what was uploaded; nothing was changed, ask again")
+    return replace(output, path=path)
+
+
+def _checksum(storage: Storage, path: str, length: int) -> int:
+    checksum = 0
+    for offset in range(0, length, CHUNK):
+        checksum = zlib.crc32(storage.read_range(path, offset, min(CHUNK, length - offset)), checksum)
+    return checksum
