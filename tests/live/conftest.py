@@ -63,6 +63,12 @@ def both(place: tuple[hive4.Place, servers.Server]) -> Iterator[Beside]:
 
 
 @pytest.fixture
+def restarted(place: tuple[hive4.Place, servers.Server]) -> hive4.Place:
+    """Where a Hive that takes the place of another one is."""
+    return place[0]
+
+
+@pytest.fixture
 def beside(both: Beside) -> Iterator[Beside]:
     """Both sides, with nothing queued, locked or open; a test leaves it like that."""
     yield both

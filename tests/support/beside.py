@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
 from compactor.metastore.catalog import Table
+from compactor.rewrite.runner import InProcessRunner
+from compactor.rewrite.unit import Unit, UnitResult
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from tests.support.expected import difference, plain_rows, render
@@ -43,6 +45,18 @@ TABLES = (
 )
 
 Lines = list[tuple[RowId, str]]
+
+
+class Meanwhile(InProcessRunner):
+    """Calls ``what`` while a compaction is under way, with what its worker asks between two units."""
+
+    def __init__(self, what: Callable[[Callable[[], None]], object]) -> None:
+        super().__init__()
+        self._what = what
+
+    def run(self, units: Sequence[Unit], check: Callable[[], None]) -> list[UnitResult]:
+        self._what(check)
+        return super().run(units, check)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -56,7 +56,10 @@ class Place:
 
 
 class Hive:
-    """A running Hive. Statements of one session run one after the other, those of several beside each other."""
+    """A running Hive. Statements of one session run one after the other, those of several beside each other.
+
+    It ends as soon as its standard input does, and so with us, however we end.
+    """
 
     def __init__(self, place: Place) -> None:
         self.log = place.folder / "hive.log"
@@ -160,7 +163,6 @@ def _command(place: Place) -> list[str]:
         "user.timezone": "UTC",
     }
     return [
-        *("setpriv", "--pdeathsig=KILL", "--"),  # it ends with us, however we end
         "java",
         "-Xmx1g",
         "-XX:+UseSerialGC",

@@ -135,8 +135,9 @@ public class LiveHive {
           return List.of();
         case "lock":
           return of(client.lock(lockRequest(txn, request)));
-        case "check":
-          return of(client.checkLock(number(request, "lock")));
+        case "drop":
+          client.dropTable(text(request, "database"), text(request, "table"));
+          return List.of();
         default:
           throw new IllegalArgumentException("nothing is known of " + what);
       }

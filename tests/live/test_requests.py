@@ -1,0 +1,116 @@
+"""Requests of one side are requests to the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.states import State
+from compactor.service.batch import claimable, run_entries
+from compactor.service.worker import Fate
+from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
+from tests.support.hive4 import HiveError
+
+
+def _table(beside: Beside, name: str) -> None:
+    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
+    for key in (1, 2):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+
+
+def _shown(beside: Beside, number: int) -> dict[str, str]:
+    """The row of SHOW COMPACTIONS, as Hive prints it."""
+    headings, *rows = [line.split("\t") for line in beside.hive.sql("show compactions", session="looker")]
+    [row] = [row for row in rows if row[0] == str(number)]
+    return {name: value.strip() for name, value in zip(headings, row, strict=True)}
+
+
+def _request(beside: Beside, name: str, *more: str) -> int:
+    [asked] = beside.ours("--set", "compactor.mode=request", "compact", f"default.{name}", *more)
+    return int(asked["compaction"])
+
+
+def test_ours_refuses_hives_and_hives_refuses_ours(beside: Beside) -> None:
+    _table(beside, "asked_twice")
+    number = _request(beside, "asked_twice")
+    with pytest.raises(HiveError, match=f"already scheduled.*id={number}|id {number}"):
+        beside.hive_request("asked_twice", "minor")
+    assert _shown(beside, number)["State"] == "initiated"
+    beside.hive.sql(f"abort compactions {number}")
+    [ended] = beside.history("asked_twice")
+    assert (ended.id, ended.state) == (number, State.ABORTED)
+    assert beside.queue() == []
+    beside.hive_request("asked_twice", "minor")
+    [theirs] = beside.queue()
+    beside.ours("--set", "compactor.mode=request", "compact", "default.asked_twice", code=3)
+    beside.ours("--set", "compactor.mode=request", "abort", "compaction", str(theirs.id))
+    assert _shown(beside, theirs.id)["State"] == "aborted"
+
+
+def test_hive_shows_our_compaction_in_every_state(beside: Beside) -> None:
+    _table(beside, "shown")
+    number = _request(beside, "shown", "--type", "minor")
+    row = _shown(beside, number)
+    assert (row["Table"], row["Type"], row["State"], row["Worker host"]) == ("shown", "MINOR", "initiated", "---")
+    working: list[dict[str, str]] = []
+    looking = Meanwhile(lambda check: working.append(_shown(beside, number)))
+    [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
+    assert done.fate is Fate.COMPACTED
+    [row] = working
+    assert row["State"] == "working"
+    assert f"{row['Worker host']}-{row['Worker']}".startswith("compactor-")
+    assert row["TxnId"] == str(done.txn)
+    row = _shown(beside, number)
+    assert row["State"] == "ready for cleaning"
+    assert int(row["Next TxnId"]) >= int(row["TxnId"]) == done.txn
+    assert int(row["Commit Time"]) > 0
+    assert beside.clean()["failed"] == []
+    assert _shown(beside, number)["State"] == "succeeded"
+
+
+def test_hive_compacts_what_we_ask_for_and_we_what_hive_asks_for(beside: Beside) -> None:
+    """In mode request Hive's worker does it; an entry of a pool is for that pool's workers, whoever asked."""
+    for name in ("for_hive", "for_us", "pooled"):
+        _table(beside, name)
+    number = _request(beside, "for_hive")
+    beside.hive_work()
+    [done] = beside.queue(State.READY_FOR_CLEANING)
+    assert (done.id, done.worker_version) == (number, "4.1.0")
+    beside.hive_request("for_us", "major")
+    [outcome] = beside.work()
+    assert (outcome["table"], outcome["fate"]) == ("default.for_us", "compacted")
+    pooled = _request(beside, "pooled", "--pool", "p1")
+    beside.hive.do("worker", session="roles")
+    assert [entry.id for entry in beside.queue(State.INITIATED)] == [pooled]
+    assert _shown(beside, pooled)["Pool name"] == "p1"
+    beside.ours("--set", "compactor.mode=clean", "run", "worker", "--once", "--in-process", "--pool", "p1")
+    beside.hive_clean()
+    assert beside.queue() == []
+    for name in ("for_hive", "for_us", "pooled"):
+        assert [entry.state for entry in beside.history(name)] == [State.SUCCEEDED]
+        beside.rows(name, ["1\trow 1", "2\trow 2"])
+        assert [directory[:12] for directory in beside.names(name)] == ["base_0000002"]
+
+
+def test_hives_initiator_and_ours_ask_once(beside: Beside) -> None:
+    """Two initiators over the same table leave one request, whichever comes first."""
+    name = "due"
+    properties = "'transactional'='true', 'compactorthreshold.hive.compactor.delta.num.threshold'='1'"
+    beside.hive.sql(f"create table {name} (a int, b string) stored as orc tblproperties({properties})")
+    for key in range(1, 4):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+    beside.ours("--set", "compactor.mode=clean", "run", "initiator", "--once")
+    [ours] = [entry for entry in beside.queue() if entry.entity.table == name]
+    beside.hive.do("initiator", session="roles")
+    assert [entry.id for entry in beside.queue() if entry.entity.table == name] == [ours.id]
+    beside.hive_work()
+    beside.hive_clean()
+    for key in range(4, 7):
+        beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+    beside.hive.do("initiator", session="roles")
+    [theirs] = [entry for entry in beside.queue() if entry.entity.table == name]
+    assert theirs.initiator_version == "4.1.0"
+    beside.ours("--set", "compactor.mode=clean", "run", "initiator", "--once")
+    assert [entry.id for entry in beside.queue() if entry.entity.table == name] == [theirs.id]
+    assert "compacted" in [done["fate"] for done in beside.work()]
+    beside.clean()
+    beside.rows(name, [f"{key}\trow {key}" for key in range(1, 7)])

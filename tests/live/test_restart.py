@@ -1,0 +1,43 @@
+"""Hive dies and comes back while one of our workers is at work."""
+
+from __future__ import annotations
+
+import socket
+
+from compactor.compaction.states import State
+from compactor.service.batch import claimable, run_entries
+from compactor.service.worker import Fate
+from tests.support import hive4
+from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
+
+
+def test_a_restart_of_hive_takes_nothing_of_ours_back(beside: Beside, restarted: hive4.Place) -> None:
+    """PROTOCOL 6: what workers of its own host held Hive queues again as soon as it is back; ours bear another name."""
+    for name in ("held_by_us", "held_by_hive"):
+        beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
+        for key in (1, 2):
+            beside.hive.sql(f"insert into {name} values ({key}, 'row {key}')")
+    beside.hive_request("held_by_hive", "major")
+    [theirs] = beside.queue()
+    worker = f"{socket.gethostname()}-42"
+    beside.sql(f"""UPDATE "COMPACTION_QUEUE" SET "CQ_STATE" = 'w', "CQ_WORKER_ID" = '{worker}', "CQ_START" = 1""")
+    beside.ours("--set", "compactor.mode=clean", "compact", "default.held_by_us")
+    seen: list[tuple[str | None, State]] = []
+
+    def restart(check: object) -> None:
+        beside.hive.kill()
+        beside.hive = hive4.Hive(restarted)
+        beside.hive.wait_until_ready()
+        beside.hive.do("initiator", session="roles")  # where it takes its own back
+        seen.extend((entry.worker_id, entry.state) for entry in beside.queue())
+
+    ours = [number for number in claimable(beside.site) if number != theirs.id]
+    [done] = run_entries(beside.site, ours, Meanwhile(restart)).outcomes
+    assert seen == [(None, State.INITIATED), (done.worker_id, State.WORKING)]
+    assert done.fate is Fate.COMPACTED
+    beside.hive_work()
+    beside.hive_clean()
+    assert beside.queue() == []
+    for name in ("held_by_us", "held_by_hive"):
+        beside.rows(name, ["1\trow 1", "2\trow 2"])
+        assert [entry.state for entry in beside.history(name)] == [State.SUCCEEDED]
