@@ -16,9 +16,21 @@ from compactor.ids import NOTHING_OPEN, ORIGINALS_ONLY, TxnId, WriteId
 ACID_VERSION_FILE = "_orc_acid_version"  #: side file of every base and delta; its content is ``ACID_VERSION``
 ACID_VERSION = b"2"
 METADATA_FILE = "_metadata_acid"  #: JSON in bases of TRUNCATE (Hive 4) and of Hive 3's major compaction
+METADATA_COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'  #: as Hive 3.1's major compaction writes it
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
 STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
 HIDDEN_PREFIX = "_compactor_obsolete_"  #: then a transaction and the final name of what is being removed
+
+
+class Layout(enum.Enum):
+    """How the output of a compaction is named and marked, by the Hive whose readers look at it."""
+
+    VISIBILITY = "Hive 4"  #: ``_v<txn>`` at the end of the name: it counts once that transaction is valid
+    PLAIN = "Hive 3.1"  #: no suffix, which it fails on: it counts as soon as it is there; bases bear ``_metadata_acid``
+
+    @property
+    def has_visibility(self) -> bool:
+        return self is Layout.VISIBILITY
 
 
 class DeltaKind(enum.Enum):

@@ -6,6 +6,7 @@ Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
-from compactor.errors import LostClaim, NotFound, NotSupported, Refused, TryAgain
+from compactor.errors import DatabaseUnavailable, LostClaim, NotFound, NotSupported, Refused, TryAgain
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import components, entries, partition_names, stringable, txn_rows
 from compactor.metastore.dialects import Dialect
@@ -39,6 +40,7 @@ from compactor.metastore.tables import (
 )
 from compactor.metastore.write_ids import insert_component, next_write_id
 
+_log = logging.getLogger(__name__)
 WORKER_PREFIX = "compactor-"  #: a restarting Hive takes back rows whose worker id begins with its host name
 #: Hive's own words (``AbortCompactionFunction``), spelling included.
 ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."
@@ -72,6 +74,11 @@ class Compactions:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
         self._dialect = dialect
+        self._rows = entries.Rows(dialect)
+
+    def keep_in(self, beyond: entries.Beyond) -> None:
+        """Where the values of columns go that this schema has not. Without it such a queue is read, not changed."""
+        self._rows.beyond = beyond
 
     # --- ask ----------------------------------------------------------------------------------------------------
 
@@ -105,14 +112,16 @@ class Compactions:
             rows: list[dict[str, object]] = []
             for request, encoded in zip(requests, properties, strict=True):
                 entry_id = first + len(rows)
-                refused = _too_long(request, encoded) or known.refusal(request.entity)
+                refused = self._unknown_type(request) or _too_long(request, encoded) or known.refusal(request.entity)
                 if refused is None:
                     rows.append(_request_row(entry_id, request, encoded, now))
                     known.add(request.entity, entry_id)
                 answers.append(entry_id if refused is None else refused)
             if rows:
                 conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=first + len(rows)))
-                conn.execute(insert(COMPACTION_QUEUE), rows)
+                # anew: the number may have been drawn for a request that was then not entered
+                self._rows.keep({first + number: row for number, row in enumerate(rows)}, anew=True)
+                conn.execute(insert(COMPACTION_QUEUE), [self._rows.stored(COMPACTION_QUEUE, row) for row in rows])
             return answers
 
     @retried
@@ -197,7 +206,8 @@ class Compactions:
                 "CC_INITIATOR_ID": initiator,
                 "CC_INITIATOR_VERSION": compactor.__version__,
             }
-            conn.execute(insert(COMPLETED_COMPACTIONS).values(**row))
+            self._rows.keep({entry_id: row}, anew=True)
+            conn.execute(insert(COMPLETED_COMPACTIONS).values(**self._rows.stored(COMPLETED_COMPACTIONS, row)))
             return entry_id
 
     # --- work ---------------------------------------------------------------------------------------------------
@@ -224,16 +234,7 @@ class Compactions:
             raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
         with self._changing() as conn:
             now = now_ms(conn)
-            waiting = select(CQ.CQ_ID).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED)
-            if ids is not None:
-                waiting = waiting.where(CQ.CQ_ID.in_(ids))
-            elif pool is not None:
-                waiting = waiting.where(CQ.CQ_POOL_NAME == pool)
-            else:
-                waited = CQ.CQ_ENQUEUE_TIME < now - pool_timeout_ms
-                waiting = waiting.where(or_(CQ.CQ_POOL_NAME.is_(None), waited))
-            oldest = self._dialect.unlocked(waiting.order_by(CQ.CQ_ID).limit(1))
-            for entry_id in conn.execute(oldest).scalars().all():
+            for entry_id in self._waiting(conn, pool, now - pool_timeout_ms, ids):
                 guarded = update(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id, CQ.CQ_STATE == State.INITIATED.value)
                 taken = {
                     "CQ_STATE": State.WORKING.value,
@@ -244,7 +245,8 @@ class Compactions:
                     "CQ_TXN_ID": None,
                     "CQ_HIGHEST_WRITE_ID": None,
                 }
-                if conn.execute(guarded.values(**taken)).rowcount == 1:
+                if conn.execute(guarded.values(**self._rows.stored(COMPACTION_QUEUE, taken))).rowcount == 1:
+                    self._rows.keep({entry_id: taken})
                     return self._locked(conn, entry_id)
         return None
 
@@ -272,7 +274,8 @@ class Compactions:
             if run_as is not None:
                 values["CQ_RUN_AS"] = run_as
             self._change(conn, current, values)
-            if component:
+            # Hive 3.1 has no such operation, and no name bears the transaction there, so nothing has to be kept known.
+            if component and self._dialect.layout.has_visibility:
                 insert_component(conn, txn, entry.entity, "c", highest_write_id)
             changed = self._locked(conn, entry.id)
         if changed is None:
@@ -331,6 +334,33 @@ class Compactions:
                 "CQ_COMMIT_TIME": now_ms(conn),
             }
             self._change(conn, current, values)
+        if not self._rows.is_whole:
+            # Only once it is certain: on a row that goes back to ``i`` these would be another compaction's.
+            self._keep_result(entry.id, values)
+
+    def committed(self, entry: Entry, txn: TxnId) -> bool:
+        """Whether the compaction of ``entry`` by ``txn`` is known to be committed, after its answer was lost.
+
+        Raises:
+            NotFound: nothing is known of the entry any more.
+        """
+        if self._dialect.remembers_commits:
+            with self._database.read() as conn:
+                return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar() == txn_rows.COMMITTED
+        now = self.entry(entry.id)
+        return now.state in (State.READY_FOR_CLEANING, State.SUCCEEDED) and now.txn_id == txn
+
+    def txn_state(self, entry: Entry) -> str | None:
+        """TXN_STATE of the transaction that an entry was compacted by; None where it has none, or no row any more.
+
+        Hive 3.1 forgets what committed; but there the same commit makes the entry ready for cleaning.
+        """
+        if entry.txn_id is None:
+            return None
+        if not self._dialect.remembers_commits and entry.state in (State.READY_FOR_CLEANING, State.SUCCEEDED):
+            return txn_rows.COMMITTED
+        with self._database.read() as conn:
+            return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == entry.txn_id)).scalar()
 
     @retried
     def requeue(self, entry_id: int, worker_id: str) -> bool:
@@ -342,9 +372,10 @@ class Compactions:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
         """
         with self._changing() as conn:
-            recorded = conn.execute(select(CQ.CQ_TXN_ID).where(CQ.CQ_ID == entry_id)).scalar()
+            seen = self._seen(conn, entry_id)
+            recorded = None if seen is None else seen.txn_id
             # before the queue row (PROTOCOL 9)
-            row = None if recorded is None else txn_rows.locked_row(conn, self._dialect, TxnId(recorded))
+            row = None if recorded is None else txn_rows.locked_row(conn, self._dialect, recorded)
             entry = self._locked(conn, entry_id)
             if entry is None or entry.state is not State.WORKING or entry.worker_id != worker_id:
                 return False
@@ -395,7 +426,7 @@ class Compactions:
         with self._database.read() as conn:
             ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, _KNOWN_QUEUED)
             ready = ready.order_by(CQ.CQ_ID)
-            found = [entries.queued(row) for row in conn.execute(ready).mappings()]
+            found = self._rows.queued(conn.execute(ready).mappings())
         due = [entry for entry in found if _tried(entry) + entry.retry_retention <= now]
         lowest: dict[Entity, WriteId] = {}
         for entry in due:
@@ -464,13 +495,13 @@ class Compactions:
             NotFound: it is in neither.
         """
         with self._database.read() as conn:
-            found = conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings().first()
-            if found is not None:
-                return entries.queued(found)
-            found = conn.execute(select(COMPLETED_COMPACTIONS).where(CC.CC_ID == entry_id)).mappings().first()
-        if found is None:
+            found = self._rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
+            if not found:
+                past = select(COMPLETED_COMPACTIONS).where(CC.CC_ID == entry_id)
+                found = self._rows.ended(conn.execute(past).mappings())
+        if not found:
             raise NotFound(f"compaction {entry_id} is neither in the queue nor in the history")
-        return entries.ended(found)
+        return found[0]
 
     def queue(
         self,
@@ -487,7 +518,6 @@ class Compactions:
             (CQ.CQ_DATABASE, database),
             (CQ.CQ_TABLE, table),
             (CQ.CQ_PARTITION, partition),
-            (CQ.CQ_POOL_NAME, pool),
         ]
         query = select(COMPACTION_QUEUE).where(_KNOWN_QUEUED).order_by(CQ.CQ_ID)
         query = query.where(*(column == value for column, value in wanted if value is not None))
@@ -496,7 +526,8 @@ class Compactions:
         if ids is not None:
             query = query.where(CQ.CQ_ID.in_(ids))
         with self._database.read() as conn:
-            return [entries.queued(row) for row in conn.execute(query).mappings()]
+            found = self._rows.queued(conn.execute(query).mappings())
+        return [entry for entry in found if pool is None or entry.pool == pool]
 
     def working(self) -> list[Entry]:
         """What workers hold, by id."""
@@ -508,7 +539,7 @@ class Compactions:
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
         with self._database.read() as conn:
-            return [entries.ended(row) for row in conn.execute(query).mappings()]
+            return self._rows.ended(conn.execute(query).mappings())
 
     def candidates(self, limit: int, after: Entity | None = None) -> list[Entity]:
         """What was written or has aborted writes, in the order of its names, from behind ``after`` on (PROTOCOL 10).
@@ -551,8 +582,12 @@ class Compactions:
 
     @contextmanager
     def _changing(self) -> Iterator[Connection]:
-        if self._dialect.refusal is not None:
-            raise NotSupported(f"metastore {self._database.url}: {self._dialect.refusal}")
+        if not self._rows.is_whole and self._rows.beyond is None:
+            raise NotSupported(
+                f"metastore {self._database.url}: its schema {' or '.join(self._dialect.schema_versions)} has no columns "
+                "for a compaction's transaction, its pool and its errors; they are kept in our own state, and none is "
+                "open: set state_url, or a mode other than observe"
+            )
         with self._database.write() as conn:
             yield conn
 
@@ -587,13 +622,46 @@ class Compactions:
 
     def _locked(self, conn: Connection, entry_id: int) -> Entry | None:
         query = self._dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id))
-        found = conn.execute(query).mappings().first()
-        return None if found is None else entries.queued(found)
+        found = self._rows.queued(conn.execute(query).mappings())
+        return found[0] if found else None
+
+    def _waiting(
+        self, conn: Connection, pool: str | None, enqueued_before: int, ids: Collection[int] | None
+    ) -> Sequence[int]:
+        """Requests that may be claimed, oldest first; only the first that nobody holds where the schema can tell."""
+        waiting = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED)
+        waiting = waiting.order_by(CQ.CQ_ID)
+        if ids is not None:
+            waiting = waiting.where(CQ.CQ_ID.in_(ids))
+        elif not self._rows.is_whole:
+            found = self._rows.queued(conn.execute(waiting).mappings())
+            return [entry.id for entry in found if _is_for(entry, pool, enqueued_before)]
+        elif pool is not None:
+            waiting = waiting.where(CQ.CQ_POOL_NAME == pool)
+        else:
+            waiting = waiting.where(or_(CQ.CQ_POOL_NAME.is_(None), CQ.CQ_ENQUEUE_TIME < enqueued_before))
+        oldest = self._dialect.unlocked(waiting.with_only_columns(CQ.CQ_ID).limit(1))
+        return conn.execute(oldest).scalars().all()
+
+    def _unknown_type(self, request: Request) -> Refused | None:
+        known = self._dialect.request_types
+        if known is None or request.type.value in known:
+            return None
+        return Refused(
+            f"compaction of {request.entity}: Hive 3.1 knows no {request.type.label.lower()} compaction, and could not "
+            "show its queue any more; ask for minor or major"
+        )
+
+    def _keep_result(self, entry_id: int, values: Mapping[str, object]) -> None:
+        try:
+            self._rows.keep({entry_id: values})
+        except DatabaseUnavailable as error:
+            _log.warning("when compaction %d committed is not kept; its first sight counts: %s", entry_id, error)
 
     def _seen(self, conn: Connection, entry_id: int) -> Entry | None:
         """The row as it is, not locked."""
-        found = conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings().first()
-        return None if found is None else entries.queued(found)
+        found = self._rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
+        return found[0] if found else None
 
     def _transactions_of(self, conn: Connection, entry: Entry) -> Sequence[TxnId]:
         """What a worker of ours has opened for ``entry``: what it recorded, else what it opened and did not record yet."""
@@ -622,15 +690,20 @@ class Compactions:
 
     def _change(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
         """Change the row, if it is in the state and by the worker that ``entry`` says."""
-        if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**values)).rowcount != 1:
+        stored = self._rows.stored(COMPACTION_QUEUE, values) or {"CQ_STATE": entry.state.value}
+        if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**stored)).rowcount != 1:
             raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+        if values.get("CQ_STATE") != State.READY_FOR_CLEANING.value:
+            self._rows.keep({entry.id: values})
 
     def _end(self, conn: Connection, entry: Entry, state: State, error: str | None) -> None:
         query = self._dialect.for_update(select(COMPACTION_QUEUE).where(*_as_known(entry)))
         row = conn.execute(query).mappings().first()
         if row is None:
             raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
-        conn.execute(insert(COMPLETED_COMPACTIONS).values(**entries.history_row(row, state, now_ms(conn), error)))
+        ended = entries.history_row(row, state, now_ms(conn), error)
+        self._rows.keep({entry.id: {name: value for name, value in ended.items() if value is not None}})
+        conn.execute(insert(COMPLETED_COMPACTIONS).values(**self._rows.stored(COMPLETED_COMPACTIONS, ended)))
         self._delete(conn, entry)
 
     def _delete(self, conn: Connection, entry: Entry) -> None:
@@ -660,6 +733,12 @@ def _must_be_stoppable(entry: Entry) -> None:
 def _as_known(entry: Entry) -> tuple[ColumnElement[bool], ...]:
     worker = CQ.CQ_WORKER_ID.is_(None) if entry.worker_id is None else CQ.CQ_WORKER_ID == entry.worker_id
     return (CQ.CQ_ID == entry.id, CQ.CQ_STATE == entry.state.value, worker)
+
+
+def _is_for(entry: Entry, pool: str | None, enqueued_before: int) -> bool:
+    if pool is not None:
+        return entry.pool == pool
+    return entry.pool is None or (entry.enqueue_time is not None and entry.enqueue_time < enqueued_before)
 
 
 def _ready(entry: Entry) -> Entry:

@@ -8,11 +8,13 @@ Hive 4's schema on each database; ``dialects_hive3`` has what Hive 3.1's does ot
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, text, update
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
+from compactor.acid.names import Layout
 from compactor.database.clock import now_ms
 from compactor.ids import TxnId
 from compactor.metastore.tables import TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
@@ -29,8 +31,13 @@ class Dialect:
 
     database: str = "sqlite"
     schema_versions: tuple[str, ...] = ("4.0.0", "4.1.0", "4.2.0")
-    #: Why nothing may be compacted there, if so; such a metastore is opened for reading only.
-    refusal: str | None = None
+    #: How this Hive's readers take what a compaction made.
+    layout: Layout = Layout.VISIBILITY
+    #: Codes that stand for what this Hive has no code for: CC_STATE of an entry that ended. What it really was is kept
+    #: in our own state.
+    substitutes: Mapping[str, str] = MappingProxyType({})
+    #: CQ_TYPE of what may be requested; None for every type.
+    request_types: frozenset[str] | None = None
     #: Tables and columns (``TABLE.COLUMN``) of ``tables`` that this schema has not. Columns read as NULL.
     missing_tables: frozenset[str] = frozenset()
     missing_columns: frozenset[str] = frozenset()
@@ -72,6 +79,11 @@ class Dialect:
         edge = now_ms(conn) - open_txn_timeout_ms
         return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0)
 
+    @property
+    def remembers_commits(self) -> bool:
+        """Whether TXNS says of a compaction's transaction that it committed."""
+        return True
+
     def forget_committed(self, conn: Connection, txn: TxnId) -> None:
         """What becomes of the row of a transaction that commits."""
         conn.execute(update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STATE="c"))
@@ -92,8 +104,12 @@ class Dialect:
         return table.name not in self.missing_tables
 
     def row(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-        """``values`` of a new row without the columns that the schema has not."""
+        """``values`` of a row without the columns that the schema has not."""
         return {name: value for name, value in values.items() if f"{table.name}.{name}" not in self.missing_columns}
+
+    def lacks(self, table: Table) -> frozenset[str]:
+        """The columns of ``table`` that the schema has not."""
+        return frozenset(column.name for column in table.columns if str(column) in self.missing_columns)
 
     def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         """``column`` to group or order by, where two texts that differ in anything are two."""

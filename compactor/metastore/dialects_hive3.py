@@ -1,13 +1,14 @@
 """Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no row of what committed, fewer columns in the queue.
 
-It is read, and its transactions, write IDs and locks are kept as Hive 3.1 keeps them. Nothing is compacted there: its
-readers don't understand a directory ``…_v<txn>``, and without one nobody could tell an unfinished output from another.
+Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; what its queue has no column for stands in
+our own state (``entries.Beyond``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from sqlalchemy import (
     BigInteger,
@@ -24,6 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
+from compactor.acid.names import Layout
 from compactor.ids import TxnId
 from compactor.metastore.dialects import Dialect, MySQL4, Postgres4
 from compactor.metastore.dialects_compile import folding_preparer, reduced_compiler
@@ -56,10 +58,10 @@ class _Hive3(Dialect):
     """What the schema does on every database."""
 
     schema_versions = ("3.1.0",)
-    refusal = (
-        "Hive 3.1 does not understand the directories of a compaction that is not finished; it is read, in mode "
-        "observe, and not compacted"
-    )
+    layout = Layout.PLAIN
+    # It shows and purges only the states that it knows. Of those "attempted" alone is not counted as a failure.
+    substitutes = MappingProxyType({"c": "a", "x": "a"})
+    request_types = frozenset({"a", "i"})
     missing_tables = frozenset(
         {"TXN_LOCK_TBL", "MIN_HISTORY_WRITE_ID", "COMPACTION_METRICS_CACHE", "TXN_WRITE_NOTIFICATION_LOG"}
     )
@@ -95,6 +97,11 @@ class _Hive3(Dialect):
     def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
         """See ``Dialect``; ids and their rows appear together."""
         return self.newest(conn)
+
+    @property
+    def remembers_commits(self) -> bool:
+        """See ``Dialect``; but the commit makes the queue row ready for cleaning, so that row says it."""
+        return False
 
     def forget_committed(self, conn: Connection, txn: TxnId) -> None:
         """See ``Dialect``; no row says that a transaction committed."""

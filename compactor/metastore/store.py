@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
-from compactor.errors import DatabaseUnavailable, NotSupported
+from compactor.errors import DatabaseUnavailable
 from compactor.metastore import schema
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
@@ -57,7 +57,7 @@ def open_metastore(
 
     Raises:
         BadSetting: the URL is malformed.
-        NotSupported: a database or schema version that this release does not know, or only reads.
+        NotSupported: a database or schema version that this release does not know.
         DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
     """
     database = open_database(url, read_only=read_only, retryable=retryable)
@@ -75,7 +75,4 @@ def _metastore(name: str, database: Database, limits: TxnLimits | None) -> Metas
             f"database {database.url} holds no metastore (it has no table VERSION); make one with "
             "`compactor metastore init`, or check the URL"
         )
-    metastore = Metastore(name, database, version, limits)
-    if metastore.dialect.refusal is not None and not database.read_only:
-        raise NotSupported(f"metastore {database.url} has schema {version}: {metastore.dialect.refusal}")
-    return metastore
+    return Metastore(name, database, version, limits)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from compactor.acid.directory import AcidDir, AcidDirectory
-from compactor.acid.names import Base, Delta, DeltaKind, staging_name
+from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, BadName, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
@@ -29,16 +29,18 @@ class Plan:
     staging: str
     row_type: str
     inputs: tuple[str, ...]  #: top-level names that are read
+    layout: Layout = Layout.VISIBILITY
 
     def directory(self, kind: DeltaKind) -> str:
         """The final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
+        visibility = self.txn if self.layout.has_visibility else TxnId(0)
         if self.shape is Shape.MAJOR:
-            return Base(write_id=self.highest_write_id, visibility_txn_id=self.txn).name
+            return Base(write_id=self.highest_write_id, visibility_txn_id=visibility).name
         return Delta(
             kind=kind,
             min_write_id=self.lowest_write_id,
             max_write_id=self.highest_write_id,
-            visibility_txn_id=self.txn,
+            visibility_txn_id=visibility,
         ).name
 
     @property
@@ -54,6 +56,7 @@ def plan(
     txn: TxnId,
     write_ids: ValidWriteIdList,
     row_type: str,
+    layout: Layout = Layout.VISIBILITY,
     small_stripe_bytes: int | None = None,
     full_verify: bool = False,
     stores: StoreOptions | None = None,
@@ -120,6 +123,7 @@ def plan(
         staging=staging,
         row_type=row_type,
         inputs=_names(directory, deltas, shape),
+        layout=layout,
     )
 
 

@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, DeltaKind
+from compactor.acid.names import (
+    ACID_VERSION,
+    ACID_VERSION_FILE,
+    METADATA_COMPACTED,
+    METADATA_FILE,
+    BucketFile,
+    DeltaKind,
+)
 from compactor.errors import VerificationFailed
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.unit import Figures, Output, Shape, UnitResult
@@ -99,6 +106,9 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
         crc = zlib.crc32(storage.read(f"{path}/{file}"))
         files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
     storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+    if plan.shape is Shape.MAJOR and not plan.layout.has_visibility:
+        # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
+        storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
     return StagedDirectory(name=name, staged=path, files=tuple(files))
 
 

@@ -16,12 +16,16 @@ from compactor.compaction.forgetting import forget_before, shown
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName, CompactorError, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType, conflicts
+from compactor.locking.requests import LockRequest
+from compactor.metastore import partition_names
 from compactor.rewrite import publish
 from compactor.service import repair
 from compactor.service.blockers import Blocker, blockers
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
 from compactor.settings.precedence import Settings
+from compactor.state.sightings import Sighting
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -159,17 +163,20 @@ def _target(site: Site, entry: Entry) -> Target | None:
 
 def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, settings: Settings) -> Clean | Wait | Drop:
     parameters = target.partition.parameters if target and target.partition else {}
-    return may_clean(
+    seen = _first_sight(site, entry)
+    answer = may_clean(
         entry,
         lowest,
-        None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id),
+        site.metastore.compactions.txn_state(entry),
         now_ms=site.metastore.now_ms(),
         settings=settings,
         exists=target is not None,
         forbidden_by=no_cleanup(target.table.parameters, parameters) if target else None,
         rebalance_committed=target is not None and _rebalance_committed(site, target, entry),
-        newest_at_first_sight=_first_sight(site, entry),
+        newest_at_first_sight=None if seen is None else seen.newest,
     )
+    held = _held_by_lock(site, entry, seen) if isinstance(answer, Clean) else None
+    return held or answer
 
 
 def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
@@ -184,12 +191,33 @@ def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
     return Ended(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
 
 
-def _first_sight(site: Site, entry: Entry) -> TxnId | None:
-    """What stands for a stamp that Hive did not write (its rebalance, Hive 3's rows): the newest transaction when the
-    row was first seen. Without a state of ours to remember it in, such rows wait for Hive."""
-    if entry.next_txn_id is not None or site.state is None:
+def _first_sight(site: Site, entry: Entry) -> Sighting | None:
+    """What stands for a stamp that Hive did not write (its rebalance, Hive 3's rows): what was newest when the row was
+    first seen. Without a state of ours to remember it in, such rows wait for Hive."""
+    goes_by_locks = not site.metastore.dialect.layout.has_visibility
+    if site.state is None or (entry.next_txn_id is not None and not goes_by_locks):
         return None
-    return site.state.sightings.first(site.name, entry.id, site.metastore.transactions.newest())
+    locks = [row.id for row in site.metastore.locks.show(entry.entity.database)] if goes_by_locks else []
+    now = Sighting(newest=site.metastore.transactions.newest(), newest_lock=max(locks, default=0))
+    return site.state.sightings.first(site.name, entry.id, now)
+
+
+def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | None:
+    """Readers of Hive 3.1 may hold a lock without a transaction: those that the entry met when it was first seen, on it
+    or around it, must be gone (Hive 3.1's ``Cleaner``, which looks for locks on exactly the entry only)."""
+    if seen is None or site.metastore.dialect.layout.has_visibility:
+        return None
+    here = entry.entity
+    names = partition_names.forms(here.partition)
+    wanted = [
+        LockRequest(database=here.database, table=here.table, partition=name, type=LockType.EXCLUSIVE) for name in names
+    ]
+    for row in site.metastore.locks.show(here.database):
+        if row.id <= seen.newest_lock and any(conflicts(request, row, semi_shared=True) for request in wanted):
+            return Wait(
+                because=f"{row} was there when the entry was first seen; what it reads may be what was replaced"
+            )
+    return None
 
 
 def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:

@@ -187,7 +187,7 @@ def _queue(site: Site, table: Table, settings: Settings) -> dict[Entity, list[Qu
 def _queued(site: Site, entry: Entry, settings: Settings) -> Queued:
     if entry.state is not State.READY_FOR_CLEANING:
         return Queued(entry=entry, waits_for="a worker" if entry.state is State.INITIATED else None)
-    state = None if entry.txn_id is None else site.metastore.transactions.state(entry.txn_id)
+    state = site.metastore.compactions.txn_state(entry)
     answer = may_clean(entry, repair.lowest_open(site), state, settings=settings, now_ms=site.metastore.now_ms())
     waits = answer.because if isinstance(answer, Wait) else "the cleaner's next pass"
     return Queued(entry=entry, waits_for=waits, blockers=blockers(site, entry))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from compactor.acid.names import parse_directory, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, CompactorError, LockNotGranted, NotFound, Refused, StorageError
+from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.metastore.compactions import is_being_aborted
 from compactor.rewrite import publish
@@ -146,14 +146,33 @@ def lowest_open(site: Site) -> TxnId:
     return site.metastore.transactions.lowest_open(site.settings.milliseconds("hive.txn.opentxn.timeout"))
 
 
+def _with_visibility(site: Site, location: str) -> list[str]:
+    found: list[str] = []
+    for child in site.storage.children(location):
+        try:
+            acid = parse_directory(child)
+        except BadName:
+            continue  # the planner refuses it by name
+        if acid is not None and acid.visibility_txn_id:
+            found.append(child)
+    return found
+
+
 def no_strangers(site: Site, target: Target, view: View) -> None:
     """Refuses to plan beside a named directory of an unfinished compaction: two directories of one range return every
     row twice in Trino, and in Hive as soon as both transactions count as valid.
 
+    Hive 3.1 names no transaction and fails on a directory that does: it can only be there by mistake.
+
     Raises:
         LockNotGranted: its transaction is still open; the next pass looks again.
-        Refused: its transaction was never opened in this metastore.
+        Refused: its transaction was never opened in this metastore, or no name may have one there.
     """
+    if not site.metastore.dialect.layout.has_visibility and (names := _with_visibility(site, target.location)):
+        raise Refused(
+            f"{target.entity}: {names[0]} bears a transaction, and Hive 3.1 fails on such a name; find out who wrote it "
+            "and move it away"
+        )
     for name in view.directory.unseen:
         acid = parse_directory(name)
         txn = acid.visibility_txn_id if acid is not None else TxnId(0)

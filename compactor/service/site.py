@@ -39,7 +39,13 @@ class Site:
 
     @classmethod
     def here(cls, name: str, metastore: Metastore, state: State | None, storage: Storage, settings: Settings) -> Site:
-        """The site as this process and its user see it."""
+        """The site as this process and its user see it.
+
+        What the metastore's schema has no columns for goes into ``state``, which such a metastore therefore needs for
+        everything that changes its queue.
+        """
+        if state is not None:
+            metastore.compactions.keep_in(state.entries(name))
         user = os.environ.get("USER") or str(os.getuid())
         return cls(
             name=name,

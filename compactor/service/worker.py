@@ -257,16 +257,9 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
     planned = _plan(hold, view, shape, options)
     _record(hold, planned.highest_write_id, component=True)
     staged = _stage(hold, planned, heart, runner)
-    note = ""
-    if (
-        staged.is_pair
-        and hold.the_target().settings.text("compactor.readers") == "any"
-        and not _take_exclusive(hold, heart)
-    ):
-        note = (
-            "minor became major: readers without visibility would meet one half of its pair, and no exclusive lock was "
-            "granted within compactor.lock.wait"
-        )
+    note = _not_as_minor(hold, planned, staged, heart)
+    if note:
+        note = f"minor became major: {note}"
         planned = _plan(hold, view, Shape.MAJOR, options)
         staged = _stage(hold, planned, heart, runner)
     heart.check()
@@ -274,7 +267,7 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
         with _committing(hold):
             publish.name(site.storage, staged)
     except CommitUnknown:
-        if site.metastore.transactions.state(hold.transaction()) != "c":
+        if not site.metastore.compactions.committed(entry, hold.transaction()):
             raise
     reach(Step.COMMITTED)
     _tidy(site, planned)
@@ -287,6 +280,35 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
         output=tuple(d.name for d in staged.directories),
         directories_in=len(planned.inputs),
     )
+
+
+def _not_as_minor(hold: _Hold, planned: Plan, staged: Staged, heart: Heartbeat) -> str:
+    """Why what a minor made can't be named as it is; empty where it can."""
+    if planned.shape is Shape.MAJOR:
+        return ""
+    if not planned.layout.has_visibility:
+        return _not_in_one_step(hold.site, planned, staged)
+    halves = staged.is_pair and hold.the_target().settings.text("compactor.readers") == "any"
+    if not halves or _take_exclusive(hold, heart):
+        return ""
+    return (
+        "readers without visibility would meet one half of its pair, and no exclusive lock was granted within "
+        "compactor.lock.wait"
+    )
+
+
+def _not_in_one_step(site: Site, planned: Plan, staged: Staged) -> str:
+    """Hive 3.1 shows a directory from the moment of its name, to snapshots of any age, and also where its worker died.
+
+    A base takes one rename, and snapshots below its number leave it alone. A minor equals it only as one directory in
+    which no row is left out that an older snapshot still sees.
+    """
+    if staged.is_pair:
+        return "Hive 3.1 would show one half of its pair wherever the other half is late, or never comes"
+    if staged.figures.events_applied:
+        return "Hive 3.1 would miss rows that were deleted within its range in snapshots from before that"
+    taken = [d.name for d in staged.directories if site.storage.exists(f"{planned.location}/{d.name}")]
+    return f"{taken[0]} is there already, without the suffix that would tell them apart" if taken else ""
 
 
 def _tidy(site: Site, planned: Plan) -> None:
@@ -306,6 +328,7 @@ def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
         txn=hold.transaction(),
         write_ids=view.write_ids,
         row_type=target.row_type,
+        layout=hold.site.metastore.dialect.layout,
         small_stripe_bytes=options.small_stripe_bytes,
         full_verify=options.full_verify,
     )

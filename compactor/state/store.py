@@ -14,6 +14,7 @@ from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.state.batches import Batches
 from compactor.state.decisions import Decisions
+from compactor.state.entries import Entries
 from compactor.state.runs import Runs
 from compactor.state.sightings import Sightings
 from compactor.state.tables import VERSION_TABLE
@@ -28,6 +29,10 @@ class State:
         self.runs = Runs(database)
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)
+
+    def entries(self, metastore: str) -> Entries:
+        """What the queue of ``metastore`` has no columns for."""
+        return Entries(self.database, metastore)
 
     def close(self) -> None:
         """Let go of the database."""

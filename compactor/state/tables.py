@@ -107,6 +107,15 @@ SIGHTINGS = Table(
     Column("METASTORE", String(128), primary_key=True),
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
     Column("NEWEST_TXN_ID", BigInteger, nullable=False),
+    Column("NEWEST_LOCK_ID", BigInteger),
+)
+
+ENTRIES = Table(
+    "COMPACTOR_ENTRIES",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("KEPT", Text, nullable=False),
 )
 
 #: One row, Alembic's: whoever holds it is alone among those who read before they write.

@@ -12,7 +12,8 @@ import pytest
 
 from compactor.database.engine import open_database
 from compactor.metastore import schema
-from compactor.metastore.store import Metastore
+from compactor.metastore.store import Metastore, open_metastore
+from compactor.state.store import State, init
 from tests.support import servers
 
 #: Kind of server, and version of Hive's schema, by the name of the store.
@@ -30,7 +31,7 @@ HIVE3 = ("postgres31", "mariadb31")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Every test runs on every store, but for those that say of which Hive they are.
 
-    ``usefixtures("hive4")``: what Hive 3.1's schema has no room for. ``test_hive3`` asserts that it is refused there.
+    ``usefixtures("hive4")``: what only Hive 4 has, as its types of transactions and its TXN_LOCK_TBL.
     """
     if "store" in metafunc.fixturenames:
         of_hive = {"hive4": HIVE4, "hive3": HIVE3}
@@ -80,6 +81,7 @@ class Store:
     url: str
     rows: servers.Rows
     metastore: Metastore
+    state: State
 
 
 @pytest.fixture(scope="session")
@@ -91,12 +93,16 @@ def server_store(server: Callable[[str], servers.Server]) -> Iterator[Callable[[
         if name not in made:
             kind, version = SERVERS[name]
             url = server(kind).make(name, servers.hive_schema(kind, version))
-            made[name] = Store(url=url, rows=servers.Rows(url), metastore=_opened(url))
+            state = init(url)
+            metastore = open_metastore("default", url)
+            metastore.compactions.keep_in(state.entries("default"))
+            made[name] = Store(url=url, rows=servers.Rows(url), metastore=metastore, state=state)
         return made[name]
 
     yield get
     for store in made.values():
         store.metastore.close()
+        store.state.close()
         store.rows.close()
 
 
@@ -121,16 +127,17 @@ def url(store: str, tmp_path: Path, fresh_sqlite: Path, server_store: Callable[[
 @pytest.fixture
 def metastore(store: str, url: str, server_store: Callable[[str], Store]) -> Iterator[Metastore]:
     """A fresh metastore with the database ``default``."""
-    opened = _opened(url) if store == "sqlite" else server_store(store).metastore
+    opened = open_metastore("default", url) if store == "sqlite" else server_store(store).metastore
     opened.catalog.create_database("default", "/warehouse")
     yield opened
     if store == "sqlite":
         opened.close()
 
 
-def _opened(url: str) -> Metastore:
-    """Unlike ``open_metastore`` it also lets Hive 3.1's be written, as far as the dialect does."""
-    database = open_database(url)
-    version = schema.version(database)
-    assert version is not None
-    return Metastore("default", database, version)
+@pytest.fixture
+def state(store: str, server_store: Callable[[str], Store], metastore: Metastore, url: str) -> Iterator[State]:
+    """Our own state in the same database."""
+    opened = init(url) if store == "sqlite" else server_store(store).state
+    yield opened
+    if store == "sqlite":
+        opened.close()

@@ -12,18 +12,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-from compactor.database.engine import open_database
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import schema
-from compactor.metastore.store import Metastore
+from compactor.metastore.store import open_metastore
+from compactor.state.store import open_state
 
 EXCLUSIVE = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
 
 
 def work(url: str, number: int, rounds: int, counter: Path, results: Any) -> None:
-    database = open_database(url)
-    metastore = Metastore("default", database, schema.version(database) or "")
+    metastore = open_metastore("default", url)
+    if not metastore.dialect.layout.has_visibility:
+        metastore.compactions.keep_in(open_state(url).entries("default"))
     got: dict[str, list[int]] = {"txns": [], "write_ids": [], "locks": [], "claims": []}
     for _ in range(rounds):
         [txn] = metastore.transactions.open("u", f"h{number}")
@@ -36,9 +36,8 @@ def work(url: str, number: int, rounds: int, counter: Path, results: Any) -> Non
         got["locks"].append(lock.id)
         counter.write_text(str(int(counter.read_text()) + 1))  # only safe under the exclusive lock
         metastore.transactions.commit(txn)
-        if metastore.dialect.refusal is None:
-            entry = metastore.compactions.claim(f"compactor-{number}", "test", pool_timeout_ms=0)
-            got["claims"] += [entry.id] if entry is not None else []
+        entry = metastore.compactions.claim(f"compactor-{number}", "test", pool_timeout_ms=0)
+        got["claims"] += [entry.id] if entry is not None else []
     results.put(got)
 
 

@@ -18,7 +18,7 @@ def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp
     """PROTOCOL 9: counters, claims and exclusive locks hold across processes (BEGIN IMMEDIATE, row locks)."""
     metastore.catalog.create_table("default", "t", "/warehouse/t", [Column(name="a", type="int")])
     total = PROCESSES * ROUNDS
-    wanted = total - 5 if metastore.dialect.refusal is None else 0  # fewer than attempts: the last claims find nothing
+    wanted = total - 5  # fewer than attempts: the last claims find nothing
     requested = [
         metastore.compactions.request(
             Request(

@@ -1,20 +1,32 @@
-"""What Hive 3.1's schema has no room for is refused by name, and everything that is there is read."""
+"""What is different on Hive 3.1's schema: what it has no room for is kept in our state, and never decides alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import Table, select
 
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotSupported
+from compactor.errors import LostClaim, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
 from compactor.metastore import tables as t
 from compactor.metastore.catalog import Column
+from compactor.metastore.locks import NO_TXN
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
+from compactor.service.cleaner import clean
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+from compactor.state.store import State as Own
+from compactor.storage.local import LocalStorage
+from tests.support.passes import compact
+from tests.support.tables import insert, make_table, with_settings
 
 pytestmark = pytest.mark.usefixtures("hive3")
 
@@ -51,21 +63,183 @@ ACTS: list[Callable[[Metastore, Entry], Any]] = [
 ]
 
 
+@pytest.fixture
+def stateless(url: str) -> Iterator[Metastore]:
+    """The same metastore where there is no state of ours."""
+    opened = open_metastore("default", url)
+    yield opened
+    opened.close()
+
+
 @pytest.mark.parametrize("act", ACTS)
-def test_nothing_is_compacted(act: Callable[[Metastore, Entry], Any], metastore: Metastore) -> None:
+def test_without_our_state_nothing_changes(
+    act: Callable[[Metastore, Entry], Any], metastore: Metastore, stateless: Metastore
+) -> None:
+    """What the schema lacks has to be kept before it is needed; where it cannot, the queue is read only."""
     entry = queued(metastore, State.READY_FOR_CLEANING if act in ACTS[-3:] else State.WORKING)
-    with pytest.raises(NotSupported, match=r"Hive 3\.1 does not understand"):
-        act(metastore, entry)
-    assert metastore.compactions.entry(7) == entry
+    with pytest.raises(NotSupported, match=r"schema 3\.1\.0 has no columns .* set state_url"):
+        act(stateless, entry)
+    assert stateless.compactions.entry(7) == metastore.compactions.entry(7) == entry
 
 
-def test_it_is_opened_for_reading_only(metastore: Metastore, url: str) -> None:
-    with pytest.raises(NotSupported, match=r"schema 3\.1\.0: Hive 3\.1 .* mode observe"):
-        open_metastore("default", url)
+def test_an_observer_needs_no_state(metastore: Metastore, url: str) -> None:
+    queued(metastore)
     observer = open_metastore("default", url, read_only=True)
     assert observer.schema_version == "3.1.0"
     assert "default" in observer.catalog.databases()
+    assert [entry.id for entry in observer.compactions.queue()] == [7]
     observer.close()
+
+
+def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
+    with metastore.database.read() as conn:
+        return [{k: v for k, v in row.items() if v is not None} for row in conn.execute(select(table)).mappings()]
+
+
+def worked(metastore: Metastore, type: CompactionType = CompactionType.MAJOR) -> tuple[Entry, TxnId, dict[str, Any]]:
+    """An entry that is recorded and about to commit, and where it is."""
+    table = metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")])
+    [writer] = metastore.transactions.open("u", "h")
+    write_id = metastore.write_ids.allocate(writer, "default", "t")
+    metastore.write_ids.add_component(writer, T, "i", write_id)
+    metastore.transactions.commit(writer)
+    metastore.compactions.request(Request(entity=T, type=type, initiator="compactor-1", pool="p"))
+    entry = metastore.compactions.claim("compactor-1", "test", pool="p", pool_timeout_ms=0)
+    assert entry is not None
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION, agent="compactor-1")
+    entry = metastore.compactions.record(entry, "compactor-1", txn, "me", write_id)
+    return entry, txn, {"table_id": table.id, "partition_id": None, "location": table.location}
+
+
+def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
+    """No component of the compaction: Hive 3.1 would count it as a write when it aborts, and copy it when it commits."""
+    entry, txn, place = worked(metastore)
+    assert rows(metastore, t.TXN_COMPONENTS) == []
+    with metastore.compactions.committing(entry, "compactor-1", txn, **place):
+        pass
+    [row] = rows(metastore, t.COMPACTION_QUEUE)
+    assert row.pop("CQ_START") == entry.start
+    assert row == {
+        "CQ_ID": entry.id,
+        "CQ_DATABASE": "default",
+        "CQ_TABLE": "t",
+        "CQ_STATE": "r",
+        "CQ_TYPE": "a",
+        "CQ_RUN_AS": "me",
+        "CQ_HIGHEST_WRITE_ID": 1,
+    }
+    assert [row["CTC_TXNID"] for row in rows(metastore, t.COMPLETED_TXN_COMPONENTS)] == [1]
+    assert metastore.transactions.open_transactions() == []
+    ready = metastore.compactions.entry(entry.id)
+    assert (ready.txn_id, ready.next_txn_id, ready.pool) == (txn, txn, "p")
+
+
+def test_a_commit_whose_stamps_were_not_kept_is_a_commit(metastore: Metastore, state: Own) -> None:
+    """PROTOCOL 5: our state and the row are not committed together; here the process died between the two."""
+    entry, txn, place = worked(metastore)
+    with metastore.compactions.committing(entry, "compactor-1", txn, **place):
+        pass
+    state.entries("default").put({entry.id: {"NEXT_TXN_ID": None, "COMMIT_TIME": None}})
+    ready = metastore.compactions.entry(entry.id)
+    assert (ready.state, ready.next_txn_id) == (State.READY_FOR_CLEANING, None)
+    assert metastore.compactions.txn_state(ready) == "c"
+    assert metastore.compactions.committed(entry, txn)
+
+
+def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Metastore, state: Own) -> None:
+    """Our state may be ahead of the row; the row's worker and TXNS decide who may commit."""
+    entry, _, place = worked(metastore)
+    [other] = metastore.transactions.open("u", "h")
+    state.entries("default").put({entry.id: {"TXN_ID": other}})
+    with (
+        pytest.raises(LostClaim),
+        metastore.compactions.committing(entry, "compactor-2", other, **place),
+    ):
+        pytest.fail("nothing may be named there")
+    metastore.transactions.abort(other, "x")
+    assert metastore.compactions.requeue(entry.id, "compactor-1")
+    assert metastore.compactions.entry(entry.id).txn_id is None
+
+
+def test_a_row_of_a_number_drawn_again_has_nothing_of_the_first(metastore: Metastore, state: Own) -> None:
+    state.entries("default").put({1: {"POOL_NAME": "of a request that was not entered", "TXN_ID": 5}})
+    entry_id = metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
+    entry = metastore.compactions.entry(entry_id)
+    assert (entry.id, entry.pool, entry.txn_id) == (1, None, None)
+
+
+@pytest.mark.parametrize(("ended", "code"), [(State.REFUSED, "a"), (State.FAILED, "f")])
+def test_the_history_has_states_that_hive_3_can_show(ended: State, code: str, metastore: Metastore) -> None:
+    entry, txn, _ = worked(metastore)
+    metastore.transactions.abort(txn, "x")
+    metastore.compactions.finish(entry, ended, "why")
+    assert [row["CC_STATE"] for row in rows(metastore, t.COMPLETED_COMPACTIONS)] == [code]
+    [past] = metastore.compactions.history(T)
+    assert (past.state, past.error, past.pool, past.txn_id) == (ended, "why", "p", txn)
+
+
+@pytest.mark.parametrize("type", [CompactionType.REBALANCE, CompactionType.ABORT_CLEANUP])
+def test_types_that_hive_3_cannot_show_are_refused(type: CompactionType, metastore: Metastore) -> None:
+    with pytest.raises(Refused, match=r"Hive 3\.1 knows no"):
+        metastore.compactions.request(Request(entity=T, type=type, initiator="compactor-1"))
+    assert metastore.compactions.queue() == []
+
+
+def cleaned(site: Site) -> list[str | None]:
+    """Why the only entry waits, or None where it was cleaned."""
+    passed = clean(site)
+    assert passed.failed == passed.ended == ()
+    return [*(w.because for w in passed.waiting), *(None for _ in passed.cleaned)]
+
+
+@pytest.fixture
+def site(metastore: Metastore, state: Own) -> Site:
+    bare = Site.here("default", metastore, state, LocalStorage(), Settings.of())
+    return with_settings(bare, hive_txn_opentxn_timeout="1ms", compactor_mode="clean")
+
+
+def test_readers_at_first_sight_hold_the_cleaner(site: Site, tmp_path: Path) -> None:
+    """PROTOCOL 7.1: hierarchical lock conflicts and the transactions open when first seen; later ones don't count."""
+    table = make_table(site, tmp_path)
+    for value in (1, 2):
+        insert(site, table, [value])
+    metastore, read = site.metastore, LockType.SHARED_READ
+    elsewhere = LockRequest(database="default", table="other", type=read)
+    above = LockRequest(database="default", table="t", type=read)
+    [other] = metastore.transactions.open("u", "h")
+    compact(site, "major")
+    assert "may still read" in (cleaned(site)[0] or "")
+    metastore.transactions.commit(other)
+    metastore.locks.acquire(NO_TXN, [elsewhere], "u", "h")
+    assert cleaned(site) == [None]
+    insert(site, table, [3])
+    compact(site, "major")
+    early = metastore.locks.acquire(NO_TXN, [above], "u", "h")
+    assert "was there when the entry was first seen" in (cleaned(site)[0] or "")
+    late = metastore.locks.acquire(NO_TXN, [above], "u", "h")
+    assert "was there" in (cleaned(site)[0] or "")
+    metastore.locks.release(early.id)
+    assert cleaned(site) == [None]
+    metastore.locks.release(late.id)
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["base_0000003"]
+
+
+def test_an_entry_of_hives_own_worker_is_cleaned(site: Site, tmp_path: Path) -> None:
+    """It names no transaction and has no stamp: what is open at first sight counts."""
+    table = make_table(site, tmp_path)
+    for value in (1, 2):
+        insert(site, table, [value])
+    compact(site, "major")
+    with site.metastore.database.write() as conn:
+        conn.execute(t.COMPACTION_QUEUE.delete())
+        row = {"CQ_DATABASE": "default", "CQ_TABLE": "t", "CQ_STATE": "r", "CQ_TYPE": "a", "CQ_HIGHEST_WRITE_ID": 2}
+        conn.execute(t.COMPACTION_QUEUE.insert().values(CQ_ID=70, **row))
+    [reader] = site.metastore.transactions.open("u", "h")
+    assert "may still read" in (cleaned(site)[0] or "")
+    site.metastore.transactions.commit(reader)
+    site.metastore.transactions.open("u", "h")
+    assert cleaned(site) == [None]
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["base_0000002"]
 
 
 def test_the_queue_and_its_history_are_read(metastore: Metastore) -> None:

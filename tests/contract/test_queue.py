@@ -18,8 +18,6 @@ from compactor.metastore.partition_names import escaped_again
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
-pytestmark = pytest.mark.usefixtures("hive4")
-
 WORKER = "compactor-1"
 T = Entity(database="default", table="t")
 
@@ -280,6 +278,7 @@ def test_open_transactions_keep_their_components(metastore: Metastore, unpartiti
     assert aborted(metastore) == [(None, write_id)]
 
 
+@pytest.mark.usefixtures("hive4")
 def test_a_component_without_write_id_goes_with_the_last_one_that_has(
     metastore: Metastore, unpartitioned: Table
 ) -> None:
@@ -402,6 +401,7 @@ def test_duplicates_keep_one_and_trinos_go_once_compacted(metastore: Metastore, 
     assert completed(metastore) == [(None, later)]
 
 
+@pytest.mark.usefixtures("hive4")
 def test_zeros_in_rows_that_hive_ended_read_as_not_set(metastore: Metastore) -> None:
     entry_id = metastore.compactions.did_not_initiate(T, "x")
     zeros = {"CC_NEXT_TXN_ID": 0, "CC_COMMIT_TIME": 0, "CC_TXN_ID": 0, "CC_START": 0, "CC_NUMBER_OF_BUCKETS": 0}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
@@ -11,7 +9,6 @@ from compactor.metastore.catalog import Column
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
-pytestmark = pytest.mark.usefixtures("hive4")
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-1"
 

@@ -18,6 +18,7 @@ from compactor.state import store
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
 from compactor.state.runs import Run
+from compactor.state.sightings import Sighting
 from compactor.state.store import State
 from compactor.state.tables import DECISIONS, VERSION_TABLE, metadata
 from tests.support import servers
@@ -197,10 +198,21 @@ def test_decisions_are_kept_by_pass(state: State) -> None:
 
 
 def test_the_first_sight_of_an_entry_stays(state: State) -> None:
-    """PROTOCOL 7.1: null stamps count as the largest transaction at first sight."""
-    assert state.sightings.first("m", 5, TxnId(10)) == 10
-    assert state.sightings.first("m", 5, TxnId(99)) == 10
-    assert state.sightings.first("other", 5, TxnId(99)) == 99
+    """PROTOCOL 7.1: null stamps count as the largest transaction (and lock) at first sight."""
+    early, late = Sighting(newest=TxnId(10), newest_lock=2), Sighting(newest=TxnId(99), newest_lock=9)
+    assert state.sightings.first("m", 5, early) == early
+    assert state.sightings.first("m", 5, late) == early
+    assert state.sightings.first("other", 5, late) == late
+
+
+def test_what_a_queue_has_no_columns_for(state: State) -> None:
+    kept = state.entries("m")
+    kept.put({3: {"POOL_NAME": "東京", "TXN_ID": 1}})
+    kept.put({3: {"TXN_ID": None}, 4: {"TXN_ID": 2}})
+    assert kept.get([3, 4, 5]) == {3: {"POOL_NAME": "東京", "TXN_ID": None}, 4: {"TXN_ID": 2}}
+    assert (state.entries("other").ids(), kept.ids()) == (set(), {3, 4})
+    kept.forget([3])
+    assert kept.ids() == {4}
 
 
 def test_names_differ_by_case_and_hold_any_character(state: State) -> None:

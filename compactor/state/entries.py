@@ -1,0 +1,85 @@
+"""What a metastore's own queue has no columns for, by the id of the row that it belongs to."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select
+
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.state.tables import ENTRIES, alone
+
+_E = ENTRIES.c
+_AT_ONCE = 1000  #: ids in one statement
+
+
+class Entries:
+    """COMPACTOR_ENTRIES of one metastore: Hive 3.1's queue knows neither a compaction's transaction nor its pool.
+
+    Nothing correct depends on this and the metastore's row being committed together: what is needed later is written
+    first, and what stands here of a row that never came, or went another way, decides nothing.
+    """
+
+    def __init__(self, database: Database, metastore: str) -> None:
+        self._database = database
+        self._metastore = metastore
+
+    def get(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+        """What is kept of these rows, by column name without prefix; rows of which nothing is kept are left out."""
+        with self._database.read() as conn:
+            return self._get(conn, ids)
+
+    @retried
+    def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
+        """Keep these values beside what is known of the rows; ``anew`` forgets what was known of such ids before."""
+        if not rows:
+            return
+        with self._database.write() as conn:
+            alone(conn)
+            known = {} if anew else self._get(conn, rows)
+            self._forget(conn, rows)
+            conn.execute(
+                insert(ENTRIES),
+                [
+                    {
+                        "METASTORE": self._metastore,
+                        "ENTRY_ID": entry_id,
+                        "KEPT": json.dumps(known.get(entry_id, {}) | dict(values), sort_keys=True),
+                    }
+                    for entry_id, values in rows.items()
+                ],
+            )
+
+    @retried
+    def forget(self, ids: Collection[int]) -> None:
+        """Drop what is kept of rows that have left the history."""
+        with self._database.write() as conn:
+            alone(conn)
+            self._forget(conn, ids)
+
+    def ids(self) -> set[int]:
+        """Rows of which something is kept."""
+        with self._database.read() as conn:
+            return set(conn.execute(select(_E.ENTRY_ID).where(_E.METASTORE == self._metastore)).scalars())
+
+    def _get(self, conn: Connection, ids: Collection[int]) -> dict[int, dict[str, Any]]:
+        found: dict[int, dict[str, Any]] = {}
+        for some in _chunks(ids):
+            query = select(_E.ENTRY_ID, _E.KEPT).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(some))
+            found |= {row.ENTRY_ID: json.loads(row.KEPT) for row in conn.execute(query)}
+        return found
+
+    def _forget(self, conn: Connection, ids: Collection[int]) -> None:
+        for some in _chunks(ids):
+            conn.execute(delete(ENTRIES).where(_E.METASTORE == self._metastore, _E.ENTRY_ID.in_(some)))
+
+
+def _chunks(ids: Collection[int]) -> Iterator[Sequence[int]]:
+    rest = iter(ids)
+    while some := list(islice(rest, _AT_ONCE)):
+        yield some
