@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy import Table as SqlTable
 
+from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
@@ -19,18 +20,14 @@ from compactor.errors import NotFound, Refused
 from compactor.metastore import partition_names
 from compactor.metastore.catalog_values import Column, Partition, Table
 from compactor.metastore.dialects import Dialect
+from compactor.metastore.records import Records
 from compactor.metastore.single_rows import inserted
 from compactor.metastore.tables import (
     BUCKETING_COLS,
     CDS,
     COLUMNS_V2,
-    COMPACTION_METRICS_CACHE,
-    COMPACTION_QUEUE,
-    COMPLETED_COMPACTIONS,
-    COMPLETED_TXN_COMPONENTS,
     DATABASE_PARAMS,
     DBS,
-    NEXT_WRITE_ID,
     PARTITION_KEY_VALS,
     PARTITION_KEYS,
     PARTITION_PARAMS,
@@ -42,8 +39,6 @@ from compactor.metastore.tables import (
     SORT_COLS,
     TABLE_PARAMS,
     TBLS,
-    TXN_COMPONENTS,
-    TXN_TO_WRITE_ID,
 )
 
 __all__ = ["Catalog", "Column", "Partition", "Table"]
@@ -61,6 +56,7 @@ class Catalog:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
         self._dialect = dialect
+        self._records = Records(dialect)
 
     # --- read ---------------------------------------------------------------------------------------------------
 
@@ -226,9 +222,8 @@ class Catalog:
         Raises:
             Refused: the number of values is not that of the keys, or the partition exists.
         """
-        if len(values) != len(table.partition_keys):
-            raise Refused(f"table {table} has {len(table.partition_keys)} partition keys, {len(values)} values came")
-        stored = name or partition_names.part_name([key.name for key in table.partition_keys], values)
+        given = self._new_name(table, values)
+        stored = name or given
         with self._database.write() as conn:
             if _partitions(conn, table, PARTITIONS.c.PART_NAME == stored):
                 raise Refused(f"partition {stored!r} of {table} exists already")
@@ -270,15 +265,27 @@ class Catalog:
         part = self.partition(table, part_name)
         with self._database.write() as conn:
             _delete_partitions(conn, [part.id])
-            for records, prefix in self._records():
-                columns = records.c
-                conn.execute(
-                    delete(records).where(
-                        columns[f"{prefix}_DATABASE"] == table.database,
-                        columns[f"{prefix}_TABLE"] == table.name,
-                        columns[f"{prefix}_PARTITION"].in_(partition_names.forms(part_name)),
-                    )
-                )
+            self._records.forget(conn, table.database, table.name, part.name)
+
+    @retried
+    def rename_partition(self, table: Table, part_name: str, values: Sequence[str]) -> Partition:
+        """Give a partition other values, with its records (Hive's ``OnRenameFunction``); its location stays.
+
+        Raises:
+            NotFound: the table has none of this name.
+            Refused: the number of values is not that of the keys, or such a partition exists.
+        """
+        part, stored = self.partition(table, part_name), self._new_name(table, values)
+        with self._database.write() as conn:
+            if _partitions(conn, table, PARTITIONS.c.PART_NAME == stored):
+                raise Refused(f"partition {stored!r} of {table} exists already")
+            conn.execute(update(PARTITIONS).where(PARTITIONS.c.PART_ID == part.id).values(PART_NAME=stored))
+            for index, value in enumerate(values):
+                key = (PARTITION_KEY_VALS.c.PART_ID == part.id) & (PARTITION_KEY_VALS.c.INTEGER_IDX == index)
+                conn.execute(update(PARTITION_KEY_VALS).where(key).values(PART_KEY_VAL=value))
+            entity = Entity(database=table.database, table=table.name, partition=part.name)
+            self._records.rename_partition(conn, entity, stored)
+        return self.partition(table, stored)
 
     @retried
     def set_table_parameter(self, table: Table, key: str, value: str | None) -> Table:
@@ -314,13 +321,53 @@ class Catalog:
                 _delete_storage(conn, [found.SD_ID], [found.SERDE_ID])
                 conn.execute(delete(COLUMNS_V2).where(COLUMNS_V2.c.CD_ID == found.CD_ID))
                 conn.execute(delete(CDS).where(CDS.c.CD_ID == found.CD_ID))
-            for records, prefix in (*self._records(), (TXN_TO_WRITE_ID, "T2W"), (NEXT_WRITE_ID, "NWI")):
-                columns = records.c
-                here = (columns[f"{prefix}_DATABASE"] == table.database, columns[f"{prefix}_TABLE"] == table.name)
-                conn.execute(delete(records).where(*here))
+            self._records.forget(conn, table.database, table.name)
 
-    def _records(self) -> list[tuple[SqlTable, str]]:
-        return [(records, prefix) for records, prefix in _RECORDS if self._dialect.has(records)]
+    @retried
+    def rename_table(self, table: Table, name: str, database: str | None = None) -> Table:
+        """Give a table another name, or another database too, with its records; its location stays.
+
+        Raises:
+            NotFound: there is no such database.
+            Refused: a table of this name is there.
+        """
+        to_database, to_name = (database or table.database).lower(), name.lower()
+        with self._database.write() as conn:
+            db_id = _database_id(conn, to_database)
+            if db_id is None:
+                raise NotFound(f"database {to_database} is not in the metastore")
+            taken = select(TBLS.c.TBL_ID).where(TBLS.c.DB_ID == db_id, TBLS.c.TBL_NAME == to_name)
+            if conn.execute(taken).first() is not None:
+                raise Refused(f"table {to_database}.{to_name} exists already")
+            conn.execute(update(TBLS).where(TBLS.c.TBL_ID == table.id).values(DB_ID=db_id, TBL_NAME=to_name))
+            self._records.rename_table(conn, table.database, table.name, to_database, to_name)
+        return self.table(to_database, to_name)
+
+    @retried
+    def drop_database(self, name: str) -> None:
+        """Forget a database without tables, and its records; its directory stays.
+
+        Raises:
+            NotFound: there is no such database.
+            Refused: there are tables in it; drop them first.
+        """
+        database = name.lower()
+        with self._database.write() as conn:
+            db_id = _database_id(conn, database)
+            if db_id is None:
+                raise NotFound(f"database {database} is not in the metastore")
+            left = conn.execute(select(TBLS.c.TBL_NAME).where(TBLS.c.DB_ID == db_id).order_by(TBLS.c.TBL_NAME)).first()
+            if left is not None:
+                raise Refused(f"database {database} has tables, such as {left.TBL_NAME}; drop them first")
+            for child in (DATABASE_PARAMS, DBS):
+                conn.execute(delete(child).where(child.c.DB_ID == db_id))
+            self._records.forget_database(conn, database)
+
+    @staticmethod
+    def _new_name(table: Table, values: Sequence[str]) -> str:
+        if len(values) != len(table.partition_keys):
+            raise Refused(f"table {table} has {len(table.partition_keys)} partition keys, {len(values)} values came")
+        return partition_names.part_name([key.name for key in table.partition_keys], values)
 
     def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
         cd_id = self._draw(conn, "MColumnDescriptor")
@@ -382,16 +429,6 @@ class Catalog:
             )
         conn.execute(update(SEQUENCE_TABLE).where(here).values(NEXT_VAL=found + 1))
         return int(found)
-
-
-#: Records that go with a table or partition, and the prefix of their columns.
-_RECORDS = (
-    (TXN_COMPONENTS, "TC"),
-    (COMPLETED_TXN_COMPONENTS, "CTC"),
-    (COMPACTION_QUEUE, "CQ"),
-    (COMPLETED_COMPACTIONS, "CC"),
-    (COMPACTION_METRICS_CACHE, "CMC"),
-)
 
 
 def _in_catalog() -> Any:

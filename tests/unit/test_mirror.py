@@ -21,6 +21,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/dialects_hive3.py": "contract/test_hive3.py",
     "metastore/dialects_known.py": "unit/metastore/test_schema.py",
     "metastore/lock_manager.py": "integration/locks/test_zookeeper.py",
+    "metastore/records.py": "contract/test_dropped_and_renamed.py",
     "metastore/zookeeper_locks.py": "integration/locks/test_zookeeper.py",
     "storage/hdfs.py": "storage/test_contract.py",
     "storage/objects.py": "storage/test_contract.py",
