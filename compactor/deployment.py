@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from compactor.errors import BadSetting
@@ -21,7 +21,8 @@ from compactor.settings.hive_site import parse_site
 from compactor.settings.precedence import Layer, Settings
 from compactor.settings.profile import Profile, parse_profile
 from compactor.state.store import open_state
-from compactor.storage.local import LocalStorage
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
 
 SITE_FILES = ("hive-site.xml", "metastore-site.xml")
 _ENVIRONMENT = {
@@ -41,6 +42,7 @@ class Configuration:
     state_url: str | None
     warehouse: str | None
     settings: Settings
+    stores: StoreOptions = field(default_factory=StoreOptions)
 
     @property
     def is_embedded(self) -> bool:
@@ -73,7 +75,8 @@ def configure(
     """
     environment = os.environ if environment is None else environment
     given = dict(flags or {})
-    profile = _profile(config_path or environment.get("COMPACTOR_CONFIG")).metastore(name)
+    document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
+    profile = document.metastore(name)
     connection = {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
     url = connection["url"] or profile.url
     if not url:
@@ -93,6 +96,7 @@ def configure(
         state_url=connection["state_url"] or profile.state_url,
         warehouse=connection["warehouse"] or profile.warehouse,
         settings=Settings.of(layers),
+        stores=StoreOptions.of(document.storage),
     )
 
 
@@ -158,7 +162,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         if configuration.own_state_url is not None:
             state = open_state(configuration.own_state_url, read_only=read_only)
         try:
-            yield Site.here(configuration.name, store, state, LocalStorage(), configuration.settings)
+            yield Site.here(configuration.name, store, state, Stores(configuration.stores), configuration.settings)
         finally:
             if state is not None:
                 state.close()

@@ -53,7 +53,7 @@ def _targets(site: Site, table: Table) -> Iterator[Target]:
 def rows_of(site: Site, target: Target, txns: ValidTxnList, write_ids: ValidWriteIdList) -> pa.Table:
     """Every visible row of one location, with its ROW__ID in front."""
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
-    batches = list(read_snapshot(target.location, directory, write_ids, target.row_type))
+    batches = list(read_snapshot(target.location, directory, write_ids, target.row_type, site.storage))
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in ROW_ID_COLUMNS})
 
 

@@ -19,6 +19,7 @@ from compactor.rows.deletes import DeleteEvents
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target, compactor_view
 from compactor.service.survey import Survey
+from compactor.storage.stores import opened
 
 _SHAPES = {CompactionType.MAJOR: Shape.MAJOR, CompactionType.MINOR: Shape.MINOR}
 
@@ -129,6 +130,7 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
         txn=TxnId(site.metastore.transactions.newest() + 1),
         write_ids=view.write_ids,
         row_type=target.row_type,
+        stores=site.storage.options,
     )
     return _costed(target, kind, because, made)
 
@@ -162,11 +164,11 @@ def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> P
 
 
 def _unit(unit: Unit) -> Cost:
-    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids)
+    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids, opened(unit.stores))
     kept, applied = DeleteEvents.of(()), events.events
     if unit.shape is Shape.MINOR:
         kept, applied = events.events.split(unit.first_write_id)
-    with open_files(unit.location, unit.inserts, unit.number) as files:
+    with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
         choices = choose(files, applied, unit.write_ids, look_always=unit.full_verify)
         strung = in_order(choices)
         final = fit(choices, target_class(choices), unit.small_stripe_bytes) if strung else []

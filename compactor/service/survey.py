@@ -18,7 +18,20 @@ from compactor.storage.protocol import Storage
 
 #: Outcomes that ask for work, the most work first; everything else is calm.
 DUE = ("major", "minor", "rebalance", "cleanonly", "abortcleanup")
-_READING = frozenset({"resolve", "children", "exists", "local_path", "length", "read", "free_bytes"})
+_READING = frozenset(
+    {
+        "capabilities",
+        "children",
+        "exists",
+        "free_bytes",
+        "length",
+        "local_path",
+        "options",
+        "read",
+        "read_range",
+        "resolve",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -331,6 +331,7 @@ def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
         layout=hold.site.metastore.dialect.layout,
         small_stripe_bytes=options.small_stripe_bytes,
         full_verify=options.full_verify,
+        stores=hold.site.storage.options,
     )
 
 

@@ -2,6 +2,7 @@
 
 [metastore.NAME]            url, state_url, hive_conf, warehouse, mode
 [metastore.NAME.settings]   Hive's keys and ours, as text, number or boolean
+[storage.KIND]              how a kind of store is reached (docs/storage.md): the options of its client
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import lookup, parse
@@ -45,6 +47,7 @@ class Profile:
     """A whole ``compactor.toml``."""
 
     metastores: Mapping[str, MetastoreProfile] = field(default_factory=lambda: MappingProxyType({}))
+    storage: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def metastore(self, name: str) -> MetastoreProfile:
         """What is said about ``name``; an empty profile where the file doesn't know it and knows no other.
@@ -68,12 +71,18 @@ def parse_profile(text: str) -> Profile:
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f"compactor.toml: not TOML ({error})") from None
     for key in document:
-        if key != "metastore":
-            raise BadSetting(f"compactor.toml: {key!r} is unknown at the top; wanted [metastore.NAME]")
+        if key not in ("metastore", "storage"):
+            raise BadSetting(f"compactor.toml: {key!r} is unknown at the top; wanted [metastore.NAME] or [storage.KIND]")
     tables = document.get("metastore", {})
     if not isinstance(tables, dict):
         raise BadSetting("compactor.toml: 'metastore' is a value; wanted [metastore.NAME]")
-    return Profile(metastores=MappingProxyType({name: _metastore(name, table) for name, table in tables.items()}))
+    storage = document.get("storage", {})
+    if not isinstance(storage, dict) or not all(isinstance(table, dict) for table in storage.values()):
+        raise BadSetting("compactor.toml: 'storage' is no table of tables; wanted [storage.KIND], as in [storage.s3]")
+    return Profile(
+        metastores=MappingProxyType({name: _metastore(name, table) for name, table in tables.items()}),
+        storage=MappingProxyType(storage),
+    )
 
 
 def _metastore(name: str, table: object) -> MetastoreProfile:

@@ -51,7 +51,7 @@ class StoreOptions:
                 )
             if not isinstance(table, Mapping):
                 raise BadSetting(f"[storage.{name}]: is a value; wanted a table of options")
-        return cls(text=json.dumps(tables, sort_keys=True))
+        return cls(text=json.dumps({name: dict(table) for name, table in tables.items()}, sort_keys=True, default=str))
 
     def of_place(self, kind: str, place: str) -> dict[str, Any]:
         """The options for one host or bucket."""

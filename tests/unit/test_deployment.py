@@ -117,3 +117,13 @@ def test_limits_of_transactions_come_from_the_configuration(metastore: Metastore
             site.metastore.transactions.open("u", "h")
         with site.metastore.database.read() as conn:
             assert conn.execute(MIN_HISTORY_LEVEL.select()).all() == []
+
+
+def test_how_stores_are_reached_comes_from_the_file(tmp_path: Path) -> None:
+    config = toml(tmp_path / "c.toml", '[storage.s3]\nendpoint_url = "http://minio:9000"\nsecret = "hush"\n')
+    found = configure(environment={"COMPACTOR_CONFIG": config, **URL})
+    assert found.stores.of_place("s3", "b") == {"endpoint_url": "http://minio:9000", "secret": "hush"}
+    assert "hush" not in repr(found)
+    config = toml(tmp_path / "c.toml", "[storage.ftp]\nhost = 1\n")
+    with pytest.raises(BadSetting, match="no such store"):
+        configure(environment={"COMPACTOR_CONFIG": config, **URL})

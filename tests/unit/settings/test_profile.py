@@ -88,3 +88,16 @@ def test_unknown_metastore() -> None:
 def test_refused_by_name(text: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         parse_profile(text)
+
+
+def test_how_a_store_is_reached_is_taken_as_its_client_wants_it() -> None:
+    profile = parse_profile(
+        '[storage.s3]\nendpoint_url = "http://minio:9000"\nsecret = "hush"\n'
+        '[storage."hdfs://cluster"]\nurl = ["http://a:9870", "http://b:9870"]\n'
+    )
+    assert profile.storage["s3"]["endpoint_url"] == "http://minio:9000"
+    assert profile.storage["hdfs://cluster"]["url"] == ["http://a:9870", "http://b:9870"]
+    assert "hush" not in repr(profile)
+    for wrong in ("storage = 1", "[storage]\ns3 = 1"):
+        with pytest.raises(BadSetting, match=r"wanted \[storage.KIND\]"):
+            parse_profile(wrong)
