@@ -324,8 +324,13 @@ class Catalog:
             self._records.forget(conn, table.database, table.name)
 
     @retried
-    def rename_table(self, table: Table, name: str, database: str | None = None) -> Table:
-        """Give a table another name, or another database too, with its records; its location stays.
+    def rename_table(
+        self, table: Table, name: str, database: str | None = None, *, location: str | None = None
+    ) -> Table:
+        """Give a table another name, or another database too, with its records; the table as it is then.
+
+        Its location stays, or is ``location``, where its directory was moved to (Hive moves a managed table's);
+        partitions below the old one are there then.
 
         Raises:
             NotFound: there is no such database.
@@ -340,6 +345,8 @@ class Catalog:
             if conn.execute(taken).first() is not None:
                 raise Refused(f"table {to_database}.{to_name} exists already")
             conn.execute(update(TBLS).where(TBLS.c.TBL_ID == table.id).values(DB_ID=db_id, TBL_NAME=to_name))
+            if location is not None:
+                _move(conn, table, location)
             self._records.rename_table(conn, table.database, table.name, to_database, to_name)
         return self.table(to_database, to_name)
 
@@ -563,6 +570,18 @@ def _set_parameter(conn: Connection, table: SqlTable, key: str, owner: int, name
     conn.execute(delete(table).where(table.c[key] == owner, table.c.PARAM_KEY == name))
     if value is not None:
         _write_parameters(conn, table, key, owner, {name: value})
+
+
+def _move(conn: Connection, table: Table, location: str) -> None:
+    """Say where the table and those of its partitions that lay below it are now."""
+    of_table = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id).scalar_subquery()
+    conn.execute(update(SDS).where(SDS.c.SD_ID == of_table).values(LOCATION=location))
+    old, new = table.location.rstrip("/") + "/", location.rstrip("/") + "/"
+    for part in _partitions(conn, table):
+        if part.location.startswith(old):
+            of_part = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID == part.id).scalar_subquery()
+            moved = new + part.location.removeprefix(old)
+            conn.execute(update(SDS).where(SDS.c.SD_ID == of_part).values(LOCATION=moved))
 
 
 def _delete_partitions(conn: Connection, ids: Sequence[int]) -> None:

@@ -276,7 +276,7 @@ class Compactions:
             self._change(conn, current, values)
             # Hive 3.1 has no such operation, and no name bears the transaction there, so nothing has to be kept known.
             if component and self._dialect.layout.has_visibility:
-                insert_component(conn, txn, entry.entity, "c", highest_write_id)
+                insert_component(conn, txn, current.entity, "c", highest_write_id)
             changed = self._locked(conn, entry.id)
         if changed is None:
             raise AssertionError("a row that was just changed is there")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from sqlalchemy import ColumnElement, Connection, Table, delete, update
 
 from compactor.compaction.entry import Entity
-from compactor.metastore import partition_names
+from compactor.metastore import components, partition_names
 from compactor.metastore import tables as t
 from compactor.metastore.dialects import Dialect
 
@@ -34,9 +34,13 @@ class Records:
 
     def forget(self, conn: Connection, database: str, table: str, partition: str | None = None) -> None:
         """A table or partition is dropped; a table takes its partitions' rows and its write IDs along."""
+        names = components.recorded_forms(conn, Entity(database=database, table=table, partition=partition))
         tables = _OF_PARTITIONS if partition is not None else (*_OF_PARTITIONS, *_OF_TABLES)
         for records, prefix in self._there(tables):
-            conn.execute(delete(records).where(*_named(records, prefix, database, table, partition)))
+            here = _named(records, prefix, database, table)
+            if partition is not None:
+                here = (*here, records.c[f"{prefix}_PARTITION"].in_(names))
+            conn.execute(delete(records).where(*here))
 
     def forget_database(self, conn: Connection, database: str) -> None:
         """A database is dropped."""
@@ -51,7 +55,7 @@ class Records:
 
     def rename_partition(self, conn: Connection, entity: Entity, to: str) -> None:
         """A partition has the new PART_NAME ``to``; rows of its twice escaped form are renamed to that of ``to``."""
-        old, new = partition_names.forms(entity.partition), partition_names.escaped_again(to)
+        old, new = components.recorded_forms(conn, entity), partition_names.escaped_again(to)
         for records, prefix in self._there((*_OF_PARTITIONS, *_RENAMED_TOO)):
             column = records.c[f"{prefix}_PARTITION"]
             here = _named(records, prefix, entity.database, entity.table)
@@ -62,14 +66,9 @@ class Records:
         return ((records, prefix) for records, prefix in tables if self._dialect.has(records))
 
 
-def _named(
-    records: Table, prefix: str, database: str, table: str, partition: str | None = None
-) -> tuple[ColumnElement[bool], ...]:
+def _named(records: Table, prefix: str, database: str, table: str) -> tuple[ColumnElement[bool], ...]:
     columns = records.c
-    names = (columns[_column(prefix, "DATABASE")] == database, columns[f"{prefix}_TABLE"] == table)
-    if partition is None:
-        return names
-    return (*names, columns[f"{prefix}_PARTITION"].in_(partition_names.forms(partition)))
+    return (columns[_column(prefix, "DATABASE")] == database, columns[f"{prefix}_TABLE"] == table)
 
 
 def _column(prefix: str, name: str) -> str:

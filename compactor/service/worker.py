@@ -17,6 +17,7 @@ from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import (
+    BadFile,
     CommitUnknown,
     CompactorError,
     LockNotGranted,
@@ -115,6 +116,9 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
     except CommitUnknown:
         raise  # nothing may be touched before TXNS can be read again; repair does it then
     except CompactorError as error:
+        if isinstance(error, StorageError | BadFile) and _is_elsewhere(hold):
+            gone = LostClaim(f"{entry.entity} was dropped, renamed or moved while it was compacted: {error}")
+            return replace(_lost(hold, gone), seconds=time.monotonic() - started, txn=hold.txn, worker_id=worker_id)
         fate, state = (Fate.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Fate.FAILED, State.FAILED)
         outcome = _let_go(hold, fate, error, lambda why: site.metastore.compactions.finish(entry, state, why))
     except BaseException:
@@ -152,6 +156,19 @@ def _let_go(hold: _Hold, fate: Fate, error: CompactorError, then: Callable[[str]
         message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
         return Outcome(entry=hold.entry, fate=Fate.FAILED, message=message)
     return Outcome(entry=hold.entry, fate=fate, message=str(error))
+
+
+def _is_elsewhere(hold: _Hold) -> bool:
+    """Whether what was read is not there any more under its name: what storage says then is no fault of the files."""
+    read = hold.target
+    if read is None:
+        return False
+    try:
+        now = hold.site.target(hold.entry.entity, hold.entry.properties)
+    except NotFound:
+        return True
+    partitions = [found.partition.id if found.partition else None for found in (now, read)]
+    return (now.table.id, now.location, partitions[0]) != (read.table.id, read.location, partitions[1])
 
 
 def _lost(hold: _Hold, error: LostClaim) -> Outcome:

@@ -21,7 +21,7 @@ def _table(metastore: Metastore) -> None:
 
 def test_locks_as_hive_prints_them(compactor: Compactor) -> None:
     told = compactor("explain-locks", "delete from t", "--database", "SALES").stdout
-    assert told == "LOCK INFORMATION:\nsales.t -> EXCL_WRITE\n"
+    assert told == "LOCK INFORMATION:\nsales.t -> SHARED_WRITE\n"
 
 
 def test_those_of_the_old_manager(compactor: Compactor) -> None:
