@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from compactor.orc import messages
 from compactor.orc.compression import Compression
 from compactor.orc.tail import Tail
 from compactor.orc.types import CALENDAR_KINDS, Types, shape
 
 DEFAULT_STRIDE = 10_000  #: rows per entry of a row index, Hive's default
+FILE_VERSION = (0, 12)  #: what is written; 0.11 knows only the first run-length encoding
+WRITABLE = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
+FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
+DAY = 86_400_000  #: milliseconds
 ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
 
 
@@ -51,6 +56,45 @@ def copyable(tail: Tail) -> bool:
     )
 
 
+def writable(tail: Tail) -> bool:
+    """Whether rows can be encoded in the class of this file."""
+    return tail.compression in WRITABLE and tail.file_version == FILE_VERSION
+
+
 def target_of(tail: Tail) -> Tail:
-    """``tail`` as a target to encode for: with a row index where its own file has none (PROTOCOL 2.2)."""
-    return tail if tail.row_index_stride > 0 else replace(tail, row_index_stride=DEFAULT_STRIDE)
+    """``tail`` as a target to encode for: with a row index where its own file has none (PROTOCOL 2.2), and a codec and
+    file version that can be written."""
+    if tail.row_index_stride == 0:
+        tail = replace(tail, row_index_stride=DEFAULT_STRIDE)
+    if tail.compression not in WRITABLE:
+        tail = replace(tail, compression=Compression.ZLIB)
+    return replace(tail, file_version=FILE_VERSION)
+
+
+def one_calendar(tail: Tail, like: Tail) -> bool:
+    """Whether the days of one file may stand in the other: one calendar, or only days on which all calendars agree.
+
+    What a file without calendar means is each reader's guess (Hive's is ``orc.proleptic.gregorian.default``), so it is
+    neither of the two.
+    """
+    dated = [number for number, item in enumerate(tail.types) if item.kind in CALENDAR_KINDS]
+    return tail.calendar == like.calendar or all(_modern(tail, number) for number in dated)
+
+
+def _modern(tail: Tail, column: int) -> bool:
+    if not tail.complete_statistics or tail.stripe_statistics is None:
+        return False
+    return all(_is_modern(columns[column]) for columns in tail.stripe_statistics)
+
+
+def _is_modern(part: messages.Message) -> bool:
+    dates, times = part.date_statistics, part.timestamp_statistics
+    if dates.HasField("minimum"):
+        first = dates.minimum
+    elif times.HasField("minimum_utc"):
+        first = times.minimum_utc // DAY
+    elif times.HasField("minimum"):
+        first = times.minimum // DAY - 2  # of the writer's time zone
+    else:
+        return bool(part.number_of_values == 0)
+    return bool(first > FIRST_GREGORIAN_DAY)

@@ -22,12 +22,12 @@ from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
 from compactor.orc.arrow_codec import arrow_lossless
 from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
+from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail, key_statistics
 from compactor.orc.tail_writer import seal
 from compactor.orc.types import (
     ACID_FIELDS,
-    CALENDAR_KINDS,
     Array,
     ArrowType,
     Kind,
@@ -41,10 +41,8 @@ from compactor.orc.types import (
 log = logging.getLogger(__name__)
 ARROW: Codec = arrow_codec
 PYORC: Codec = pyorc_codec
-FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
 #: Which rows stay: one boolean per row, as a numpy or Arrow array.
 Mask: TypeAlias = Any
-DAY = 86_400_000  #: milliseconds
 T = TypeVar("T")
 
 
@@ -260,40 +258,17 @@ def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind
 def check_calendar(tail: Tail, like: Tail) -> None:
     """Refuse to put days of one calendar into a file of another, unless they are days on which all agree.
 
-    Values are taken over raw. What a file without calendar means is each reader's guess (Hive's is
-    ``orc.proleptic.gregorian.default``), so it is neither of the two.
+    Values are taken over raw.
 
     Raises:
         NotLossless: a column may hold days before 1582-10-15.
     """
-    dated = [number for number, item in enumerate(tail.types) if item.kind in CALENDAR_KINDS]
-    if not dated or tail.calendar == like.calendar or all(_modern(tail, number) for number in dated):
+    if one_calendar(tail, like):
         return
     raise NotLossless(
         f"file {tail.name}: its calendar is {tail.calendar}, that of {like.name} is {like.calendar}, and it may hold "
         "days before 1582-10-15; rewrite the partition with INSERT OVERWRITE"
     )
-
-
-def _modern(tail: Tail, column: int) -> bool:
-    if not tail.complete_statistics or tail.stripe_statistics is None:
-        return False
-    for columns in tail.stripe_statistics:
-        part = columns[column]
-        dates, times = part.date_statistics, part.timestamp_statistics
-        if dates.HasField("minimum"):
-            first = dates.minimum
-        elif times.HasField("minimum_utc"):
-            first = times.minimum_utc // DAY
-        elif times.HasField("minimum"):
-            first = times.minimum // DAY - 2  # of the writer's time zone
-        elif part.number_of_values == 0:
-            continue
-        else:
-            return False
-        if first <= FIRST_GREGORIAN_DAY:
-            return False
-    return True
 
 
 def read_keys(source: Source, tail: Tail, stripe_index: int) -> Iterator[pa.RecordBatch]:

@@ -43,7 +43,8 @@ class Kind(enum.IntEnum):
 ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 TEXT_KINDS = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR})
 CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
-_INTEGERS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+INTEGERS = frozenset({Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG})
+_DIGITS = {Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}  #: of the largest value, without sign
 _NAMES = {
     Kind.BOOLEAN: "boolean",
     Kind.BYTE: "tinyint",
@@ -240,12 +241,22 @@ def encoder_types(types: Types) -> Types:
     )
 
 
+def encodable(types: Types) -> bool:
+    """Whether rows of these types can be decoded and encoded without loss: unions lose their tags, and decimals
+    without precision (Hive 0.11) their scale."""
+    return all(
+        item.kind is not Kind.UNION and (item.kind is not Kind.DECIMAL or 1 <= item.precision <= 38) for item in types
+    )
+
+
 def widens(old: Types, new: Types) -> bool:
     """Whether every value of ``old`` is a value of ``new`` that readers show alike.
 
     Columns go by position and trailing ones may be missing in ``old`` (they read as NULL), as in Hive's ORC schema
     evolution; so do fields of structs inside a column if their names agree. Integers and floating point grow, decimals
-    keep all digits, texts keep their length.
+    keep all digits, texts keep their length; an integer becomes text, a decimal or floating point where each of its
+    values has exactly one form there. Not so what readers spell differently: floating point, decimals, booleans, dates
+    and timestamps as text, a date as a timestamp, a char (padded or not) as text.
     """
     return is_acid(old) == is_acid(new) and _widens(old, 0, new, 0, _by_position(old))
 
@@ -259,15 +270,33 @@ def _widens(old: Types, i: int, new: Types, j: int, outer: frozenset[int]) -> bo
     if a.children or a.kind is Kind.STRUCT:
         fits = a.kind is b.kind and (a.kind is Kind.STRUCT or len(a.children) == len(b.children))
         return fits and all(_widens(old, x, new, y, outer) for x, y in zip(a.children, b.children, strict=False))
+    return leaf_widens(a, b)
+
+
+def leaf_widens(a: OrcType, b: OrcType) -> bool:
+    """As ``widens``, of one column without children."""
+    if a.kind in INTEGERS and b.kind is not a.kind:
+        return _integer_widens(a, b)
     if a.kind is Kind.DECIMAL and b.kind is Kind.DECIMAL:
         return a.scale <= b.scale and a.precision - a.scale <= b.precision - b.scale
     if a.kind is Kind.VARCHAR:
         return b.kind is Kind.STRING or (b.kind is Kind.VARCHAR and a.maximum_length <= b.maximum_length)
     if a.kind is Kind.CHAR:
         return b.kind is Kind.CHAR and a.maximum_length <= b.maximum_length
-    if a.kind in _INTEGERS and b.kind in _INTEGERS:
-        return a.kind <= b.kind
     return a.kind is b.kind or (a.kind is Kind.FLOAT and b.kind is Kind.DOUBLE)
+
+
+def _integer_widens(a: OrcType, b: OrcType) -> bool:
+    digits = _DIGITS[a.kind]
+    if b.kind is Kind.STRING:
+        return True
+    if b.kind is Kind.VARCHAR:
+        return digits + 1 <= b.maximum_length
+    if b.kind is Kind.DECIMAL:
+        return digits <= b.precision - b.scale
+    if b.kind in (Kind.FLOAT, Kind.DOUBLE):
+        return digits <= (5 if b.kind is Kind.FLOAT else 10)  # 24 and 53 bits of mantissa
+    return b.kind in INTEGERS and a.kind <= b.kind
 
 
 def schema_text(types: Types, root: int = 0) -> str:

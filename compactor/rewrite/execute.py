@@ -9,28 +9,30 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from compactor.acid.names import DeltaKind
 from compactor.acid.row_id import RowId
-from compactor.errors import CompactorError, StorageError
+from compactor.errors import CompactorError, NotLossless, StorageError
+from compactor.ids import WriteId
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Assembler, Written
-from compactor.orc.compat import target_of
+from compactor.orc.compat import one_calendar, target_of
+from compactor.orc.evolution import common_types
 from compactor.orc.reencode import Piece, SyntheticKeys, last_key, reencode
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, empty_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, same, widens
+from compactor.orc.types import Types, acid_types, parse_hive_type, row_types
 from compactor.rewrite.attempts import attempt_folder, handed_over
+from compactor.rewrite.events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.merge import Run, merge
-from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_class
+from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
 from compactor.rows.acid_file import AcidFile, open_files
-from compactor.rows.delete_files import LoadedEvents, load_events, write_events
-from compactor.rows.deletes import DeleteEvents
+from compactor.rows.delete_files import write_events
 from compactor.rows.sealing import seal_rows
 from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
@@ -71,13 +73,13 @@ def execute(unit: Unit) -> UnitResult:
 
 
 def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
-    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids, storage)
+    events = load(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage) as files:
-        kept_events, applied = _split(unit, events.events)
+        kept_events, applied = split(unit, events.events)
         rows = _write_rows(unit, files, applied, os.path.join(folder, "rows"))
         outputs = [] if rows.output is None else [rows.output]
         if unit.shape is Shape.MINOR and len(kept_events):
-            types = _types(unit, files, events)
+            types = output_types(unit, files, events)
             outputs.append(_write_kept(unit, kept_events, types, files, events, os.path.join(folder, "events")))
     figures = rows.figures + Figures(
         events_in=events.total,
@@ -92,11 +94,9 @@ def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
     return UnitResult(number=unit.number, outputs=tuple(outputs), figures=figures)
 
 
-def _split(unit: Unit, events: DeleteEvents) -> tuple[DeleteEvents, DeleteEvents]:
+def split(unit: Unit, events: SortedEvents) -> tuple[SortedEvents, SortedEvents]:
     """Events that a minor must keep, and those to apply: a base can't hold rows of the range's own write IDs."""
-    if unit.shape is Shape.MAJOR:
-        return DeleteEvents.of(()), events
-    return events.split(unit.first_write_id)
+    return events.split(FIRST_WRITE_ID if unit.shape is Shape.MAJOR else unit.first_write_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +105,13 @@ class _Rows:
     figures: Figures
 
 
+FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
 BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 
 
-def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: DeleteEvents, path: str) -> _Rows:
+def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, path: str) -> _Rows:
     choices = choose(files, deletes, unit.write_ids, look_always=unit.full_verify)
-    types = _types(unit, files, None)
+    types = output_types(unit, files)
     dropped = sum(c.action is Action.DROP for c in choices)
     figures = Figures(
         rows_in=sum(c.rows for c in choices),
@@ -122,16 +123,13 @@ def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: DeleteEvents, pa
     if figures.rows_out == 0:
         return _Rows(output=None, figures=figures)
     if in_order(choices):
-        target = target_class(c for c in choices if same(c.file.tail.types, types))
-        final = fit(choices, target, unit.small_stripe_bytes)
-        like = _like(final, types)
-        written, last_keys = _string_together(final, like, types, path)
+        like = target_tail(choices, types)
+        final = fit(choices, like, unit.small_stripe_bytes)
+        written, last_keys, copied = _string_together(final, like or _like(choices, types), types, path)
     else:
-        final = []
-        like = _like(choices, types)
-        written, last_keys = _merged(choices, like, types, path)
+        copied = []
+        written, last_keys = _merged(choices, _like(choices, types), types, path)
     verify(path, last_keys, rows=figures.rows_out, full=unit.full_verify, deletes=deletes)
-    copied = [c for c in final if c.action is Action.COPY]
     figures += Figures(
         stripes_copied=len(copied),
         stripes_encoded=len(choices) - dropped - len(copied),
@@ -140,34 +138,23 @@ def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: DeleteEvents, pa
     return _Rows(output=_output(unit, DeltaKind.INSERT, path, written), figures=figures)
 
 
-def _types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None) -> Types:
-    """The output's types: the inputs' own where all agree, else the table's, to which older files widen."""
-    table = acid_types(parse_hive_type(unit.row_type))
-    found = [acid_types(row_types(f.tail.types)) for f in files]
+def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
+    """The output's types: the least that hold what the inputs hold, under the table's names."""
+    table = parse_hive_type(unit.row_type)
+    found = {file.path: row_types(file.tail.types) for file in files if file.tail.rows}
     if not found and events is not None and events.types is not None:
-        found = [events.types]
-    if found and all(same(t, found[0]) for t in found) and not _is_older(found[0], table):
-        return _named(found, table)
-    return table
-
-
-def _is_older(found: Types, table: Types) -> bool:
-    return not same(found, table) and widens(found, table)
-
-
-def _named(found: Sequence[Types], table: Types) -> Types:
-    """Equal types may differ in names (``_col0`` of old writers, lower case of query-based compactions): the table's
-    names where the shape is the table's, else those of the newest file."""
-    return table if same(found[0], table) else found[-1]
+        found = {"": row_types(events.types)}
+    return acid_types(common_types(found, table) if found else table)
 
 
 def _like(choices: Iterable[Choice], types: Types) -> Tail:
-    """The tail whose class the output gets: that of the copied stripes, else of the largest file that may serve."""
-    tails = [c.file.tail for c in choices if c.action is Action.COPY]
-    if tails:
-        return tails[0]
-    best = max((c.file.tail for c in choices), key=lambda t: (t.row_index_stride > 0, t.length))
-    return _new(best, types)
+    """The tail whose class the output gets where nothing is copied: that of the largest file that may serve."""
+    tails = list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values())
+    tails.sort(key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
+    # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding says so.
+    of_each = {tail.calendar: tail for tail in reversed(tails)}
+    fitting = [t for t in tails if t is of_each[t.calendar] and all(one_calendar(other, t) for other in tails)]
+    return _new(fitting[0] if fitting else tails[0], types)
 
 
 def _new(best: Tail, types: Types) -> Tail:
@@ -182,32 +169,74 @@ def _new(best: Tail, types: Types) -> Tail:
     )
 
 
-def _string_together(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> tuple[Written, list[RowId]]:
-    """Stripes one after another: copied as they are, re-encoded ones through a file of their own."""
-    last_keys: list[RowId] = []
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Strung:
+    """An output that grows stripe by stripe."""
+
+    assembler: Assembler
+    like: Tail
+    types: Types
+    path: str
+    last_keys: list[RowId] = field(default_factory=list)
+    copied: list[Choice] = field(default_factory=list)
+    scratch: list[LocalSource] = field(default_factory=list)
+
+    def copy(self, choice: Choice) -> None:
+        self.assembler.copy(choice.file.source, choice.file.tail, choice.stripe)
+        assert choice.last is not None
+        self.last_keys.append(choice.last)
+        self.copied.append(choice)
+
+    def encode(self, choices: Sequence[Choice]) -> None:
+        """Rows of some stripes through a file of their own.
+
+        Raises:
+            NotLossless: something would be lost of rows that cannot be copied either.
+        """
+        part = f"{self.path}.part{len(self.scratch)}"
+        try:
+            tail = reencode([_piece(c) for c in choices], part, like=self.like, types=self.types)
+        except NotLossless:
+            if not any(c.is_only_small for c in choices):
+                raise
+            for is_only_small, run in groupby(choices, key=lambda c: c.is_only_small):
+                if is_only_small:
+                    for choice in run:
+                        self.copy(choice)
+                else:
+                    self.encode(list(run))
+            return
+        source = LocalSource(part)
+        self.scratch.append(source)
+        self.assembler.append_file(source, tail)
+        self.last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
+
+
+def _string_together(
+    choices: Sequence[Choice], like: Tail, types: Types, path: str
+) -> tuple[Written, list[RowId], list[Choice]]:
+    """Stripes one after another: copied as they are, re-encoded ones through a file of their own.
+
+    Returns:
+        the file, the last key of each of its stripes, and the stripes that were copied.
+    """
     with LocalSink(path) as sink:
-        assembler = Assembler(sink, like=like, types=types, checksum=True)
-        scratch: list[LocalSource] = []
+        strung = _Strung(
+            assembler=Assembler(sink, like=like, types=types, checksum=True), like=like, types=types, path=path
+        )
         try:
             for encodes, run in groupby(choices, key=lambda c: c.action is Action.ENCODE):
-                if not encodes:
+                if encodes:
+                    strung.encode(list(run))
+                else:
                     for choice in run:
-                        assembler.copy(choice.file.source, choice.file.tail, choice.stripe)
-                        assert choice.last is not None
-                        last_keys.append(choice.last)
-                    continue
-                part = f"{path}.part{len(scratch)}"
-                tail = reencode([_piece(c) for c in run], part, like=like, types=types)
-                source = LocalSource(part)
-                scratch.append(source)
-                assembler.append_file(source, tail)
-                last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
-            written = assembler.close(user_metadata(last_keys, inserts=assembler.rows))
+                        strung.copy(choice)
+            written = strung.assembler.close(user_metadata(strung.last_keys, inserts=strung.assembler.rows))
         finally:
-            for source in scratch:
+            for source in strung.scratch:
                 source.close()
                 os.unlink(source.name)
-    return written, last_keys
+    return written, strung.last_keys, strung.copied
 
 
 def _piece(choice: Choice) -> Piece:
@@ -232,13 +261,13 @@ def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> t
 
 def _write_kept(
     unit: Unit,
-    events: DeleteEvents,
+    events: SortedEvents,
     types: Types,
     files: Sequence[AcidFile],
     loaded: LoadedEvents,
     path: str,
 ) -> Output:
-    like = _new([*loaded.tails, *(f.tail for f in files)][0], types)
+    like = _new(loaded.like or files[0].tail, types)
     written = write_events(events, path, like=like, types=types)
     return _output(unit, DeltaKind.DELETE, path, written)
 

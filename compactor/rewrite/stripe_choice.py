@@ -17,10 +17,11 @@ from compactor.acid import bucket as bucket_codec
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.orc.compat import StripeClass, copyable, stripe_class
-from compactor.orc.tail import KeyStatistics, key_statistics
+from compactor.orc.compat import StripeClass, copyable, one_calendar, stripe_class, writable
+from compactor.orc.tail import KeyStatistics, Tail, key_statistics
+from compactor.orc.types import Types, encodable, same
+from compactor.rewrite.events import Deletes
 from compactor.rows.acid_file import AcidFile, keys, must_insert
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
 
 
@@ -45,6 +46,7 @@ class Choice:
     first: RowId | None = None
     last: RowId | None = None
     is_sorted: bool = True
+    is_only_small: bool = False  #: encoded for the readers' sake; its bytes could be copied as well
 
     @property
     def length(self) -> int:
@@ -52,7 +54,7 @@ class Choice:
 
 
 def choose(
-    files: Iterable[AcidFile], deletes: DeleteEvents, write_ids: ValidWriteIdList, *, look_always: bool
+    files: Iterable[AcidFile], deletes: Deletes, write_ids: ValidWriteIdList, *, look_always: bool
 ) -> list[Choice]:
     """The fate of every stripe, as far as its rows go; ``fit`` then decides which classes may share a file."""
     return [
@@ -63,9 +65,7 @@ def choose(
     ]
 
 
-def _choose(
-    file: AcidFile, stripe: int, deletes: DeleteEvents, write_ids: ValidWriteIdList, look_always: bool
-) -> Choice:
+def _choose(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, look_always: bool) -> Choice:
     if not file.is_raw and not look_always:
         statistics = key_statistics(file.tail, stripe)
         if statistics is not None and (known := _from_statistics(file, stripe, statistics, deletes, write_ids)):
@@ -74,7 +74,7 @@ def _choose(
 
 
 def _from_statistics(
-    file: AcidFile, stripe: int, s: KeyStatistics, deletes: DeleteEvents, write_ids: ValidWriteIdList
+    file: AcidFile, stripe: int, s: KeyStatistics, deletes: Deletes, write_ids: ValidWriteIdList
 ) -> Choice | None:
     """A copy, where statistics prove that every row is an undeleted, visible insert in dense order; else None.
 
@@ -96,7 +96,7 @@ def _from_statistics(
     return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
 
 
-def _look(file: AcidFile, stripe: int, deletes: DeleteEvents, write_ids: ValidWriteIdList) -> Choice:
+def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList) -> Choice:
     rows = file.tail.stripes[stripe].rows
     masks: list[Mask] = []
     first: RowId | None = None
@@ -147,31 +147,52 @@ def in_order(choices: Sequence[Choice]) -> bool:
     return True
 
 
-def target_class(choices: Iterable[Choice]) -> StripeClass | None:
-    """The class with the most bytes among stripes that may be copied at all; None when there is none."""
+def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
+    """A file whose class the output gets, so that stripes of that class are copied; None if no stripe is.
+
+    It is of the class with the most bytes, of those that all other stripes can be re-encoded to: days before 1582 stay
+    in the calendar that they have, and what has to be encoded needs a codec that can write it.
+    """
     bytes_of: dict[StripeClass, int] = defaultdict(int)
+    tails: dict[StripeClass, Tail] = {}
     for choice in choices:
-        if choice.action is Action.COPY and copyable(choice.file.tail):
-            bytes_of[stripe_class(choice.file.tail)] += choice.length
-    return max(bytes_of, key=lambda c: bytes_of[c], default=None)
+        tail = choice.file.tail
+        if choice.action is Action.COPY and copyable(tail) and same(tail.types, types):
+            bytes_of[stripe_class(tail)] += choice.length
+            tails.setdefault(stripe_class(tail), tail)
+    by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
+    return next((tails[c] for c in by_bytes if _all_fit(choices, tails[c])), None)
 
 
-def fit(choices: Sequence[Choice], target: StripeClass | None, small_stripe_bytes: int) -> list[Choice]:
-    """The final fate: stripes of another class than ``target`` are re-encoded to it, and so are neighbours that are
+def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
+    others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, like)]
+    return not others or (writable(like) and all(one_calendar(c.file.tail, like) for c in others))
+
+
+def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
+    """The final fate: stripes of another class than ``like`` are re-encoded to it, and so are neighbours that are
     all small: a file of many tiny stripes would read slowly for ever."""
-    placed = [_placed(choice, target) for choice in choices if choice.action is not Action.DROP]
-    result: list[Choice] = []
-    for index, choice in enumerate(placed):
-        neighbours = placed[max(0, index - 1) : index] + placed[index + 1 : index + 2]
-        small = choice.length < small_stripe_bytes
-        if choice.action is Action.COPY and small and any(n.length < small_stripe_bytes for n in neighbours):
-            choice = replace(choice, action=Action.ENCODE)
-        result.append(choice)
-    return result
+    placed = [
+        choice if choice.action is Action.ENCODE or _can_copy(choice, like) else replace(choice, action=Action.ENCODE)
+        for choice in choices
+        if choice.action is not Action.DROP
+    ]
+    if like is None or not writable(like) or not encodable(like.types):
+        return placed
+    small = [choice.length < small_stripe_bytes for choice in placed]
+    return [
+        replace(choice, action=Action.ENCODE, is_only_small=True)
+        if choice.action is Action.COPY and here and (before or after)
+        else choice
+        for choice, before, here, after in zip(placed, [False, *small], small, [*small[1:], False], strict=False)
+    ]
 
 
-def _placed(choice: Choice, target: StripeClass | None) -> Choice:
+def _can_copy(choice: Choice, like: Tail | None) -> bool:
     tail = choice.file.tail
-    if choice.action is Action.COPY and (not copyable(tail) or stripe_class(tail) != target):
-        return replace(choice, action=Action.ENCODE)
-    return choice
+    return (
+        like is not None
+        and choice.action is Action.COPY
+        and copyable(tail)
+        and stripe_class(tail) == stripe_class(like)
+    )

@@ -13,11 +13,11 @@ from compactor.orc.point_check import check_points
 from compactor.orc.reencode import read_keys
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail, read_tail
-from compactor.rows.deletes import DeleteEvents
+from compactor.rewrite.events import Deletes
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers
 
 
-def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: DeleteEvents) -> None:
+def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes) -> None:
     """That the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and answers for each.
 
     A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
@@ -43,7 +43,7 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
             _every_key(source, tail, deletes)
 
 
-def _every_key(source: LocalSource, tail: Tail, deletes: DeleteEvents) -> None:
+def _every_key(source: LocalSource, tail: Tail, deletes: Deletes) -> None:
     before: KeyBlock | None = None
     for stripe in range(len(tail.stripes)):
         for batch in read_keys(source, tail, stripe):

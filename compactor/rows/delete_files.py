@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -71,23 +72,29 @@ def load_events(
     )
 
 
-def write_events(events: DeleteEvents, path: str, *, like: Tail, types: Types) -> Written:
+class Events(Protocol):
+    """Delete events in key order, of which some are looked at at a time."""
+
+    def __len__(self) -> int: ...
+
+    def part(self, start: int, stop: int) -> DeleteEvents:
+        """The events at these places."""
+
+
+def write_events(events: Events, path: str, *, like: Tail, types: Types) -> Written:
     """A file of delete events in key order, each with a null row, as Hive writes them."""
 
-    def batches(codec: Codec) -> list[pa.RecordBatch]:
+    def batches(codec: Codec) -> Iterator[pa.RecordBatch]:
         schema = codec.schema(types)
-        return [
-            _batch(events, start, min(start + BATCH_ROWS, len(events)), schema)
-            for start in range(0, len(events), BATCH_ROWS)
-        ]
+        for start in range(0, len(events), BATCH_ROWS):
+            yield _batch(events.part(start, min(start + BATCH_ROWS, len(events))), schema)
 
     tail = with_codec([types], lambda codec: encode_acid(batches(codec), path, like=like, types=types, codec=codec))
     return seal_deletes(path, tail, like=like, types=types)[0]
 
 
-def _batch(events: DeleteEvents, start: int, stop: int, schema: pa.Schema) -> pa.RecordBatch:
-    block, current = events.keys[start:stop], events.current[start:stop]
-    rows = stop - start
+def _batch(events: DeleteEvents, schema: pa.Schema) -> pa.RecordBatch:
+    block, current, rows = events.keys, events.current, len(events)
     return pa.RecordBatch.from_arrays(
         [
             pa.array(np.full(rows, DELETE, dtype=np.int32)),

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from compactor.acid.row_id import RowId
 from compactor.ids import WriteId
@@ -36,13 +35,14 @@ class DeleteEvents:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def part(self, start: int, stop: int) -> DeleteEvents:
+        """The events at these places."""
+        return DeleteEvents(keys=self.keys[start:stop], current=self.current[start:stop])
+
     def split(self, first: WriteId) -> tuple[DeleteEvents, DeleteEvents]:
         """Events that aim at rows inserted before write ID ``first``, and those at rows of ``first`` and later."""
         cut = int(np.searchsorted(self.keys["write_id"], first, side="left"))
-        return (
-            DeleteEvents(keys=self.keys[:cut], current=self.current[:cut]),
-            DeleteEvents(keys=self.keys[cut:], current=self.current[cut:]),
-        )
+        return self.part(0, cut), self.part(cut, len(self))
 
     def any_between(self, low: RowId, high: RowId) -> bool:
         """Whether an event's key lies in ``low..high``, both inclusive."""
@@ -62,17 +62,26 @@ class DeleteEvents:
 
     def hits(self, block: KeyBlock) -> Mask:
         """Which rows of ``block`` are deleted."""
-        if not len(self.keys) or not len(block):
-            return np.zeros(len(block), dtype=np.bool_)
-        candidates = np.isin(block["write_id"], np.unique(self.keys["write_id"]))
         mask: Mask = np.zeros(len(block), dtype=np.bool_)
-        where: npt.NDArray[np.intp] = np.flatnonzero(candidates)
-        if len(where):
-            mask[where] = np.isin(_packed(block[where]), _packed(self.keys))
+        if not len(self.keys) or not len(block):
+            return mask
+        write_ids = block["write_id"]
+        start = int(np.searchsorted(self.keys["write_id"], write_ids.min(), side="left"))
+        stop = int(np.searchsorted(self.keys["write_id"], write_ids.max(), side="right"))
+        if start < stop:
+            mask = _among(block, self.keys[start:stop])
         return mask
 
 
-def _packed(block: KeyBlock) -> npt.NDArray[np.void]:
-    """Each key as one opaque value that numpy compares as a whole."""
-    packed: npt.NDArray[np.void] = np.ascontiguousarray(block).view(np.dtype((np.void, KEY.itemsize)))
-    return packed
+def _among(block: KeyBlock, events: KeyBlock) -> Mask:
+    """Which keys of ``block`` are also in ``events``: both sorted as one, so that equal ones stand side by side."""
+    both = np.concatenate([events, block])
+    by_key = order(both)
+    keys = both[by_key]
+    begins = np.ones(len(keys), dtype=np.bool_)
+    begins[1:] = keys[1:] != keys[:-1]
+    # The sort is stable: a group of equal keys with an event in it begins with that.
+    deleted = (by_key[begins] < len(events))[np.cumsum(begins) - 1]
+    mask: Mask = np.empty(len(both), dtype=np.bool_)
+    mask[by_key] = deleted
+    return mask[len(events) :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 
 from compactor.acid.names import DeltaKind
@@ -10,12 +11,12 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.ids import TxnId
+from compactor.rewrite.events import load
+from compactor.rewrite.execute import output_types, split
 from compactor.rewrite.plan import Plan, plan
-from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_class
+from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
-from compactor.rows.delete_files import load_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target, compactor_view
 from compactor.service.survey import Survey
@@ -164,14 +165,13 @@ def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> P
 
 
 def _unit(unit: Unit) -> Cost:
-    events = load_events(unit.location, unit.deletes, unit.number, unit.write_ids, opened(unit.stores))
-    kept, applied = DeleteEvents.of(()), events.events
-    if unit.shape is Shape.MINOR:
-        kept, applied = events.events.split(unit.first_write_id)
+    events = load(unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores))
+    kept, applied = split(unit, events.events)
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
         choices = choose(files, applied, unit.write_ids, look_always=unit.full_verify)
         strung = in_order(choices)
-        final = fit(choices, target_class(choices), unit.small_stripe_bytes) if strung else []
+        like = target_tail(choices, output_types(unit, files))
+        final = fit(choices, like, unit.small_stripe_bytes) if strung else []
         copied = [c for c in final if c.action is Action.COPY]
         dropped = [c for c in choices if c.action is Action.DROP]
         everything = sum(c.length for c in choices)
@@ -186,5 +186,5 @@ def _unit(unit: Unit) -> Cost:
             bytes_reencoded=everything - bytes_copied - bytes_dropped,
             bytes_dropped=bytes_dropped,
             delete_events_in=events.total,
-            delete_events_out=len(kept),
+            delete_events_out=len(kept) if unit.shape is Shape.MINOR else 0,
         )

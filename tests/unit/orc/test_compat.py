@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.orc.compat import copyable, stripe_class, target_of
+from compactor.orc import arrow_codec, messages, pyorc_codec
+from compactor.orc.compat import DAY, WRITABLE, copyable, one_calendar, stripe_class, target_of, writable
 from compactor.orc.compression import Compression
 from compactor.orc.source import LocalSource
-from compactor.orc.tail import Tail, empty_tail
+from compactor.orc.tail import Stripe, Tail, empty_tail
 from compactor.orc.types import acid_types, parse_hive_type
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -70,3 +71,51 @@ def test_a_target_always_has_a_row_index() -> None:
     """PROTOCOL 2.2: stripes without row index (stride 0, streaming) are always re-encoded."""
     assert target_of(_tail(row_index_stride=0)).row_index_stride == 10_000
     assert target_of(_tail(row_index_stride=500)) == _tail(row_index_stride=500)
+
+
+def test_a_target_can_be_written() -> None:
+    for codec in (arrow_codec, pyorc_codec):
+        assert frozenset(codec.COMPRESSIONS) == WRITABLE
+    for strange in (_tail(compression=Compression.BROTLI), _tail(file_version=(0, 11))):
+        assert not writable(strange)
+        assert writable(target_of(strange))
+    assert target_of(_tail(compression=Compression.BROTLI)).compression is Compression.ZLIB
+
+
+@pytest.mark.parametrize(
+    ("field", "first", "is_modern"),
+    [
+        ("date_statistics.minimum", -141_426, True),
+        ("date_statistics.minimum", -141_427, False),
+        ("timestamp_statistics.minimum_utc", -141_426 * DAY, True),
+        ("timestamp_statistics.minimum_utc", -141_426 * DAY - 1, False),
+        ("timestamp_statistics.minimum", -141_424 * DAY, True),
+        ("timestamp_statistics.minimum", -141_424 * DAY - 1, False),
+        (None, 0, False),
+    ],
+)
+def test_days_of_two_calendars_meet_where_both_agree(field: str | None, first: int, is_modern: bool) -> None:
+    """PROTOCOL 2.2: equal calendar, or no day before 1582-10-15; what statistics don't say is not known."""
+    part = messages.ColumnStatistics(number_of_values=7)
+    if field is not None:
+        name, minimum = field.split(".")
+        setattr(getattr(part, name), minimum, first)
+    root = messages.ColumnStatistics(number_of_values=7)
+    types = parse_hive_type("struct<d:date>")
+    stripe = Stripe(offset=3, index_length=1, data_length=1, footer_length=1, rows=7)
+    tail = replace(empty_tail(types, calendar=1), stripes=(stripe,), stripe_statistics=((root, part),), rows=7)
+    assert one_calendar(tail, replace(tail, calendar=1))
+    assert one_calendar(tail, replace(tail, calendar=2)) is is_modern
+    assert one_calendar(tail, replace(tail, calendar=0)) is is_modern
+    assert not one_calendar(replace(tail, stripe_statistics=None), replace(tail, calendar=2))
+    assert one_calendar(_tail("struct<a:int>", calendar=1), _tail("struct<d:date>", calendar=2))
+
+
+def test_a_column_of_nothing_has_no_days() -> None:
+    part = messages.ColumnStatistics(number_of_values=0, has_null=True)
+    root = messages.ColumnStatistics(number_of_values=7)
+    stripe = Stripe(offset=3, index_length=1, data_length=1, footer_length=1, rows=7)
+    tail = replace(
+        empty_tail(parse_hive_type("struct<d:date>")), stripes=(stripe,), stripe_statistics=((root, part),), rows=7
+    )
+    assert one_calendar(tail, replace(tail, calendar=2))

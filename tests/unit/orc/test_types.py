@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from compactor.orc.types import (
     Kind,
     acid_types,
     arrow_type,
+    encodable,
     encoder_types,
     from_messages,
     is_acid,
@@ -111,7 +114,6 @@ def test_names_of_columns_do_not_count_and_names_inside_columns_do() -> None:
         ("bigint", "int", False),
         ("float", "double", True),
         ("double", "float", False),
-        ("int", "double", False),
         ("varchar(3)", "varchar(4)", True),
         ("varchar(4)", "varchar(3)", False),
         ("varchar(4)", "string", True),
@@ -123,6 +125,32 @@ def test_names_of_columns_do_not_count_and_names_inside_columns_do() -> None:
         ("struct<x:int>", "struct<x:int,y:string>", True),
         ("struct<x:int>", "struct<y:int,x:int>", False),
         ("date", "timestamp", False),
+        ("date", "string", False),
+        ("timestamp", "string", False),
+        ("boolean", "string", False),
+        ("boolean", "int", False),
+        ("float", "string", False),
+        ("decimal(10,2)", "string", False),
+        ("decimal(10,2)", "double", False),
+        ("binary", "string", False),
+        ("timestamp", "timestamp with local time zone", False),
+        ("int", "string", True),
+        ("tinyint", "varchar(4)", True),
+        ("tinyint", "varchar(3)", False),
+        ("bigint", "varchar(20)", True),
+        ("bigint", "varchar(19)", False),
+        ("int", "char(20)", False),
+        ("int", "decimal(10,0)", True),
+        ("int", "decimal(11,2)", False),
+        ("bigint", "decimal(19,0)", True),
+        ("smallint", "float", True),
+        ("int", "float", False),
+        ("int", "double", True),
+        ("bigint", "double", False),
+        ("struct<x:int>", "struct<X:bigint>", True),
+        ("map<int,float>", "map<bigint,double>", True),
+        ("uniontype<int,string>", "uniontype<bigint,string>", True),
+        ("uniontype<int>", "uniontype<int,string>", False),
     ],
 )
 def test_what_widens(old: str, new: str, fits: bool) -> None:
@@ -136,6 +164,12 @@ def test_fewer_columns_widen_and_more_do_not() -> None:
     assert widens(few, many)
     assert not widens(many, few)
     assert widens(acid_types(parse_hive_type("struct<>")), many)
+
+
+def test_what_no_encoder_keeps() -> None:
+    assert encodable(acid_types(parse_hive_type("struct<a:decimal(38,1),b:map<int,timestamp>>")))
+    assert not encodable(acid_types(parse_hive_type("struct<a:array<uniontype<int,string>>>")))
+    assert not encodable((replace(parse_hive_type("decimal(1,0)")[0], precision=0),))
 
 
 def test_arrow_types() -> None:

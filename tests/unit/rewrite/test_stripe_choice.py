@@ -14,13 +14,16 @@ import pytest
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
+from compactor.orc import messages
 from compactor.orc.compat import stripe_class
+from compactor.orc.compression import Compression
+from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rewrite import stripe_choice
-from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_class
+from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_tail
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
-from tests.support.acid_files import FIRST_FILE, Key, block, dense, write_file
+from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
 NONE = DeleteEvents.of(())
@@ -140,35 +143,96 @@ def test_stripes_follow_each_other_or_do_not(tmp_path: Path) -> None:
     assert in_order([a, replace(b, first=None, last=None), b])
 
 
+def _with_tail(choice: Choice, **changes: object) -> Choice:
+    return replace(choice, file=replace(choice.file, tail=replace(choice.file.tail, **changes)))  # type: ignore[arg-type]
+
+
 def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path: Path) -> None:
     """PROTOCOL 2.2: stripes share a file only with the same stride and so on."""
     with opened(tmp_path, dense(3, 2), dense(4, 3000), dense(6, 2)) as files:
         small, large, third = choose(files, NONE, SEEN, look_always=False)
-    other = replace(small, file=replace(small.file, tail=replace(small.file.tail, row_index_stride=500)))
-    target = target_class([other, large, third])
-    assert target == stripe_class(large.file.tail)
-    assert [c.action for c in fit([other, large, third], target, 0)] == [Action.ENCODE, Action.COPY, Action.COPY]
+    other = _with_tail(small, row_index_stride=500)
+    like = target_tail([other, large, third], TYPES)
+    assert like is not None
+    assert stripe_class(like) == stripe_class(large.file.tail)
+    assert [c.action for c in fit([other, large, third], like, 0)] == [Action.ENCODE, Action.COPY, Action.COPY]
 
 
-@pytest.mark.parametrize("broken", [{"row_index_stride": 0}, {"writer_version": 5}, {"stripe_statistics": None}])
-def test_what_must_not_be_copied_is_no_target_and_is_encoded(tmp_path: Path, broken: dict[str, int | None]) -> None:
+def test_only_what_has_the_types_of_the_output_is_a_target(tmp_path: Path) -> None:
+    """PROTOCOL 2.2: equal ORC types."""
+    with opened(tmp_path, dense(3, 3000), dense(4, 2)) as files:
+        older, newer = choose(files, NONE, SEEN, look_always=False)
+    wider = acid_types(parse_hive_type("struct<a:bigint>"))
+    assert target_tail([older], wider) is None
+    newer = _with_tail(newer, types=wider)
+    like = target_tail([older, newer], wider)
+    assert like is newer.file.tail
+    assert [c.action for c in fit([older, newer], like, 0)] == [Action.ENCODE, Action.COPY]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [{"row_index_stride": 0}, {"writer_version": 5}, {"stripe_statistics": None}, {"encrypted": True}],
+    ids=["no row index", "before ORC-135", "no statistics", "encrypted"],
+)
+def test_what_must_not_be_copied_is_no_target_and_is_encoded(tmp_path: Path, broken: dict[str, object]) -> None:
     """PROTOCOL 2.2: no row index, a writer below ORC-135, no statistics of each stripe."""
     with opened(tmp_path, dense(3, 2)) as files:
-        choice = one(files)
-    spoilt = replace(choice, file=replace(choice.file, tail=replace(choice.file.tail, **broken)))  # type: ignore[arg-type]
-    assert target_class([spoilt]) is None
+        spoilt = _with_tail(one(files), **broken)
+    assert target_tail([spoilt], TYPES) is None
     assert [c.action for c in fit([spoilt], None, 0)] == [Action.ENCODE]
+
+
+@pytest.mark.parametrize("change", [{"compression": Compression.LZO}, {"file_version": (0, 11)}], ids=["LZO", "0.11"])
+def test_a_class_that_cannot_be_written_is_a_target_for_copies_only(tmp_path: Path, change: dict[str, object]) -> None:
+    with opened(tmp_path, dense(3, 3000), dense(4, 2)) as files:
+        large, small = choose(files, NONE, SEEN, look_always=False)
+    strange = _with_tail(large, **change)
+    assert target_tail([strange], TYPES) is strange.file.tail
+    assert [c.action for c in fit([strange, strange], strange.file.tail, 1 << 30)] == [Action.COPY] * 2
+    assert target_tail([strange, small], TYPES) is small.file.tail
+    some_go = replace(strange, action=Action.ENCODE, kept=2999)
+    assert target_tail([strange, some_go], TYPES) is None
+
+
+def test_the_target_has_the_calendar_of_the_oldest_days(tmp_path: Path) -> None:
+    """PROTOCOL 2.2: days before 1582 are never moved to another calendar; all others may be."""
+    types = acid_types(parse_hive_type("struct<d:date>"))
+    with opened(tmp_path, dense(3, 3000), dense(4, 2)) as files:
+        large, small = choose(files, NONE, SEEN, look_always=False)
+
+    def dated(choice: Choice, calendar: int, first: int) -> Choice:
+        day = messages.ColumnStatistics(number_of_values=choice.rows)
+        day.date_statistics.minimum = first
+        known = choice.file.tail.stripe_statistics
+        assert known is not None
+        return _with_tail(choice, types=types, calendar=calendar, stripe_statistics=((*known[0][:-1], day),))
+
+    modern, ancient = dated(large, 1, 0), dated(small, 2, -500_000)
+    assert target_tail([modern, ancient], types) is ancient.file.tail
+    assert target_tail([modern, dated(small, 2, 0)], types) is modern.file.tail
+    assert target_tail([dated(large, 1, -500_000), ancient], types) is None
 
 
 def test_neighbours_that_are_all_small_are_encoded_together(tmp_path: Path) -> None:
     with opened(tmp_path, dense(3, 2), dense(4, 2), dense(6, 30_000)) as files:
         a, b, large = choose(files, NONE, SEEN, look_always=False)
-    target = target_class([a, b, large])
+    like = target_tail([a, b, large], TYPES)
     bound = a.length + 50
     assert large.length > bound
-    assert [c.action for c in fit([a, b, large], target, bound)] == [Action.ENCODE, Action.ENCODE, Action.COPY]
-    assert [c.action for c in fit([a, large, b], target, bound)] == [Action.COPY] * 3
-    assert [c.action for c in fit([a], target, bound)] == [Action.COPY]
+    together = fit([a, b, large], like, bound)
+    assert [c.action for c in together] == [Action.ENCODE, Action.ENCODE, Action.COPY]
+    assert [c.is_only_small for c in together] == [True, True, False]
+    assert [c.action for c in fit([a, large, b], like, bound)] == [Action.COPY] * 3
+    assert [c.action for c in fit([a], like, bound)] == [Action.COPY]
     dropped = replace(a, action=Action.DROP, kept=0)
-    assert [c.stripe for c in fit([dropped, large], target, bound)] == [0]
-    assert stripe_choice.Action.DROP not in {c.action for c in fit([dropped, large], target, bound)}
+    assert [c.stripe for c in fit([dropped, large], like, bound)] == [0]
+    assert stripe_choice.Action.DROP not in {c.action for c in fit([dropped, large], like, bound)}
+
+
+def test_what_cannot_be_encoded_stays_small(tmp_path: Path) -> None:
+    """A union loses its tags in every encoder: tiny stripes of one are copied."""
+    types = acid_types(parse_hive_type("struct<a:uniontype<int,string>>"))
+    with opened(tmp_path, dense(3, 2), dense(4, 2)) as files:
+        a, b = (_with_tail(c, types=types) for c in choose(files, NONE, SEEN, look_always=False))
+    assert [c.action for c in fit([a, b], target_tail([a, b], types), 1 << 20)] == [Action.COPY] * 2
