@@ -14,16 +14,15 @@ from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, sele
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.database.engine import open_database
 from compactor.errors import CompactorError, NotFound, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import schema
 from compactor.metastore.catalog import Column as TableColumn
 from compactor.metastore.locks import NO_TXN, Lock
-from compactor.metastore.store import Metastore
+from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
+from compactor.state.store import open_state
 from tests.support.history.recorder import Recorder
 
 DATABASE, TABLES = "default", ("t0", "t1")
@@ -74,14 +73,11 @@ def unprepare(metastore: Metastore) -> None:
 
 
 def opened(url: str) -> Metastore:
-    """Unlike ``open_metastore`` it also lets Hive 3.1's be written, as far as the dialect does."""
-    database = open_database(url)
-    return Metastore("default", database, schema.version(database) or "")
-
-
-def has_queue(metastore: Metastore) -> bool:
-    """Whether anything is compacted there."""
-    return getattr(metastore.dialect, "refusal", None) is None
+    """The metastore; what the queue of Hive 3.1 has no columns for is kept in the same database."""
+    metastore = open_metastore("default", url)
+    if not metastore.dialect.layout.has_visibility:
+        metastore.compactions.keep_in(open_state(url).entries("default"))
+    return metastore
 
 
 class Workload:
@@ -107,8 +103,7 @@ class Workload:
         """Do one thing after the other until ``stop`` says so."""
         things: list[tuple[Callable[[], None], int]] = [(self._update, 40), (self._read_all, 14), (self._borrow, 6)]
         things += [(self._time_out, 4)]
-        if has_queue(self._metastore):
-            things += [(self._request, 16), (self._compact, 20), (self._repair, 6), (self._clean, 8), (self._look, 6)]
+        things += [(self._request, 16), (self._compact, 20), (self._repair, 6), (self._clean, 8), (self._look, 6)]
         doings, weights = [thing for thing, _ in things], [weight for _, weight in things]
         while not stop():
             try:
@@ -381,8 +376,7 @@ def look_at_the_end(metastore: Metastore, recorder: Recorder) -> None:
     recorder.call("states", lambda: _states(metastore))
     recorder.call("mappings", lambda: {table: _mappings(metastore, table) for table in TABLES})
     recorder.call("snapshot", lambda: metastore.transactions.snapshot(), answer=_listed, own=None)
-    if has_queue(metastore):
-        recorder.call("entries", lambda: _entries(metastore))
+    recorder.call("entries", lambda: _entries(metastore))
 
 
 def _states(metastore: Metastore) -> dict[str, Any]:
