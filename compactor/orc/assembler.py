@@ -11,6 +11,7 @@ from compactor.orc import messages
 from compactor.orc.compat import copyable, stripe_class
 from compactor.orc.compression import Compression
 from compactor.orc.source import CHUNK, Sink, Source
+from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.tail import MAGIC, Stripe, Tail, empty_tail
 from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import Types, same, schema_text
@@ -74,6 +75,7 @@ class Assembler:
 
         Raises:
             NotLossless: the stripe is not of the class of the target, or of a file that cannot be copied from.
+            BadFile: its footer or the row index of its keys is damaged.
         """
         if stripe_class(tail) != self._class:
             raise NotLossless(
@@ -85,6 +87,7 @@ class Assembler:
                 f"complete statistics: {tail.complete_statistics}, encrypted: {tail.encrypted}; "
                 "its stripes cannot be copied, re-encode them"
             )
+        check_key_index(source, tail, stripe_index, read_stripe_footer(source, tail, stripe_index))
         stripe = tail.stripes[stripe_index]
         self._stripes.append(replace(stripe, offset=self._position + self._pending_length()))
         self._statistics.append(tail.stripe_statistics[stripe_index])

@@ -1,4 +1,5 @@
-"""Compression of a file's tail: chunks of three header bytes and up to a block of data, as in the ORC specification."""
+"""Compression of tails, stripe footers and indexes: chunks of three header bytes and up to a block of data, as in the ORC
+specification."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ _CODECS = {
 MAX_BLOCK = (1 << 23) - 1  #: a chunk's length has 23 bits
 
 
-def decompress(data: bytes, compression: Compression, block_size: int, name: str) -> bytes:
-    """The plain bytes of a sequence of chunks; ``name`` is the file's, for the error.
+def decompress(data: bytes, compression: Compression, block_size: int, name: str, *, part: str = "tail") -> bytes:
+    """The plain bytes of a sequence of chunks; ``name`` is the file's and ``part`` what it is of it, for the error.
 
     Raises:
         BadFile: a chunk is cut off, holds more than ``block_size`` bytes, or the codec rejects it.
@@ -43,8 +44,8 @@ def decompress(data: bytes, compression: Compression, block_size: int, name: str
         header = int.from_bytes(data[place : place + 3], "little")
         chunk = data[place + 3 : place + 3 + (header >> 1)]
         if len(data) < place + 3 or len(chunk) != header >> 1:
-            raise BadFile(f"file {name}: a compressed chunk of its tail is cut off; the file is damaged")
-        parts.append(chunk if header & 1 else _plain(chunk, compression, block_size, name))
+            raise BadFile(f"file {name}: a compressed chunk of its {part} is cut off; the file is damaged")
+        parts.append(chunk if header & 1 else _plain(chunk, compression, block_size, name, part))
         place += 3 + len(chunk)
     return b"".join(parts)
 
@@ -63,13 +64,15 @@ def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
     return b"".join(parts)
 
 
-def _plain(chunk: bytes, compression: Compression, block_size: int, name: str) -> bytes:
+def _plain(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
     try:
         plain = _decoded(chunk, compression, block_size)
     except (zlib.error, pa.ArrowException, OSError, ValueError, IndexError) as error:
-        raise BadFile(f"file {name}: its tail is no {compression.name} data ({error}); the file is damaged") from error
+        raise BadFile(
+            f"file {name}: its {part} is no {compression.name} data ({error}); the file is damaged"
+        ) from error
     if len(plain) > block_size:
-        raise BadFile(f"file {name}: a chunk of its tail is longer than the block of {block_size} bytes")
+        raise BadFile(f"file {name}: a chunk of its {part} is longer than the block of {block_size} bytes")
     return plain
 
 

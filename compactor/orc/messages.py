@@ -37,6 +37,8 @@ _FIELDS = {
     ),
     "RowIndexEntry": "positions 1 uint64[], statistics 2 ColumnStatistics",
     "RowIndex": "entry 1 RowIndexEntry*",
+    "BloomFilter": "num_hash_functions 1 uint32, bitset 2 fixed64[], utf8bitset 3 bytes",
+    "BloomFilterIndex": "bloom_filter 1 BloomFilter*",
     "Stream": "kind 1 uint32, column 2 uint32, length 3 uint64",
     "ColumnEncoding": "kind 1 uint32, dictionary_size 2 uint32, bloom_encoding 3 uint32",
     "StripeFooter": "streams 1 Stream*, columns 2 ColumnEncoding*, writer_timezone 3 bytes, encryption 4 bytes*",
@@ -94,6 +96,7 @@ def _messages() -> dict[str, Any]:
 
 
 _CLASSES = _messages()
+BloomFilterIndex: Any = _CLASSES["BloomFilterIndex"]
 ColumnStatistics: Any = _CLASSES["ColumnStatistics"]
 Footer: Any = _CLASSES["Footer"]
 Metadata: Any = _CLASSES["Metadata"]

@@ -18,6 +18,8 @@ from compactor.orc.types import Types, from_messages, is_acid
 MAGIC = b"ORC"
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: a tail that says it is longer is damaged
+DEFAULT_BLOCK = 256 * 1024  #: bytes of a compression block where the postscript says none
+FILE_VERSIONS = ((), (0, 11), (0, 12))  #: the first files had none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +140,7 @@ def read_tail(source: Source, length: int | None = None) -> Tail:
         data = source.read(end - wanted, wanted - len(data)) + data
     metadata_start = len(data) - wanted
     footer_start = metadata_start + script.metadata_length
-    compression, block = Compression(script.compression), script.compression_block_size or 256 * 1024
+    compression, block = Compression(script.compression), script.compression_block_size or DEFAULT_BLOCK
     footer = _section(messages.Footer, data[footer_start : len(data) - size], compression, block, name)
     metadata = _section(messages.Metadata, data[metadata_start:footer_start], compression, block, name)
     return _tail(script, footer, metadata, name, end, end - wanted - script.stripe_statistics_length)
@@ -157,6 +159,8 @@ def _post_script(data: bytes, size: int, name: str) -> messages.Message:
         )
     if script.compression not in Compression.__members__.values():
         raise BadFile(f"file {name}: compression {script.compression} is unknown, 0..{max(Compression)} are known")
+    if tuple(script.version) not in FILE_VERSIONS:
+        raise BadFile(f"file {name}: file version {list(script.version)} is unknown, 0.11 and 0.12 are known")
     if script.compression_block_size > MAX_BLOCK + 1:
         raise BadFile(f"file {name}: compression blocks of {script.compression_block_size} bytes, at most {MAX_BLOCK}")
     return script
@@ -202,7 +206,7 @@ def _tail(
         writer_version=script.writer_version,
         software=footer.software_version.decode("utf-8", "replace"),
         compression=Compression(script.compression),
-        compression_block_size=script.compression_block_size,
+        compression_block_size=script.compression_block_size or DEFAULT_BLOCK,
         row_index_stride=footer.row_index_stride,
         calendar=footer.calendar,
         types=types,

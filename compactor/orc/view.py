@@ -7,7 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from compactor.errors import BadFile, NotLossless
+from compactor.orc.lengths import check_lengths
 from compactor.orc.source import Source
+from compactor.orc.stripe_footer import read_stripe_footer
 from compactor.orc.tail import Tail
 from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import Kind, Types, encoder_types, schema_text, subtree
@@ -31,6 +33,7 @@ class StripeView(io.RawIOBase):
             )
         if tail.types[0].kind is not Kind.STRUCT:
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, Hive's files hold a struct")
+        _check(source, tail, stripes, columns)
         self._source = source
         self._end = tail.length
         self._tail = tail_bytes(
@@ -74,6 +77,18 @@ class StripeView(io.RawIOBase):
             data += self._tail[start : start + wanted - len(data)]
         self._place += len(data)
         return data
+
+
+def _check(source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
+    """What decoders would believe blindly: where a stripe's streams lie, and the lengths in them."""
+    read = {
+        number
+        for place, column in enumerate(tail.types[0].children)
+        if columns is None or place in columns
+        for number in range(column, column + len(subtree(tail.types, column)))
+    }
+    for stripe in stripes:
+        check_lengths(source, tail, stripe, read_stripe_footer(source, tail, stripe), read)
 
 
 def _viewed(types: Types, columns: Collection[int] | None) -> Types:
