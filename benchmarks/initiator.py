@@ -93,7 +93,7 @@ def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.State]]:
 
 def one_pass(label: str, site: Site, profile: bool) -> None:
     assert site.state is not None
-    profiler = cProfile.Profile() if profile else None
+    profiler = cProfile.Profile(time.thread_time) if profile else None
     with counted(site.metastore.database, site.state.database) as count:
         start, worked = time.perf_counter(), time.process_time()
         done = profiler.runcall(initiate, site) if profiler else initiate(site)

@@ -81,8 +81,27 @@ class Catalog:
         with self._database.read() as conn:
             found = _tables(conn, DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
         if not found:
-            raise NotFound(f"table {database}.{name} is not in the metastore; look at `compactor show tables`")
+            raise _no_table(database, name)
         return found[0]
+
+    def parameters(self, database: str, name: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """The parameters of one table and those of its database, without all the rest that ``table`` reads.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        found = select(TBLS.c.TBL_ID, TBLS.c.DB_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        found = found.where(_in_catalog(), DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower(), _is_table())
+        with self._database.read() as conn:
+            row = conn.execute(found).first()
+            if row is None:
+                raise _no_table(database, name)
+            of_table = select(TABLE_PARAMS).where(TABLE_PARAMS.c.TBL_ID == row.TBL_ID)
+            of_database = select(DATABASE_PARAMS).where(DATABASE_PARAMS.c.DB_ID == row.DB_ID)
+            return (
+                _grouped_parameters(conn, of_table, "TBL_ID")[row.TBL_ID],
+                _grouped_parameters(conn, of_database, "DB_ID")[row.DB_ID],
+            )
 
     def partitions(self, table: Table) -> list[Partition]:
         """Every partition of ``table``, by name."""
@@ -442,6 +461,14 @@ def _in_catalog() -> Any:
     return DBS.c.CTLG_NAME == CATALOG
 
 
+def _is_table() -> Any:
+    return TBLS.c.TBL_TYPE.not_in(("VIRTUAL_VIEW",))
+
+
+def _no_table(database: str, name: str) -> NotFound:
+    return NotFound(f"table {database}.{name} is not in the metastore; look at `compactor show tables`")
+
+
 def _database_id(conn: Connection, name: str) -> int | None:
     return conn.execute(select(DBS.c.DB_ID).where(DBS.c.NAME == name, _in_catalog())).scalar()
 
@@ -470,7 +497,7 @@ def _grouped(conn: Connection, query: Any) -> defaultdict[int, list[Any]]:
 def _tables(conn: Connection, *conditions: Any) -> list[Table]:
     """Tables that meet ``conditions``, in one statement for each kind of child."""
     of_table = TBLS.join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-    where = (_in_catalog(), TBLS.c.TBL_TYPE.not_in(("VIRTUAL_VIEW",)), *conditions)
+    where = (_in_catalog(), _is_table(), *conditions)
     main = (
         select(TBLS, DBS.c.NAME, SDS.c.LOCATION, SDS.c.NUM_BUCKETS, SDS.c.INPUT_FORMAT, SDS.c.CD_ID)
         .select_from(of_table)

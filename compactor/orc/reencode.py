@@ -43,6 +43,7 @@ ARROW: Codec = arrow_codec
 PYORC: Codec = pyorc_codec
 #: Which rows stay: one boolean per row, as a numpy or Arrow array.
 Mask: TypeAlias = Any
+JOINED_BYTES = 1024 * 1024  #: decoded bytes up to which small batches are written together
 T = TypeVar("T")
 
 
@@ -97,8 +98,7 @@ def reencode(
         check_calendar(piece.tail, like)
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
-        for piece in pieces:
-            yield from piece_batches(piece, codec, types)
+        return joined(batch for piece in pieces for batch in piece_batches(piece, codec, types))
 
     return with_codec(
         [types, *(piece.tail.types for piece in pieces)],
@@ -182,6 +182,26 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
         )
+
+
+def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows with small batches put together: writing a batch costs more than writing the rows of a tiny one."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if size + batch.nbytes > JOINED_BYTES:
+            yield from _one(waiting)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    yield from _one(waiting)
+
+
+def _one(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2:
+        return batches
+    found: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return found
 
 
 def _with_keys(batch: pa.RecordBatch, keys: SyntheticKeys, start: int, schema: pa.Schema) -> pa.RecordBatch:

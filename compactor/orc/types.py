@@ -6,6 +6,7 @@ import enum
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -40,6 +41,7 @@ class Kind(enum.IntEnum):
     TIMESTAMP_INSTANT = 18
 
 
+_ACID_FIELDS_LOWER = tuple(name.lower() for name in ACID_FIELDS)
 ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
 TEXT_KINDS = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR})
 CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
@@ -95,6 +97,22 @@ def from_messages(items: Sequence[messages.Message], name: str) -> Types:
     Raises:
         BadFile: a kind is unknown, or the columns do not form one tree in pre-order.
     """
+    key = tuple(item.SerializeToString() for item in items)
+    known = _KNOWN.get(key)
+    if known is None:
+        known = _checked(items, name)
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = known
+    return known
+
+
+#: Types by their bytes: the files of a table have the same, and what is the same object is compared at once.
+_KNOWN: dict[tuple[bytes, ...], Types] = {}
+_MOST_KNOWN = 256
+
+
+def _checked(items: Sequence[messages.Message], name: str) -> Types:
     types = tuple(_from_message(item, name) for item in items)
     if not types or list(_walk(types)) != list(range(len(types))):
         raise BadFile(f"file {name}: its {len(types)} types are not one tree of columns; the footer is damaged")
@@ -157,6 +175,7 @@ def _walk(types: Types, root: int = 0) -> Iterator[int]:
         waiting.extend(reversed(types[column].children))
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def subtree(types: Types, root: int) -> Types:
     """The column ``root`` and all below it, as a tree of its own with ids from 0."""
     ids = list(_walk(types, root))
@@ -175,6 +194,7 @@ def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
     return (root, *parts)
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def acid_types(row: Types) -> Types:
     """The types of an ACID file whose rows are of the struct ``row``."""
     keys = [(name, (OrcType(kind=kind),)) for name, kind in zip(ACID_FIELDS, ACID_KINDS, strict=True)]
@@ -190,17 +210,17 @@ def is_acid(types: Types) -> bool:
     """Whether the root is the ACID event struct: six names in any case, by position (Hive's query compactor and
     foreign writers use lower case), and their kinds."""
     root = types[0]
-    return (
-        tuple(name.lower() for name in root.field_names) == tuple(name.lower() for name in ACID_FIELDS)
-        and tuple(types[child].kind for child in root.children) == ACID_KINDS
-    )
+    if root.field_names != ACID_FIELDS and tuple(name.lower() for name in root.field_names) != _ACID_FIELDS_LOWER:
+        return False
+    return tuple(types[child].kind for child in root.children) == ACID_KINDS
 
 
 def same(a: Types, b: Types) -> bool:
     """Whether two trees have one shape."""
-    return shape(a) == shape(b)
+    return a is b or a == b or shape(a) == shape(b)
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def shape(types: Types) -> Types:
     """``types`` without what readers do not go by: attributes, parameters that the kind has not, names of columns.
 
@@ -226,6 +246,7 @@ def _by_position(types: Types) -> frozenset[int]:
     return frozenset({0, types[0].children[-1]}) if is_acid(types) else frozenset({0})
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def encoder_types(types: Types) -> Types:
     """``types`` as decoders and encoders are told them: every text is a string, since its bytes in a stripe are the
     same (a char encoder would pad or cut), and fields have their place as name, since any name is legal in a file."""

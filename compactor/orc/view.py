@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.lengths import check_lengths
@@ -39,7 +40,7 @@ class StripeView(io.RawIOBase):
         self._tail = tail_bytes(
             replace(
                 tail,
-                types=_viewed(tail.types, columns),
+                types=_viewed(tail.types, None if columns is None else tuple(columns)),
                 stripes=tuple(tail.stripes[number] for number in stripes),
                 stripe_statistics=None,
                 user_metadata={},
@@ -91,7 +92,8 @@ def _check(source: Source, tail: Tail, stripes: Sequence[int], columns: Collecti
         check_lengths(source, tail, stripe, read_stripe_footer(source, tail, stripe), read)
 
 
-def _viewed(types: Types, columns: Collection[int] | None) -> Types:
+@lru_cache(maxsize=256)
+def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
     unread: set[int] = set()
     for place, column in enumerate(types[0].children):
         if columns is not None and place not in columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from compactor.state.runs import Run
 from compactor.state.store import State as Store
 
 log = logging.getLogger(__name__)
+_EXTENDED_AFTER = 0.1  #: part of compactor.batch.reserved after which a batch under way is reserved anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +170,14 @@ def run_batch(
     if not store.batches.register(batch_id, driver, reserved_ms):
         log.info("batch %d belongs to another driver; nothing is done here", batch_id)
         return WorkerPass(mine=False)
+    extended = time.monotonic()
+
+    def between() -> None:
+        nonlocal extended
+        if time.monotonic() - extended >= reserved_ms / 1000 * _EXTENDED_AFTER:
+            extended = time.monotonic()
+            store.batches.extend(batch_id, driver, reserved_ms)
+
     try:
         return run_entries(
             site,
@@ -176,7 +186,7 @@ def run_batch(
             options,
             parallel=parallel,
             progress=progress,
-            between=lambda: store.batches.extend(batch_id, driver, reserved_ms),
+            between=between,
         )
     finally:
         store.batches.done(batch_id, driver)

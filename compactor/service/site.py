@@ -87,10 +87,10 @@ class Site:
     def settings_of(self, entity: Entity) -> Settings:
         """The table's settings over the site's, also where the rest of ``entity`` is not as it should be."""
         try:
-            table = self.metastore.catalog.table(entity.database, entity.table)
+            of_table, of_database = self.metastore.catalog.parameters(entity.database, entity.table)
         except NotFound:
             return self.settings
-        return with_table(self.settings, table.parameters, table.database_parameters)
+        return with_table(self.settings, of_table, of_database)
 
     def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         return self.metastore.write_ids.valid(table.database, table.name, txns)

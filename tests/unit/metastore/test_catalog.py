@@ -218,3 +218,21 @@ def test_views_are_no_tables(metastore: Metastore, catalog: Catalog) -> None:
     with metastore.database.write() as conn:
         conn.execute(t.TBLS.update().where(t.TBLS.c.TBL_NAME == "t").values(TBL_TYPE="VIRTUAL_VIEW"))
     assert "t" not in [found.name for found in catalog.tables()]
+
+
+def test_parameters_alone_are_those_of_the_table_and_its_database(metastore: Metastore, catalog: Catalog) -> None:
+    catalog.create_table("default", "T1", "/t", [INT], parameters={"a": "b"})
+    catalog.create_table("default", "t2", "/t", [INT], parameters={"c": "d"})
+    catalog.set_database_parameter("default", "e", "f")
+    table = catalog.table("default", "t1")
+    assert (
+        catalog.parameters("DEFAULT", "T1") == (table.parameters, table.database_parameters) == ({"a": "b"}, {"e": "f"})
+    )
+    assert statements(metastore, lambda: catalog.parameters("default", "t1")) < statements(
+        metastore, lambda: catalog.table("default", "t1")
+    )
+    with metastore.database.write() as conn:
+        conn.execute(t.TBLS.update().where(t.TBLS.c.TBL_NAME == "t2").values(TBL_TYPE="VIRTUAL_VIEW"))
+    for name in ("t2", "t3"):
+        with pytest.raises(NotFound, match=name):
+            catalog.parameters("default", name)

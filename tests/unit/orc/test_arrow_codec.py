@@ -6,6 +6,7 @@ import multiprocessing
 import resource
 import signal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -110,3 +111,35 @@ def test_a_full_disk_is_an_error_and_not_the_end(tmp_path: Path) -> None:
     process.start()
     process.join(60)
     assert process.exitcode == 7
+
+
+def test_a_small_file_is_read_at_once_and_a_large_one_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 2.4: at once only what is one batch anyway; both ways give the same rows, of any columns."""
+    types = parse_hive_type("struct<a:bigint,b:string,c:struct<d:int,e:array<string>>>")
+    schema = arrow_codec.schema(types)
+    values = [[(n, f"text {n}", {"d": n, "e": ["x"] * (n % 3)}) for n in part] for part in (range(5), range(5, 9))]
+    path = tmp_path / "f"
+    with arrow_codec.ArrowWriter(path, like=empty_tail(types), types=types, stripe_size=1) as writer:
+        for part in values:
+            columns = [
+                pa.array(list(column), kind) for column, kind in zip(zip(*part, strict=True), schema.types, strict=True)
+            ]
+            writer.write(pa.record_batch(columns, schema=schema))
+    source = BytesSource(path.read_bytes())
+    tail = read_tail(source)
+
+    def found(**asked: Any) -> tuple[list[int], list[Any]]:
+        batches = list(arrow_codec.read_batches(source, tail, **asked))
+        return [b.num_rows for b in batches], [row for b in batches for row in b.to_pylist()]
+
+    for columns in (None, (0,), (0, 2), (2, 0)):
+        at_once, rows = found(columns=columns)
+        assert [list(row) for row in rows] == [[f"f{c}" for c in columns or (0, 1, 2)]] * 9  # as encoders name them
+        monkeypatch.setattr(arrow_codec, "SMALL_FILE", 0)
+        assert found(columns=columns)[1] == rows
+        monkeypatch.undo()
+        assert sum(at_once) == 9
+    assert [row["f0"] for row in found(stripes=[len(tail.stripes) - 1])[1]] == list(range(9))[-tail.stripes[-1].rows :]
+    assert max(found(rows=2)[0]) <= 2

@@ -20,6 +20,7 @@ from pyorc.converters import ORCConverter
 from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, NotSupported
 from compactor.ids import WriteId
+from compactor.orc import reencode as reencode_module
 from compactor.orc.assembler import Assembler
 from compactor.orc.codec import Codec, Unfit
 from compactor.orc.compat import copyable, stripe_class, target_of
@@ -30,6 +31,7 @@ from compactor.orc.reencode import (
     Piece,
     check_calendar,
     encode_acid,
+    joined,
     last_key,
     piece_batches,
     read_keys,
@@ -399,3 +401,15 @@ def test_the_second_codec_is_asked_only_when_the_first_would_lose() -> None:
     assert with_codec([types], work) == "pyorc"
     assert with_codec([types], lambda codec: codec.name) == "arrow"
     assert asked == ["arrow", "pyorc"]
+
+
+def test_small_batches_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In their order; never more than JOINED_BYTES where there is more than one."""
+    batches = [pa.record_batch({"a": pa.array(range(n, n + 3))}) for n in range(0, 30, 3)]
+    (whole,) = joined(iter(batches))
+    assert whole.column(0).to_pylist() == list(range(30))
+    monkeypatch.setattr(reencode_module, "JOINED_BYTES", 4 * batches[0].nbytes)
+    assert [batch.num_rows for batch in joined(batches)] == [12, 12, 6]
+    monkeypatch.setattr(reencode_module, "JOINED_BYTES", 1)
+    assert list(joined(batches)) == batches
+    assert list(joined([])) == []

@@ -189,3 +189,13 @@ def test_arrow_types() -> None:
 def test_encoders_know_no_char_and_no_names() -> None:
     types = encoder_types(parse_hive_type("struct<a:char(3),b:struct<a:varchar(2)>>"))
     assert schema_text(types) == "struct<f0:string,f1:struct<f0:string>>"
+
+
+def test_the_same_footer_gives_the_same_types() -> None:
+    """And one that is broken is refused each time, by the name of its file."""
+    items = to_messages(acid_types(parse_hive_type("struct<a:int,b:string>")))
+    assert from_messages(items, "one") is from_messages(items, "two")
+    items[0].subtypes[0] = 7
+    for name in ("one", "two"):
+        with pytest.raises(BadFile, match=f"file {name}:"):
+            from_messages(items, name)

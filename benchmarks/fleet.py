@@ -1,0 +1,108 @@
+"""One application over many small partitions: ``python benchmarks/fleet.py [partitions] [deltas]``.
+
+Each partition of tiny deltas is one compaction with all its work in the metastore, from claim to commit. Told in
+partitions per second after the start of the session. ``--master local[2]`` runs the units in Spark, else they run in
+this process; ``--type minor`` compacts to a delta instead of a base; ``--database``, ``--folder`` and ``--profile``
+are those of ``initiator.py`` (a profile is of one entry after the other, since it sees one thread only).
+"""
+
+from __future__ import annotations
+
+import argparse
+import cProfile
+import os
+import pstats
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from initiator import counted, facts, opened, say
+
+from compactor.rewrite.runner import InProcessRunner, Runner
+from compactor.service.batch import WorkerPass, plan_batches, run_batch
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker import Options, work
+from tests.support.many import make_partitions, site_of
+
+
+@contextmanager
+def runner_of(master: str | None) -> Iterator[Runner]:
+    if master is None:
+        yield InProcessRunner(threads=os.cpu_count() or 1)
+        return
+    from compactor.spark.runner import SparkRunner
+    from compactor.spark.session import session
+
+    start = time.perf_counter()
+    spark = session("fleet", master=master)
+    try:
+        runner = SparkRunner(spark)
+        spark.sparkContext.parallelize([0], 1).map(str).collect()  # the first executor's Python
+        say(f"{'session':22}{time.perf_counter() - start:8.2f} s")
+        yield runner
+    finally:
+        spark.stop()
+
+
+def timed(site: Site, work: Callable[[], WorkerPass]) -> tuple[WorkerPass, str]:
+    assert site.state is not None
+    with counted(site.metastore.database, site.state.database) as count:
+        start, cpu = time.perf_counter(), time.process_time()
+        done = work()
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    number = len(done.outcomes)
+    fates = ", ".join(f"{fate.name.lower()} {n}" for fate, n in Counter(o.fate for o in done.outcomes).items())
+    return done, (
+        f"{seconds:8.2f} s ({cpu:.2f} s of this process){number / seconds:9.1f} partitions/s"
+        f"{count.statements / number:7.1f} SQL statements each   {fates}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("partitions", type=int, nargs="?", default=1000)
+    parser.add_argument("deltas", type=int, nargs="?", default=12)
+    parser.add_argument("--type", choices=("major", "minor"), default="major")
+    parser.add_argument("--master", default=None)
+    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="entries under way at once")
+    parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
+    parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        say(
+            f"{given.partitions} partitions x {given.deltas} deltas, {given.type}, {given.parallel} at once, "
+            f"{given.master or 'in process'}, {given.database}, {facts(folder)}"
+        )
+        with opened(given.database, folder) as (metastore, state), runner_of(given.master) as runner:
+            table = make_partitions(metastore, folder / "warehouse", given.partitions, deltas=given.deltas)
+            site = site_of(metastore, state)
+            request_compaction(site, table=str(table), type=given.type)
+            (batch,) = plan_batches(site)
+
+            profiler = cProfile.Profile(time.thread_time)
+
+            def batched() -> WorkerPass:
+                return run_batch(site, batch.batch_id, runner, parallel=given.parallel)
+
+            def one_by_one() -> WorkerPass:
+                waiting = [entry.id for entry in metastore.compactions.queue()]
+                outcomes = [profiler.runcall(work, site, entry, runner, Options()) for entry in waiting]
+                return WorkerPass(outcomes=tuple(outcome for outcome in outcomes if outcome is not None))
+
+            done, told = timed(site, one_by_one if given.profile else batched)
+            say(f"{'claimed to committed':22}{told}")
+            figures = sorted(o.seconds for o in done.outcomes)
+            say(f"{'one entry':22}{figures[len(figures) // 2]:8.3f} s in the middle, {figures[-1]:.3f} s at most")
+            if given.profile:
+                pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
+                pstats.Stats(profiler).sort_stats("cumtime").print_stats(90)
+
+
+if __name__ == "__main__":
+    main()
