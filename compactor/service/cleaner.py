@@ -14,7 +14,7 @@ from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.forgetting import forget_before, shown
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import BadName, CompactorError, NotFound, NotSupported, StorageError
+from compactor.errors import BadName, CompactorError, LostClaim, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType, conflicts
 from compactor.locking.requests import LockRequest
@@ -109,7 +109,9 @@ def clean(site: Site) -> CleanerPass:
         try:
             result = _clean_entry(site, entry)
         except CompactorError as error:
-            failed.append(_back_off(site, entry, error))
+            waits = _back_off(site, entry, error)
+            if waits is not None:
+                failed.append(waits)
         else:
             if result is not None:
                 results.append(result)
@@ -340,10 +342,17 @@ def _is_a_write(name: str) -> bool:
     return acid is not None and not acid.visibility_txn_id
 
 
-def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting:
-    """A row that cannot be cleaned waits twice as long each time; it never leaves the queue by itself (PROTOCOL 6)."""
+def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting | None:
+    """A row that cannot be cleaned waits twice as long each time; it never leaves the queue by itself (PROTOCOL 6).
+
+    None where another cleaner, Hive's perhaps, has taken the row and its directories away meanwhile.
+    """
     retention = retry_retention(entry.retry_retention, site.settings)
-    site.metastore.compactions.back_off(entry, retention, str(error))
+    try:
+        site.metastore.compactions.back_off(entry, retention, str(error))
+    except LostClaim:
+        log.info("%s entry %d: another cleaner was faster: %s", entry.entity, entry.id, error)
+        return None
     level = logging.WARNING if isinstance(error, StorageError) else logging.ERROR
     log.log(level, "%s entry %d: cleaning failed, next try in %d ms: %s", entry.entity, entry.id, retention, error)
     return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))

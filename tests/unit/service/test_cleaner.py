@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE
 from compactor.service.cleaner import CleanerPass, clean
 from compactor.service.site import Site
+from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -103,3 +107,31 @@ def test_aborted_writes_past_their_threshold_go_without_a_request(site: Site, ta
     assert (done.entry_id, done.removed) == (None, ("delta_0000004_0000004_0000",))
     assert rows_of(site, table) == wanted
     clean_all(site)
+
+
+class _Meanwhile(LocalStorage):
+    """Before it removes the first directory, ``what`` happens."""
+
+    def __init__(self, what: Callable[[], object]) -> None:
+        self._what: Callable[[], object] | None = what
+
+    def remove(self, path: str) -> None:
+        what, self._what = self._what, None
+        if what is not None:
+            what()
+        super().remove(path)
+
+
+def test_another_cleaner_that_is_faster_is_no_failure(site: Site, table: Table) -> None:
+    """Hive's cleaner, or a second one of ours, may take the row and the directories away while this one is at it."""
+    compact(site)
+    wanted = rows_of(site, table)
+    time.sleep(0.01)
+    others: list[CleanerPass] = []
+    slow = replace(site, storage=_Meanwhile(lambda: others.append(clean(site))))
+    passed = clean(slow)
+    assert [len(other.cleaned) for other in others] == [1]
+    assert (passed.cleaned, passed.waiting, passed.failed) == ((), (), ())
+    assert [entry.state for entry in site.metastore.compactions.history()] == [State.SUCCEEDED]
+    assert rows_of(site, table) == wanted
+    assert len(names_in(Path(table.location))) == 1
