@@ -16,6 +16,8 @@ from compactor.orc.compression import Compression
 from compactor.orc.source import BytesSource, LocalSource
 from compactor.orc.tail import Tail, key_statistics, read_tail
 from compactor.orc.types import schema_text
+from tests.torture.anatomy import put_together, take_apart
+from tests.torture.victims import rows_file
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 HIVE = Path("tests/fixtures/hive-4.1/g4_stripes")
@@ -106,3 +108,17 @@ def test_an_unknown_compression_is_named() -> None:
     changed = script.replace(bytes([0x10, Compression.ZLIB]), bytes([0x10, 77]), 1)
     with pytest.raises(BadFile, match="compression 77 is unknown"):
         read_tail(BytesSource(broken[: -1 - len(script)] + changed + broken[-1:], "f"))
+
+
+def test_a_block_size_that_is_missing_is_the_default() -> None:
+    parts = take_apart(rows_file("ZLIB"))
+    parts.script.ClearField("compression_block_size")
+    assert read_tail(BytesSource(put_together(parts), "f")).compression_block_size == 256 * 1024
+
+
+def test_an_unknown_file_version_is_named() -> None:
+    """Encoders know no other; it once ended in a ValueError."""
+    parts = take_apart(rows_file("ZLIB"))
+    parts.script.version.append(7)
+    with pytest.raises(BadFile, match=r"file f: file version \[0, 12, 7\] is unknown"):
+        read_tail(BytesSource(put_together(parts), "f"))
