@@ -104,23 +104,28 @@ def plan_batches(site: Site, pool: str | None = None) -> list[PlannedBatch]:
     if may(site.settings, Mode.COMPACT):
         repair.repair(site)
     reserved = store.batches.reserved(site.name)
-    items = [item for entry in _claimable(site, pool, reserved) if (item := _item(site, entry)) is not None]
+    items = [_item(site, entry) for entry in _claimable(site, pool, reserved)]
     made = batches(items, site.settings.integer("compactor.batch.bytes"))
     return [_register(site, store, batch) for batch in made]
 
 
 def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[Entry]:
-    return [
-        entry
-        for entry in site.metastore.compactions.queue()
-        if entry.state is State.INITIATED and entry.id not in reserved and (pool is None or entry.pool == pool)
-    ]
+    """Entries that wait and that the mode of their table doesn't leave to Hive's workers; it is asked once a table."""
+    ours: dict[tuple[str, str], bool] = {}
+    waiting: list[Entry] = []
+    for entry in site.metastore.compactions.queue(states=(State.INITIATED,)):
+        if entry.id in reserved or not (pool is None or entry.pool == pool):
+            continue
+        table = (entry.entity.database, entry.entity.table)
+        if table not in ours:
+            ours[table] = is_ours(site, entry.entity)
+        if ours[table]:
+            waiting.append(entry)
+    return waiting
 
 
-def _item(site: Site, entry: Entry) -> Item | None:
-    """The entry with its bytes and route; None when the mode leaves it to Hive's workers."""
-    if not is_ours(site, entry.entity):
-        return None
+def _item(site: Site, entry: Entry) -> Item:
+    """The entry with its bytes and route."""
     try:
         target = site.target(entry.entity, entry.properties)
         size = sum(f.length for f in site.storage.listing(target.location).files)
@@ -231,7 +236,7 @@ def run_entries(
 def claimable(site: Site, pool: str | None = None) -> list[int]:
     """Ids of the entries that a worker without a batch may take now."""
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    return [entry.id for entry in _claimable(site, pool, reserved) if is_ours(site, entry.entity)]
+    return [entry.id for entry in _claimable(site, pool, reserved)]
 
 
 def _remember(site: Site, outcome: Outcome) -> None:

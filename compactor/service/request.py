@@ -14,6 +14,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import with_request, with_table
 
+_AT_ONCE = 1000  #: requests made in one transaction
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
 
@@ -88,21 +89,21 @@ def request_compaction(
         raise Refused(f"{table}: the table is not transactional; only ACID tables are compacted")
     if not may(settings, Mode.REQUEST):
         raise Refused(f"{table}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
-    results = [
-        _enqueue(
-            site,
-            Request(
-                entity=entity,
-                type=kind,
-                initiator=f"compactor-{site.host}-manual",
-                pool=pool or settings.text("hive.compactor.worker.pool") or None,
-                properties=properties or {},
-                order_by=order_by,
-                buckets=buckets,
-            ),
+    requests = [
+        Request(
+            entity=entity,
+            type=kind,
+            initiator=f"compactor-{site.host}-manual",
+            pool=pool or settings.text("hive.compactor.worker.pool") or None,
+            properties=properties or {},
+            order_by=order_by,
+            buckets=buckets,
         )
         for entity in _entities(site, found, partition)
     ]
+    results: list[Enqueued] = []
+    for start in range(0, len(requests), _AT_ONCE):
+        results += _enqueue(site, requests[start : start + _AT_ONCE])
     if all(r.refused is not None for r in results):
         raise Refused("; ".join(r.refused or "" for r in results) or f"{table}: it has no partitions")
     return results
@@ -118,11 +119,14 @@ def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:
     return [Entity(database=table.database, table=table.name, partition=name) for name in names]
 
 
-def _enqueue(site: Site, request: Request) -> Enqueued:
-    try:
-        return Enqueued(entity=request.entity, entry_id=site.metastore.compactions.request(request))
-    except Refused as error:
-        return Enqueued(entity=request.entity, refused=f"{request.entity}: {error}")
+def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:
+    answers = site.metastore.compactions.request_all(requests)
+    return [
+        Enqueued(entity=request.entity, refused=f"{request.entity}: {answer}")
+        if isinstance(answer, Refused)
+        else Enqueued(entity=request.entity, entry_id=answer)
+        for request, answer in zip(requests, answers, strict=True)
+    ]
 
 
 def wait_for(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from sqlalchemy import event
@@ -11,13 +13,16 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
 from compactor.metastore.store import Metastore
+from compactor.service.batch import claimable
 from compactor.service.initiator import InitiatorPass, initiate
+from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from tests.support.many import make_partitions, site_of
 
 pytestmark = pytest.mark.usefixtures("hive4")
 
 FEW, MANY = 10, 300
+T = TypeVar("T")
 
 
 @pytest.mark.parametrize(("threshold", "outcome"), [("1", "major"), ("2", "notneeded")])
@@ -42,17 +47,22 @@ def test_statements_are_counted_by_tables_not_by_partitions(
 
 def counted(site: Site) -> tuple[int, InitiatorPass]:
     """How many statements a pass sends."""
-    sent: list[str] = []
+    return sent(site, lambda: initiate(site))
+
+
+def sent(site: Site, work: Callable[[], T]) -> tuple[int, T]:
+    """How many statements ``work`` sends, and what it gives."""
+    statements: list[str] = []
 
     def seen(conn: object, cursor: object, statement: str, *others: object) -> None:
-        sent.append(statement)
+        statements.append(statement)
 
     event.listen(site.metastore.database.engine, "before_cursor_execute", seen)
     try:
-        done = initiate(site)
+        done = work()
     finally:
         event.remove(site.metastore.database.engine, "before_cursor_execute", seen)
-    return len(sent), done
+    return len(statements), done
 
 
 def test_of_many_requests_each_is_taken_or_refused_by_itself(metastore: Metastore) -> None:
@@ -88,3 +98,20 @@ def test_both_forms_of_an_escaped_name_are_one_partition(metastore: Metastore) -
 def _request(partition: str | None) -> Request:
     entity = Entity(database="default", table="t", partition=partition)
     return Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test")
+
+
+def test_a_whole_table_is_asked_for_and_found_waiting_in_as_many_statements(
+    metastore: Metastore, tmp_path: Path
+) -> None:
+    site = site_of(metastore)
+    make_partitions(metastore, tmp_path, FEW, deltas=1, name="few")
+    make_partitions(metastore, tmp_path, MANY, deltas=1, name="many")
+    few, asked = sent(site, lambda: request_compaction(site, table="default.few"))
+    assert len(asked) == FEW
+    found_few, waiting = sent(site, lambda: claimable(site))
+    assert waiting == [enqueued.entry_id for enqueued in asked]
+    many, asked = sent(site, lambda: request_compaction(site, table="default.many"))
+    assert (len(asked), many) == (MANY, few)
+    found_both, waiting = sent(site, lambda: claimable(site))
+    assert len(waiting) == FEW + MANY
+    assert found_both <= 2 * found_few
