@@ -304,7 +304,7 @@ def _not_as_minor(hold: _Hold, planned: Plan, staged: Staged, heart: Heartbeat) 
     if planned.shape is Shape.MAJOR:
         return ""
     if not planned.layout.has_visibility:
-        return _not_in_one_step(hold.site, planned, staged)
+        return _not_in_one_step(staged)
     halves = staged.is_pair and hold.the_target().settings.text("compactor.readers") == "any"
     if not halves or _take_exclusive(hold, heart):
         return ""
@@ -314,7 +314,7 @@ def _not_as_minor(hold: _Hold, planned: Plan, staged: Staged, heart: Heartbeat) 
     )
 
 
-def _not_in_one_step(site: Site, planned: Plan, staged: Staged) -> str:
+def _not_in_one_step(staged: Staged) -> str:
     """Hive 3.1 shows a directory from the moment of its name, to snapshots of any age, and also where its worker died.
 
     A base takes one rename, and snapshots below its number leave it alone. A minor equals it only as one directory in
@@ -324,8 +324,7 @@ def _not_in_one_step(site: Site, planned: Plan, staged: Staged) -> str:
         return "Hive 3.1 would show one half of its pair wherever the other half is late, or never comes"
     if staged.figures.events_applied:
         return "Hive 3.1 would miss rows that were deleted within its range in snapshots from before that"
-    taken = [d.name for d in staged.directories if site.storage.exists(f"{planned.location}/{d.name}")]
-    return f"{taken[0]} is there already, without the suffix that would tell them apart" if taken else ""
+    return ""
 
 
 def _tidy(site: Site, planned: Plan) -> None:

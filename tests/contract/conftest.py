@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ``usefixtures("hive4")``: what only Hive 4 has, as its types of transactions and its TXN_LOCK_TBL.
     """
     if "store" in metafunc.fixturenames:
-        of_hive = {"hive4": HIVE4, "hive3": HIVE3}
+        of_hive = {"hive4": HIVE4, "hive3": HIVE3, "one_hive3": HIVE3[:1]}
         chosen = next((stores for name, stores in of_hive.items() if name in metafunc.fixturenames), STORES)
         metafunc.parametrize("store", chosen, indirect=True)
 
@@ -47,6 +47,11 @@ def hive4() -> None:
 @pytest.fixture
 def hive3() -> None:
     """Marks a test for Hive 3.1's schema only."""
+
+
+@pytest.fixture
+def one_hive3() -> None:
+    """Marks a test for one of Hive 3.1's schemas: what is tested are files."""
 
 
 @pytest.fixture(scope="session")

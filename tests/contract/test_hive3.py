@@ -9,24 +9,29 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, select
 
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import LostClaim, NotSupported, Refused
+from compactor.errors import LostClaim, NotEnoughHistory, NotSupported, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
+from compactor.metastore import catalog
 from compactor.metastore import tables as t
 from compactor.metastore.catalog import Column
 from compactor.metastore.locks import NO_TXN
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
+from compactor.rows.reader import read_snapshot
 from compactor.service.cleaner import clean
 from compactor.service.site import Site
+from compactor.service.worker import Fate
 from compactor.settings.precedence import Settings
 from compactor.state.store import State as Own
 from compactor.storage.local import LocalStorage
-from tests.support.passes import compact
-from tests.support.tables import insert, make_table, with_settings
+from tests.support.passes import Renames, compact, with_storage
+from tests.support.tables import delete, insert, make_table, with_settings
 
 pytestmark = pytest.mark.usefixtures("hive3")
 
@@ -240,6 +245,93 @@ def test_an_entry_of_hives_own_worker_is_cleaned(site: Site, tmp_path: Path) -> 
     site.metastore.transactions.open("u", "h")
     assert cleaned(site) == [None]
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["base_0000002"]
+
+
+def shown(site: Site, table: catalog.Table, txns: ValidTxnList) -> list[int]:
+    """Values of ``a`` that a reader with this snapshot sees; to him every directory is visible."""
+    target, write_ids = site.target(T), site.write_ids(table, txns)
+    directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    found = read_snapshot(target.location, directory, write_ids, target.row_type)
+    return sorted(value for batch in found for value in batch["a"].to_pylist())
+
+
+def test_a_minor_of_inserts_stays_a_minor_and_older_snapshots_see_what_they_saw(site: Site, tmp_path: Path) -> None:
+    table = make_table(site, tmp_path)
+    insert(site, table, [1])
+    insert(site, table, [2])
+    early = site.metastore.transactions.snapshot()
+    insert(site, table, [3])
+    outcome = compact(site, "minor")
+    assert (outcome.output, outcome.message) == (("delta_0000001_0000003",), "")
+    assert shown(site, table, early) == [1, 2]
+    assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2, 3]
+    assert cleaned(site) == [None]
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["delta_0000001_0000003"]
+
+
+def test_a_minor_that_applies_deletes_becomes_a_major(site: Site, tmp_path: Path) -> None:
+    """A snapshot from before the delete would miss the row in a delta; a base it leaves alone."""
+    table = make_table(site, tmp_path)
+    insert(site, table, [1, 2])
+    insert(site, table, [3])
+    early = site.metastore.transactions.snapshot()
+    delete(site, table, [2])
+    outcome = compact(site, "minor")
+    assert outcome.output == ("base_0000003",)
+    assert "minor became major: Hive 3.1 would miss rows" in outcome.message
+    with pytest.raises(NotEnoughHistory):
+        shown(site, table, early)
+    assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 3]
+
+
+def test_a_minor_that_is_a_pair_becomes_a_major(site: Site, tmp_path: Path) -> None:
+    """PROTOCOL 5: no reader ever meets half of a pair; here not even after its worker died between the two names."""
+    table = make_table(site, tmp_path)
+    insert(site, table, [1, 2])
+    insert(site, table, [3])
+    compact(site, "major")
+    assert cleaned(site) == [None]
+    insert(site, table, [4])
+    insert(site, table, [5])
+    early = site.metastore.transactions.snapshot()
+    delete(site, table, [2])
+    outcome = compact(site, "minor")
+    assert outcome.output == ("base_0000005",)
+    assert "minor became major: Hive 3.1 would show one half of its pair" in outcome.message
+    assert shown(site, table, early) == [1, 2, 3, 4, 5]
+    assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 3, 4, 5]
+
+
+def test_a_name_that_hive_3_fails_on_is_refused(site: Site, tmp_path: Path) -> None:
+    table = make_table(site, tmp_path)
+    insert(site, table, [1])
+    insert(site, table, [2])
+    (tmp_path / "t" / "base_0000001_v0000001").mkdir()
+    outcome = compact(site, "major")
+    assert outcome.fate is Fate.REFUSED
+    assert "base_0000001_v0000001 bears a transaction, and Hive 3.1 fails on such a name" in outcome.message
+
+
+def test_what_was_named_before_its_worker_was_lost_is_adopted(site: Site, tmp_path: Path) -> None:
+    """PROTOCOL 5, 6: no name says whose it is, so what is named is published; hidden, it could be the only copy."""
+    table = make_table(site, tmp_path)
+    insert(site, table, [1])
+    insert(site, table, [2])
+
+    def lose(source: str, target: str) -> None:
+        if target.endswith("base_0000002"):
+            [txn] = site.metastore.transactions.open_transactions()
+            raise StorageError(f"no answer in the naming by {txn.id}")
+
+    outcome = compact(with_storage(site, Renames(lose)), "major")
+    assert outcome.fate is Fate.FAILED
+    assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2]
+    assert "base_0000002" in {path.name for path in (tmp_path / "t").iterdir()}
+    again = compact(site, "major")
+    assert again.fate is Fate.CLEAN_ONLY
+    assert cleaned(site) == [None]
+    assert [path.name for path in (tmp_path / "t").iterdir()] == ["base_0000002"]
+    assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2]
 
 
 def test_the_queue_and_its_history_are_read(metastore: Metastore) -> None:

@@ -73,6 +73,7 @@ def _clean_until_done(site: Site) -> None:
 
 
 def _with_site(metastore_url: str, pass_: Callable[[Site], object], flags: dict[str, str]) -> None:
-    configuration = configure(flags=flags, environment={"COMPACTOR_METASTORE_URL": metastore_url})
+    given = {"compactor.mode": "clean"} | flags
+    configuration = configure(flags=given, environment={"COMPACTOR_METASTORE_URL": metastore_url})
     with open_site(configuration) as site:
         pass_(site)
