@@ -23,7 +23,7 @@ from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, ro
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, encoder_types, schema_text
+from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, encoder_types, schema_text, valid_name
 from compactor.orc.view import StripeView, batch_rows
 
 name = "pyorc"
@@ -94,7 +94,7 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
     if item.kind is Kind.STRUCT:
         return pa.struct(
             [
-                pa.field(field, raw_type(types, child))
+                pa.field(valid_name(field), raw_type(types, child))
                 for field, child in zip(item.field_names, item.children, strict=True)
             ]
         )

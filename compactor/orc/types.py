@@ -326,7 +326,7 @@ def schema_text(types: Types, root: int = 0) -> str:
     name = _NAMES[item.kind]
     parts = [schema_text(types, child) for child in item.children]
     if item.kind is Kind.STRUCT:
-        parts = [f"{field}:{part}" for field, part in zip(item.field_names, parts, strict=True)]
+        parts = [f"{valid_name(field)}:{part}" for field, part in zip(item.field_names, parts, strict=True)]
     if item.kind in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION):
         return f"{name}<{','.join(parts)}>"
     if item.kind is Kind.DECIMAL:
@@ -422,6 +422,11 @@ class _Parser:
         self.place += len(mark)
 
 
+def valid_name(name: str) -> str:
+    """A field's name as Arrow, logs and databases take it: bytes that are no UTF-8 become U+FFFD. Rows go by position."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def arrow_type(types: Types, root: int = 0) -> ArrowType:
     """The Arrow type in which rows of column ``root`` are held: char and varchar as string, timestamps in ns.
 
@@ -440,7 +445,7 @@ def arrow_type(types: Types, root: int = 0) -> ArrowType:
     if item.kind is Kind.STRUCT:
         return pa.struct(
             [
-                pa.field(name, arrow_type(types, child))
+                pa.field(valid_name(name), arrow_type(types, child))
                 for name, child in zip(item.field_names, item.children, strict=True)
             ]
         )

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import BadFile, StorageError
-from compactor.orc import arrow_codec
+from compactor.orc import arrow_codec, pyorc_codec
 from compactor.orc.codec import Unfit
 from compactor.orc.compression import Compression
 from compactor.orc.source import BytesSource
 from compactor.orc.tail import Tail, empty_tail, read_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type
+from compactor.orc.types import Types, acid_types, parse_hive_type, schema_text
 
 NUMBERS = parse_hive_type("struct<a:bigint>")
 
@@ -49,6 +49,14 @@ def test_what_has_none_is_not_begun(tmp_path: Path) -> None:
     with pytest.raises(Unfit, match="no equal"):
         arrow_codec.writer(tmp_path / "f", like=empty_tail(types), types=types)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_no_text_are_shown_as_far_as_they_are() -> None:
+    """A footer holds bytes; neither Arrow nor a log or a database takes what is no UTF-8."""
+    types = parse_hive_type("struct<a:struct<b\udcd4:int>,c\udcd4:int>")
+    assert arrow_codec.schema(types).names == ["a", "c\ufffd"]
+    assert pyorc_codec.schema(types).field(0).type.field(0).name == "b\ufffd"
+    assert schema_text(types) == "struct<a:struct<b\ufffd:int>,c\ufffd:int>"
 
 
 def test_the_schema_has_hives_names_for_the_keys() -> None:
