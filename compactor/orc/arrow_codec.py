@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.orc as po
@@ -24,6 +25,7 @@ from compactor.orc.types import Array, Kind, Types, arrow_type, encoder_types
 from compactor.orc.view import StripeView, batch_rows
 
 name = "arrow"
+SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
 SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows are few enough for one batch
 COMPRESSIONS: dict[Compression, Any] = {
     Compression.NONE: "uncompressed",
@@ -63,7 +65,7 @@ def read_batches(
     """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
 
     Raises:
-        Unfit: a timestamp lies outside the nanoseconds of 64 bits.
+        Unfit: a timestamp lies outside the nanoseconds of 64 bits, or so near to 1970 that Arrow may misread it.
         BadFile: the stripes cannot be decoded.
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
@@ -78,6 +80,8 @@ def read_batches(
     try:
         for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):
             if batch.num_rows:
+                for column in batch.columns:
+                    _check_first_day(column)
                 yield relabelled_batch(batch, wanted)
     except pa.ArrowInvalid as error:
         if "timestamp" in str(error):
@@ -225,9 +229,22 @@ def _children(array: Array) -> list[Array]:
 
 
 def _check_timestamps(array: Array) -> None:
-    if pa.types.is_timestamp(array.type):
-        values = array.cast(pa.int64()).drop_null().to_numpy()
-        if np.any((values < 0) & (values % 10**9 != 0)):
+    for values in _timestamps(array):
+        if np.any((values < 0) & (values % SECOND != 0)):
             raise Unfit("a timestamp before 1970 with a fraction of a second")
+
+
+def _check_first_day(array: Array) -> None:
+    """A fraction before 1970 is stored under the next whole second. Before or after is asked in UTC; Arrow asks it on
+    the clock of the writer's time zone, and is a second off where the two differ."""
+    for values in _timestamps(array):
+        if np.any((np.abs(values) < DAY) & (values % SECOND != 0)):
+            raise Unfit("a timestamp with a fraction of a second within a day of 1970")
+
+
+def _timestamps(array: Array) -> Iterator[npt.NDArray[np.int64]]:
+    """The nanoseconds of all timestamps at any depth."""
+    if pa.types.is_timestamp(array.type):
+        yield array.cast(pa.int64()).drop_null().to_numpy()
     for child in _children(array):
-        _check_timestamps(child)
+        yield from _timestamps(child)

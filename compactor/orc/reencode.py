@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compactor.acid.row_id import RowId
 from compactor.errors import NotLossless
@@ -272,7 +273,17 @@ def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind
         items = _widened(array.items, found, a.children[1], wanted, b.children[1], kind.item_type)
         pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [pairs])
+    if a.kind is Kind.CHAR and a.maximum_length < b.maximum_length:
+        return _padded(array, b.maximum_length)
     return array if array.type.equals(kind) else array.cast(kind)
+
+
+def _padded(array: Array, length: int) -> Array:
+    """Texts of a char that grew. Hive's readers compare a padded literal with the statistics, and look no further."""
+    try:
+        return pc.utf8_rpad(array, width=length)
+    except pa.ArrowException as error:
+        raise NotLossless(f"a text of char({length}) is no UTF-8 ({error}); its rows cannot be re-encoded") from error
 
 
 def check_calendar(tail: Tail, like: Tail) -> None:

@@ -189,6 +189,17 @@ def test_timestamps_keep_every_bit(tmp_path: Path, raw_rows: RawRows, times: lis
     assert raw_rows(tmp_path / "re") == raw_rows(tmp_path / "in")
 
 
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin", "Asia/Tokyo", "UTC"])
+def test_fractions_around_1970_do_not_move(tmp_path: Path, raw_rows: RawRows, zone: str) -> None:
+    """Arrow is a second off where it is before 1970 in UTC and after it on the writer's clock, or the other way."""
+    times = [(hour * 3600 + 1800, 500_000_000) for hour in range(-12, 12)]
+    (tmp_path / "in").write_bytes(_timestamps(times, zone))
+    source = BytesSource((tmp_path / "in").read_bytes())
+    tail = read_tail(source)
+    reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    assert raw_rows(tmp_path / "re") == raw_rows(tmp_path / "in")
+
+
 def test_arrow_says_that_it_would_lose_a_timestamp(tmp_path: Path) -> None:
     """Arrow raises beyond 64 bits of nanoseconds, and writes fractions before 1970 with the wrong sign."""
     source = BytesSource(_timestamps(_TIMES[:1]))

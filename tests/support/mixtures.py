@@ -1,0 +1,168 @@
+"""ACID files that differ in what stripes of one file must have in common, or in their types."""
+
+from __future__ import annotations
+
+import io
+import zoneinfo
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc as po
+import pyorc
+from pyorc.converters import DEFAULT_CONVERTERS, ORCConverter
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.ids import WriteId
+from compactor.orc import messages
+from compactor.orc.compression import compress, decompress
+from compactor.orc.source import BytesSource
+from compactor.orc.tail import Tail, read_tail
+from compactor.orc.tail_writer import tail_bytes
+from compactor.orc.types import acid_types, parse_hive_type, schema_text
+from compactor.rewrite.unit import Shape, Unit
+from compactor.rows.inputs import Input
+from tests.support.acid_files import FIRST_FILE, write_file
+
+RawTimestamp = tuple[int, int]
+
+
+class _Raw(ORCConverter):  # type: ignore[misc]
+    """Values as the file has them."""
+
+    @staticmethod
+    def from_orc(*args: Any) -> Any:
+        return args[:2]
+
+    @staticmethod
+    def to_orc(value: RawTimestamp, timezone: object) -> RawTimestamp:
+        return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """``values`` are rows of ``row``, written ``times`` over, so that a file has more bytes than another.
+
+    ``options`` are pyorc's, ``tail`` replaces parts of the file's tail, ``footer`` and ``script`` change its messages.
+    """
+
+    row: str = "a:int,b:string"
+    values: Sequence[tuple[Any, ...]] = ((1, "x"), (None, None), (3, "z"))
+    times: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    tail: Mapping[str, Any] = field(default_factory=dict)
+    footer: Callable[[messages.Message], None] | None = None
+    script: Callable[[messages.Message], None] | None = None
+    is_raw: bool = False
+    lower_case: bool = False
+    by_arrow: Mapping[str, Any] | None = None  #: written by Arrow with these options, for what pyorc cannot write
+    raw_timestamps: bool = False
+    deleted: tuple[int, ...] = ()
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return list(self.values) * self.times
+
+    def content(self, write_id: int) -> bytes:
+        """The file's bytes."""
+        data = self._arrow(write_id) if self.by_arrow is not None else self._pyorc(write_id)
+        if self.tail or self.footer or self.script:
+            data = _changed(data, self.tail, self.footer, self.script)
+        return data
+
+    def _events(self, write_id: int) -> list[tuple[Any, ...]]:
+        return [(0, write_id, FIRST_FILE, place, write_id, row) for place, row in enumerate(self.rows)]
+
+    def _pyorc(self, write_id: int) -> bytes:
+        file = io.BytesIO()
+        row = parse_hive_type(f"struct<{self.row}>")
+        schema = schema_text(row if self.is_raw else acid_types(row))
+        options = {"compression": pyorc.CompressionKind.ZLIB, **self.options}
+        if isinstance(options.get("timezone"), str):
+            options["timezone"] = zoneinfo.ZoneInfo(options["timezone"])
+        if self.raw_timestamps:
+            options["converters"] = {**DEFAULT_CONVERTERS, pyorc.TypeKind.TIMESTAMP: _Raw}
+        if self.lower_case:
+            schema = schema.replace("originalTransaction", "originaltransaction").replace("rowId", "rowid")
+        with pyorc.Writer(file, schema, **options) as writer:
+            writer.writerows(self.rows if self.is_raw else self._events(write_id))
+        return file.getvalue()
+
+    def _arrow(self, write_id: int) -> bytes:
+        plain = BytesSource(self._pyorc(write_id))
+        table = po.ORCFile(pa.BufferReader(plain.read(0, plain.length))).read()
+        file = io.BytesIO()
+        with po.ORCWriter(file, compression="zlib", **(self.by_arrow or {})) as writer:
+            writer.write(table)
+            writer.close()
+            return file.getvalue()
+
+
+def _changed(
+    data: bytes,
+    changes: Mapping[str, Any],
+    footer: Callable[[messages.Message], None] | None,
+    script: Callable[[messages.Message], None] | None,
+) -> bytes:
+    tail = replace(read_tail(BytesSource(data)), **changes)
+    end = max(stripe.end for stripe in tail.stripes)
+    new = tail_bytes(replace(tail, content_length=end))
+    if footer is None and script is None:
+        return data[:end] + new
+    post = messages.PostScript.FromString(new[-1 - new[-1] : -1])
+    foot = new[post.metadata_length : post.metadata_length + post.footer_length]
+    message = messages.Footer.FromString(decompress(foot, tail.compression, tail.compression_block_size, "f"))
+    if footer:
+        footer(message)
+    foot = compress(message.SerializeToString(), tail.compression, tail.compression_block_size)
+    post.footer_length = len(foot)
+    if script:
+        script(post)
+    end_bytes = post.SerializeToString()
+    return data[:end] + new[: post.metadata_length] + foot + end_bytes + bytes([len(end_bytes)])
+
+
+def make_unit(root: Path, files: Sequence[File], table: str, *, small_stripe_bytes: int = 0) -> Unit:
+    """A major over these files, in deltas of write IDs from 1 on (an original file is not in one), with deletes."""
+    inserts, keys = [], []
+    for number, file in enumerate(files, start=1):
+        path = root / ("000000_0" if file.is_raw else f"delta_{number}_{number}/bucket_00000")
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(file.content(number))
+        name = str(path.relative_to(root))
+        inserts.append(Input(path=name, length=path.stat().st_size, raw=file.is_raw, group=name))
+        keys += [(0 if file.is_raw else number, FIRST_FILE, place) for place in file.deleted]
+    deletes = []
+    if keys:
+        path = write_file(root / "delete_delta_99_99/bucket_00000", keys, current=[99] * len(keys), operation=2)
+        deletes = [Input(path=str(path.relative_to(root)), length=path.stat().st_size)]
+    return Unit(
+        location=str(root),
+        staging=str(root / "_compactor_v7"),
+        number=0,
+        shape=Shape.MAJOR,
+        inserts=tuple(inserts),
+        deletes=tuple(deletes),
+        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(99), aborted=frozenset({WriteId(50)})),
+        first_write_id=WriteId(1),
+        row_type=f"struct<{table}>",
+        small_stripe_bytes=small_stripe_bytes,
+        full_verify=True,
+    )
+
+
+def stripe_lengths(root: Path, source: Input) -> list[int]:
+    return [stripe.length for stripe in tail_of(root / source.path).stripes]
+
+
+def tail_of(path: Path) -> Tail:
+    return read_tail(BytesSource(path.read_bytes(), str(path)))
+
+
+def rows_of(path: str, *, raw: bool = False) -> list[tuple[Any, ...]]:
+    """The user's columns, as an independent reader shows them; ``raw`` timestamps as seconds and nanoseconds."""
+    converters = {**DEFAULT_CONVERTERS, **({pyorc.TypeKind.TIMESTAMP: _Raw} if raw else {})}
+    with open(path, "rb") as file:
+        return [row[5] for row in pyorc.Reader(file, converters=converters)]
