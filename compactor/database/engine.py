@@ -121,6 +121,24 @@ class Database:
         if before is not None and before != self._backend.stamp():
             raise DatabaseUnavailable(f"database {self.url} was written while it was read without locks; read it again")
 
+    def denies(self, statement: str) -> bool:
+        """Whether this user may not do what ``statement`` does. Nothing is done: the database only explains it.
+
+        Raises:
+            DatabaseUnavailable: the database is not there, or has no such table.
+        """
+        try:
+            with self.read() as conn:
+                conn.exec_driver_sql(f"EXPLAIN {statement}").close()
+        except DatabaseUnavailable as error:
+            cause = error.__cause__
+            trouble = self._trouble(cause) if isinstance(cause, DBAPIError) else Trouble.LOST
+            if trouble is Trouble.DENIED:
+                return True
+            if trouble is not Trouble.OTHER:  # MariaDB explains no writing in a reading transaction, once it is allowed
+                raise
+        return False
+
     def adapt(self, change: Callable[[Dialect], None]) -> None:
         """Have ``change`` alter how this database's statements are written, from the next transaction on."""
         self._adapted.append(change)

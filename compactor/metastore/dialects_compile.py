@@ -17,7 +17,7 @@ def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
     partition, whose aborted transactions must not be forgotten with ours. The plain comparison stays, for the index.
     """
 
-    class Exact(base):  # type: ignore[valid-type, misc]
+    class Exact(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def visit_binary(self, binary: Any, *args: Any, **kwargs: Any) -> str:
             plain: str = super().visit_binary(binary, *args, **kwargs)
             if binary.operator not in _EXACT or not _is_name(binary.left):
@@ -35,7 +35,7 @@ def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
 def reduced_compiler(base: type[SQLCompiler], missing: Collection[str]) -> type[SQLCompiler]:
     """A compiler for a schema without the columns ``missing`` (``TABLE.COLUMN``), which read as NULL."""
 
-    class Reduced(base):  # type: ignore[valid-type, misc]
+    class Reduced(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
             name: str = super().visit_column(column, *args, **kwargs)
             return "NULL" if isinstance(column, Column) and str(column) in missing else name
@@ -46,7 +46,7 @@ def reduced_compiler(base: type[SQLCompiler], missing: Collection[str]) -> type[
 def folding_preparer(base: type[IdentifierPreparer], is_folded: Callable[[str], bool]) -> type[IdentifierPreparer]:
     """A preparer that writes some upper-case names in lower case, as PostgreSQL has those created without quotes."""
 
-    class Folding(base):  # type: ignore[valid-type, misc]
+    class Folding(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def quote(self, ident: str, *args: Any) -> str:
             return ident.lower() if is_folded(ident) else super().quote(ident, *args)
 

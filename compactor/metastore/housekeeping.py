@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, delete, func, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, and_, delete, func, select
 
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
@@ -40,6 +40,17 @@ class Forgettable:
     state: str  #: ``a`` or ``c``
     started: int
     last_heartbeat: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Rows of the tables that housekeeping keeps small."""
+
+    completed_txn_components: int
+    txn_to_write_id: int
+    write_set: int
+    ended_transactions: int  #: aborted or committed, of which no component is left
+    stale_history: int  #: MIN_HISTORY_LEVEL of transactions that have ended: they hold back cleaners for ever
 
 
 class Housekeeping:
@@ -145,6 +156,24 @@ class Housekeeping:
             for condition in surplus:
                 gone += conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*condition)).rowcount
             return gone
+
+    def counts(self) -> Counts:
+        """How many rows there are."""
+        history = MIN_HISTORY_LEVEL.c.MHL_TXNID
+        opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
+        with self._database.read() as conn:
+            settled = self._dialect.settled(conn, OPEN_TXN_TIMEOUT_MS)
+
+            def count(table: Table, *conditions: ColumnElement[bool]) -> int:
+                return int(conn.execute(select(func.count()).select_from(table).where(*conditions)).scalar_one())
+
+            return Counts(
+                completed_txn_components=count(COMPLETED_TXN_COMPONENTS),
+                txn_to_write_id=count(TXN_TO_WRITE_ID),
+                write_set=count(WRITE_SET),
+                ended_transactions=count(TXNS, *self._forgettable(conn, OPEN_TXN_TIMEOUT_MS)),
+                stale_history=count(MIN_HISTORY_LEVEL, history <= settled, history.not_in(opened)),
+            )
 
     def forgettable(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> list[Forgettable]:
         """Transactions that ``forget_transactions`` would forget, so that storage can be asked about them first."""

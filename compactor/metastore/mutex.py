@@ -76,6 +76,12 @@ class Mutexes:
             conn.execute(insert(AUX_TABLE).values(MT_KEY1=PREFIX + name, MT_KEY2=now + ttl_ms, MT_COMMENT=owner))
             return Lease(name=name, owner=owner, until=now + ttl_ms)
 
+    def of_hive(self) -> dict[str, int]:
+        """What Hive's own threads ever held here, with the time of their last pass in epoch ms where they leave one."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(_AUX.MT_KEY1, _AUX.MT_KEY2)).all()
+        return {row.MT_KEY1: row.MT_KEY2 for row in rows if ":" not in row.MT_KEY1}
+
     @retried
     def extend(self, lease: Lease, ttl_ms: int) -> Lease:
         """Hold on for ``ttl_ms`` from now.

@@ -91,7 +91,7 @@ def _first_rows(table: Table) -> list[Mapping[str, Any]]:
 #: For text: no database is asked.
 _DIALECTS: dict[str, Dialect] = {
     "sqlite": sqlite.dialect(),
-    "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]
+    "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]  # SQLAlchemy's
     "mysql": mysql.dialect(),
 }
 #: What stands for a percent sign in a statement, where the driver takes one for a parameter.

@@ -39,7 +39,7 @@ KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that has not ended. Times are epoch milliseconds of the database's clock."""
+    """A transaction that has not committed. Times are epoch milliseconds of the database's clock."""
 
     id: TxnId
     user: str
@@ -48,6 +48,7 @@ class OpenTransaction:
     started: int
     last_heartbeat: int
     agent: str | None = None
+    state: str = OPEN  #: ``a`` among those that ``unfinished`` tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,8 +285,15 @@ class Transactions:
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Every open transaction, oldest first."""
+        return self._in_state(OPEN)
+
+    def unfinished(self) -> list[OpenTransaction]:
+        """Open transactions, and aborted ones that are not forgotten yet, oldest first."""
+        return self._in_state(OPEN, ABORTED)
+
+    def _in_state(self, *states: str) -> list[OpenTransaction]:
         with self._database.read() as conn:
-            rows = conn.execute(select(TXNS).where(TXNS.c.TXN_STATE == OPEN).order_by(TXNS.c.TXN_ID))
+            rows = conn.execute(select(TXNS).where(TXNS.c.TXN_STATE.in_(states)).order_by(TXNS.c.TXN_ID))
             return [
                 OpenTransaction(
                     id=TxnId(row.TXN_ID),
@@ -295,6 +303,7 @@ class Transactions:
                     started=row.TXN_STARTED,
                     last_heartbeat=row.TXN_LAST_HEARTBEAT,
                     agent=row.TXN_AGENT_INFO,
+                    state=row.TXN_STATE,
                 )
                 for row in rows
             ]

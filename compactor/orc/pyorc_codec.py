@@ -40,7 +40,7 @@ _TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
 _LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not take the second for rounded
 
 
-class _RawTimestamp(ORCConverter):  # type: ignore[misc]
+class _RawTimestamp(ORCConverter):  # type: ignore[misc]  # pyorc has no types
     @staticmethod
     def from_orc(seconds: int, nanoseconds: int, timezone: object) -> tuple[int, int]:
         return seconds, nanoseconds
@@ -50,7 +50,7 @@ class _RawTimestamp(ORCConverter):  # type: ignore[misc]
         return value
 
 
-class _RawDate(ORCConverter):  # type: ignore[misc]
+class _RawDate(ORCConverter):  # type: ignore[misc]  # pyorc has no types
     @staticmethod
     def from_orc(days: int) -> int:
         return days
@@ -60,7 +60,7 @@ class _RawDate(ORCConverter):  # type: ignore[misc]
         return days
 
 
-class _RawDecimal(ORCConverter):  # type: ignore[misc]
+class _RawDecimal(ORCConverter):  # type: ignore[misc]  # pyorc has no types
     @staticmethod
     def from_orc(text: str) -> Decimal:
         return Decimal(text)

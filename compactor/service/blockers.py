@@ -47,17 +47,27 @@ class Blocked:
 
 
 def blockers(site: Site, entry: Entry) -> tuple[Blocker, ...]:
-    """Open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first."""
-    if entry.next_txn_id is None:
+    """Open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first.
+
+    Where Hive left no stamp, what was newest when a cleaner of ours first saw the row stands for it (PROTOCOL 7.1);
+    before that, every open transaction may hold it.
+    """
+    if entry.state is not State.READY_FOR_CLEANING:
         return ()
+    stamp = entry.next_txn_id if entry.next_txn_id is not None else _first_sight(site, entry)
     now = site.metastore.now_ms()
     return tuple(
         Blocker(
             txn=t.id, user=t.user, host=t.host, agent=t.agent, type=t.type.name.lower(), age_ms=max(0, now - t.started)
         )
         for t in sorted(site.metastore.transactions.open_transactions(), key=lambda t: t.id)
-        if t.id <= entry.next_txn_id
+        if stamp is None or t.id <= stamp
     )
+
+
+def _first_sight(site: Site, entry: Entry) -> TxnId | None:
+    seen = None if site.state is None else site.state.sightings.seen(site.name, entry.id)
+    return None if seen is None else seen.newest
 
 
 def all_blocked(site: Site) -> tuple[Blocked, ...]:

@@ -2,56 +2,25 @@
 
 from __future__ import annotations
 
-import enum
 import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
-from compactor.compaction.states import State
 from compactor.errors import BadName, CompactorError
-from compactor.service import repair
-from compactor.service.hive_roles import hive_roles
+from compactor.service import doctor_metastore, repair
+from compactor.service.finding import Finding, Level, few, fine
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
 
-_DAY_MS = 86_400_000
-_SKEW_MS = 5_000  #: how far this machine's clock may be from the database's before time-outs go wrong
 _JAVA = 17  #: what Spark 4 needs
-_FEW = 5  #: names in one finding
 
 
-class Level(enum.Enum):
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One check: what it looked at, what it found, what it wanted and what to do."""
-
-    level: Level
-    subject: str
-    found: str
-    wanted: str = ""
-    fix: str = ""
-
-    def to_json(self) -> dict[str, object]:
-        return {
-            "level": self.level.value,
-            "subject": self.subject,
-            "found": self.found,
-            "wanted": self.wanted,
-            "fix": self.fix,
-        }
-
+__all__ = ["CHECKS", "Finding", "Level", "broken", "doctor", "machine"]
 
 Check = Callable[[Site], Iterator[Finding]]
 
@@ -84,7 +53,7 @@ def machine() -> Iterator[Finding]:
             fix="install hive-compactor[spark], or run workers with --in-process",
         )
     else:
-        yield _ok("pyspark", "importable")
+        yield fine("pyspark", "importable")
     version = _java_version()
     if version is None or version < _JAVA:
         yield Finding(
@@ -95,7 +64,7 @@ def machine() -> Iterator[Finding]:
             fix="install a JDK and set JAVA_HOME, or run workers with --in-process",
         )
     else:
-        yield _ok("java", f"version {version}")
+        yield fine("java", f"version {version}")
 
 
 def _java_version() -> int | None:
@@ -111,77 +80,9 @@ def _java_version() -> int | None:
     return int(match.group(1)) if match else None
 
 
-def _ok(subject: str, found: str) -> Finding:
-    return Finding(level=Level.OK, subject=subject, found=found)
-
-
-def _database(site: Site) -> Iterator[Finding]:
-    newest = site.metastore.transactions.newest()
-    yield _ok("database", f"{site.metastore.database.url} answers; its newest transaction is {newest}")
-    yield _ok("schema", f"version {site.metastore.schema_version}")
-
-
-def _clock(site: Site) -> Iterator[Finding]:
-    before = time.time() * 1000
-    there = site.metastore.now_ms()
-    after = time.time() * 1000
-    skew = int(max(before - there, there - after, 0))
-    if skew <= _SKEW_MS:
-        yield _ok("clock", f"{skew} ms from the database's")
-        return
-    yield Finding(
-        level=Level.WARN,
-        subject="clock",
-        found=f"this machine is {skew} ms away from the database",
-        wanted=f"at most {_SKEW_MS} ms",
-        fix="keep both machines' time by NTP; Compactor itself takes every time from the database",
-    )
-
-
-def _mode(site: Site) -> Iterator[Finding]:
-    mode = mode_of(site.settings)
-    yield _ok("mode", f"{mode.name.lower()}, from {site.settings.source('compactor.mode')}")
-    if mode is Mode.OBSERVE:
-        return
-    path = site.metastore.database.path
-    if not os.access(path, os.W_OK):
-        yield Finding(
-            level=Level.FAIL,
-            subject="privileges",
-            found=f"{site.metastore.database.url} can only be read",
-            wanted=f"write access, as mode {mode.name.lower()} needs it",
-            fix="let this user write the database, or set compactor.mode to observe",
-        )
-    else:
-        yield _ok("privileges", "the database can be written")
-
-
-def _hive(site: Site) -> Iterator[Finding]:
-    roles = hive_roles(site)
-    acting = mode_of(site.settings)
-    if acting is Mode.CLEAN and (roles.cleaner_may_run or site.settings.boolean("hive.compactor.cleaner.on")):
-        yield Finding(
-            level=Level.WARN,
-            subject="hive's cleaner",
-            found=f"it seems to run here (leases: {', '.join(roles.leases) or 'none'})",
-            wanted="one cleaner, ours, whose gate is strict",
-            fix="set metastore.compactor.cleaner.on=false in Hive, or compactor.mode to compact",
-        )
-    elif acting >= Mode.REQUEST and roles.initiator_active:
-        yield Finding(
-            level=Level.WARN,
-            subject="hive's initiator",
-            found=f"it began a cycle at {roles.initiator_cycle} (epoch ms)",
-            wanted="one initiator; two are harmless, since a partition is queued once, but decide by different rules",
-            fix="set metastore.compactor.initiator.on=false in Hive, or compactor.mode to observe",
-        )
-    else:
-        yield _ok("hive's roles", "nothing of Hive's own is in the way")
-
-
 def _state(site: Site) -> Iterator[Finding]:
     if site.state is not None:
-        yield _ok("state", f"{site.state.database.url} is of this release")
+        yield fine("state", f"{site.state.database.url} is of this release")
         return
     yield Finding(
         level=Level.OK if mode_of(site.settings) is Mode.OBSERVE else Level.FAIL,
@@ -216,17 +117,17 @@ def _storage(site: Site) -> Iterator[Finding]:
         yield Finding(
             level=Level.FAIL,
             subject="storage",
-            found=_few(unreachable),
+            found=few(unreachable),
             wanted=f"{directories} directories of {len(tables)} transactional tables that can be listed",
             fix="mount the warehouse here, correct the location, or drop what is gone",
         )
     else:
-        yield _ok("storage", f"{directories} directories of {len(tables)} transactional tables can be listed")
+        yield fine("storage", f"{directories} directories of {len(tables)} transactional tables can be listed")
     if orphans:
         yield Finding(
             level=Level.WARN,
             subject="orphans",
-            found=_few(orphans),
+            found=few(orphans),
             wanted="no hidden directory of a compaction that has ended",
             fix="`compactor run cleaner --once` removes them where the mode is clean and no older reader is left",
         )
@@ -234,7 +135,7 @@ def _storage(site: Site) -> Iterator[Finding]:
         yield Finding(
             level=Level.FAIL,
             subject="directory names",
-            found=_few(strange),
+            found=few(strange),
             wanted="names of bases and deltas that Hive can read; nothing beside them is compacted or cleaned",
             fix="find out who wrote them and move them out of the table",
         )
@@ -255,59 +156,6 @@ def _is_strange(child: str) -> bool:
     return False
 
 
-def _queue(site: Site) -> Iterator[Finding]:
-    now = site.metastore.now_ms()
-    waiting = site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,))
-    old = [e for e in waiting if e.commit_time is not None and now - e.commit_time > _DAY_MS]
-    for entry, because in repair.lost(site):
-        yield Finding(
-            level=Level.WARN,
-            subject=f"compaction {entry.id}",
-            found=f"{entry.entity} is working for a lost worker: {because}",
-            wanted="a living worker",
-            fix="the next pass of a role of ours takes it back (mode compact or clean)",
-        )
-    if old:
-        yield Finding(
-            level=Level.WARN,
-            subject="cleaning",
-            found=f"ready for cleaning for more than a day: {_few([f'{e.id} ({e.entity})' for e in old])}",
-            wanted="entries that are cleaned once their readers have ended",
-            fix="`compactor show blockers` names who holds them; see that a cleaner runs",
-        )
-    if not old and not repair.lost(site):
-        yield _ok("queue", f"{len(site.metastore.compactions.queue())} entries, none is stuck")
-
-
-def _transactions(site: Site) -> Iterator[Finding]:
-    now = site.metastore.now_ms()
-    opened = site.metastore.transactions.open_transactions()
-    long = [t for t in opened if now - t.started > _DAY_MS]
-    if long:
-        yield Finding(
-            level=Level.WARN,
-            subject="transactions",
-            found="open for more than a day: " + _few([f"{t.id} of {t.user}@{t.host}" for t in long]),
-            wanted="transactions that end; nothing that they may read is cleaned before",
-            fix="end those clients, or `compactor abort transaction ID`",
-        )
-    else:
-        yield _ok("transactions", f"{len(opened)} open, none for more than a day")
-    aborts = site.metastore.compactions.aborts()
-    limit = site.settings.integer("hive.compactor.abortedtxn.threshold")
-    many = [f"{entity} ({found.count})" for entity, found in aborts.items() if found.count > limit]
-    if many:
-        yield Finding(
-            level=Level.WARN,
-            subject="aborted transactions",
-            found=f"more than {limit} in {_few(sorted(many))}",
-            wanted="writers whose transactions commit; every reader carries the aborted ones along",
-            fix="look for a writer that fails again and again; the cleaner removes what they left",
-        )
-    else:
-        yield _ok("aborted transactions", f"{sum(found.count for found in aborts.values())}, nowhere above {limit}")
-
-
 def _properties(site: Site) -> Iterator[Finding]:
     ignored = [
         f"{table} {key}: {reason}"
@@ -319,27 +167,23 @@ def _properties(site: Site) -> Iterator[Finding]:
         yield Finding(
             level=Level.WARN,
             subject="table properties",
-            found=_few(ignored),
+            found=few(ignored),
             wanted="settings that a table may give",
             fix="correct or unset them; `compactor explain DB.TABLE` lists all of a table",
         )
     else:
-        yield _ok("table properties", "none is ignored")
-
-
-def _few(items: list[str]) -> str:
-    more = f" and {len(items) - _FEW} more" if len(items) > _FEW else ""
-    return "; ".join(items[:_FEW]) + more
+        yield fine("table properties", "none is ignored")
 
 
 CHECKS: tuple[tuple[str, Check], ...] = (
-    ("database", _database),
-    ("clock", _clock),
-    ("mode", _mode),
-    ("hive's roles", _hive),
+    ("database", doctor_metastore.database),
+    ("clock", doctor_metastore.clock),
+    ("mode", doctor_metastore.rights),
+    ("hive's roles", doctor_metastore.hive),
     ("state", _state),
     ("storage", _storage),
-    ("queue", _queue),
-    ("transactions", _transactions),
+    ("queue", doctor_metastore.queue),
+    ("transactions", doctor_metastore.transactions),
+    ("housekeeping", doctor_metastore.growing),
     ("table properties", _properties),
 )

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
-from compactor.metastore.tables import AUX_TABLE
 from compactor.service.site import Site
 
 LEADERS = "__metastore_leader_election__"  #: HL_DB of the leases of Hive 4's metastores
@@ -43,9 +40,7 @@ class HiveRoles:
 
 def hive_roles(site: Site) -> HiveRoles:
     """What Hive's threads have left in AUX_TABLE and HIVE_LOCKS. Our own mutexes bear a prefix and don't count."""
-    with site.metastore.database.read() as conn:
-        rows = conn.execute(select(AUX_TABLE.c.MT_KEY1, AUX_TABLE.c.MT_KEY2)).all()
-    held = {row.MT_KEY1: row.MT_KEY2 for row in rows if ":" not in row.MT_KEY1}
+    held = site.metastore.mutexes.of_hive()
     cycle = held.get("Initiator") or None
     interval = site.settings.milliseconds("hive.compactor.check.interval")
     recent = cycle is not None and site.metastore.now_ms() - cycle < _RECENT * interval

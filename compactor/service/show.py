@@ -8,19 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
 from compactor.compaction.entry import Entity, Entry
 from compactor.errors import Refused
 from compactor.metastore.locks import LockRow, LockState
-from compactor.metastore.tables import TXNS
-from compactor.metastore.transactions import TxnType
 from compactor.service.blockers import all_blocked
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
 _OURS = "compactor-"
-_STATES = {"o": "OPEN", "a": "ABORTED", "c": "COMMITTED"}
+_STATES = {"o": "OPEN", "a": "ABORTED"}
 _FREE = 4  #: parts of a worker id of ours that are no host: ``compactor``, role, process, number
 
 
@@ -238,21 +234,18 @@ def _initiator_host(initiator: str | None) -> str | None:
 
 def transactions(site: Site) -> list[TransactionRow]:
     """Open and aborted transactions, oldest first; committed ones only stay in TXNS for a while and are left out."""
-    query = select(TXNS).where(TXNS.c.TXN_STATE.in_(("o", "a"))).order_by(TXNS.c.TXN_ID)
-    with site.metastore.database.read() as conn:
-        rows = conn.execute(query).all()
     return [
         TransactionRow(
-            txnid=row.TXN_ID,
-            state=_STATES[row.TXN_STATE],
-            startedtime=row.TXN_STARTED,
-            lastheartbeattime=row.TXN_LAST_HEARTBEAT,
-            user=row.TXN_USER,
-            host=row.TXN_HOST,
-            type=TxnType(row.TXN_TYPE or 0).name,
-            agent_info=row.TXN_AGENT_INFO,
+            txnid=txn.id,
+            state=_STATES[txn.state],
+            startedtime=txn.started,
+            lastheartbeattime=txn.last_heartbeat,
+            user=txn.user,
+            host=txn.host,
+            type=txn.type.name,
+            agent_info=txn.agent,
         )
-        for row in rows
+        for txn in site.metastore.transactions.unfinished()
     ]
 
 

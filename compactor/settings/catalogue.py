@@ -170,7 +170,9 @@ _DECISION = (
 _QUEUE = (
     _hive("hive.compactor.check.interval", "300s", _S, "Time between two passes of the initiator without a change."),
     _metastore("hive.compactor.initiator.on", "false", _B, "Whether Hive itself initiates compactions; reported only."),
-    _metastore("hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; only a value that is written counts."),
+    _metastore(
+        "hive.compactor.cleaner.on", "false", _B, "Whether Hive itself cleans; only a value that is written counts."
+    ),
     _metastore("hive.compactor.worker.threads", "0", _C, "How many workers Hive itself runs; reported only."),
     Setting(
         key="hive.compactor.fetch.size",
@@ -349,6 +351,14 @@ _WARNINGS = (
             ("oldest.uncleaned.aborted.txn.time.threshold.warning", "24h", "An abort kept for longer: a warning."),
             ("oldest.uncleaned.aborted.txn.time.threshold.error", "48h", "An abort kept for longer: an error."),
         )
+    ),
+    *(
+        _metastore(f"hive.compactor.{what}.record.threshold.{level}", default, _C, f"More rows in {table}: {effect}.")
+        for what, table in (
+            ("completed.txn.components", "COMPLETED_TXN_COMPONENTS"),
+            ("txn.to.writeid", "TXN_TO_WRITE_ID"),
+        )
+        for level, default, effect in (("warning", "500000", "a warning"), ("error", "1000000", "an error"))
     ),
     _metastore(
         "hive.compactor.failed.compaction.ratio.threshold", "0.01", _R, "More failures among compactions: a warning."

@@ -29,6 +29,15 @@ class Sightings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def seen(self, metastore: str, entry_id: int) -> Sighting | None:
+        """What was newest at first sight of the entry; None where nobody has looked at it yet."""
+        query = select(_S.NEWEST_TXN_ID, _S.NEWEST_LOCK_ID).where(_S.METASTORE == metastore, _S.ENTRY_ID == entry_id)
+        with self._database.read() as conn:
+            known = conn.execute(query).first()
+        if known is None:
+            return None
+        return Sighting(newest=TxnId(known.NEWEST_TXN_ID), newest_lock=known.NEWEST_LOCK_ID or 0)
+
     @retried
     def first(self, metastore: str, entry_id: int, now: Sighting) -> Sighting:
         """What was newest at first sight of the entry; ``now`` when this is the first."""

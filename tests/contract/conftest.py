@@ -15,6 +15,8 @@ from compactor.metastore import schema
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.state.store import State, init
 from tests.support import servers
+from tests.support.places import SERVERS as KINDS
+from tests.support.places import Place
 
 #: Kind of server, and version of Hive's schema, by the name of the store.
 SERVERS = {
@@ -146,3 +148,12 @@ def state(store: str, server_store: Callable[[str], Store], metastore: Metastore
     yield opened
     if store == "sqlite":
         opened.close()
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, server: Callable[[str], servers.Server]) -> Iterator[Place]:
+    running, name = server(request.param), "trouble"
+    yield Place(server=running, name=name, url=running.make(name, servers.hive_schema(request.param, "4.0.0")))
+    running.drop(name)
+    if running.kind == "postgresql":
+        running.sql("DROP ROLE IF EXISTS reader;", "postgres")

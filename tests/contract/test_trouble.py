@@ -6,9 +6,8 @@ import gc
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import select
@@ -22,47 +21,12 @@ from compactor.ids import TxnId
 from compactor.metastore import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers
+from tests.support.places import PASSWORD, SERVERS, Place
 
 #: PyMySQL leaves the socket of a connection that broke to the garbage collector, which speaks of it.
 pytestmark = pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 
-SERVERS = ("postgresql", "mysql")
-PASSWORD = "ge%heim"
-
 _OWN_ID = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()"}
-_KILL = {"postgresql": "SELECT pg_terminate_backend({0});", "mysql": "KILL {0};"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A fresh metastore on a server of its own kind."""
-
-    server: servers.Server
-    name: str
-    url: str
-
-    def kill(self, connection: int) -> None:
-        """End one connection as an administrator does."""
-        self.server.sql(_KILL[self.server.kind].format(connection), self.name)
-        time.sleep(0.05)  # the server does it in its own time
-
-    def user(self, name: str, grants: str) -> str:
-        """The URL of a new user with a password and some rights."""
-        if self.server.kind == "postgresql":
-            make = f"DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; {grants} TO {name};"
-        else:
-            make = f"CREATE OR REPLACE USER {name}@localhost IDENTIFIED BY '{PASSWORD}'; {grants} TO {name}@localhost;"
-        self.server.sql(make, self.name)
-        return make_url(self.url).set(username=name, password=PASSWORD).render_as_string(hide_password=False)
-
-
-@pytest.fixture(params=SERVERS)
-def place(request: pytest.FixtureRequest, server: Callable[[str], servers.Server]) -> Iterator[Place]:
-    running, name = server(request.param), "trouble"
-    yield Place(server=running, name=name, url=running.make(name, servers.hive_schema(request.param, "4.0.0")))
-    running.drop(name)
-    if running.kind == "postgresql":
-        running.sql("DROP ROLE IF EXISTS reader;", "postgres")
 
 
 @pytest.fixture
@@ -122,22 +86,16 @@ def test_a_reader_sees_one_instant_and_writes_nothing(metastore: Metastore) -> N
 
 
 def test_wrong_password(place: Place) -> None:
-    url = make_url(place.user("reader", _GRANTS[place.server.kind])).set(password="wr%ong")
+    url = make_url(place.user("reader", place.may_read())).set(password="wr%ong")
     with pytest.raises(DatabaseUnavailable, match=r"(?i)reader:\*\*\*@.*(authentication failed|access denied)") as said:
         open_metastore("default", url.render_as_string(hide_password=False))
     assert "wr%ong" not in str(said.value)
     assert "\n" not in str(said.value)
 
 
-_GRANTS = {
-    "postgresql": "GRANT USAGE ON SCHEMA public TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA public",
-    "mysql": "GRANT SELECT ON trouble.*",
-}
-
-
 def test_who_may_only_read_observes_and_is_told_so_otherwise(metastore: Metastore, place: Place) -> None:
     [txn] = metastore.transactions.open("u", "h")
-    url = place.user("reader", _GRANTS[place.server.kind])
+    url = place.user("reader", place.may_read())
     observer = open_metastore("default", url, read_only=True)
     assert [found.id for found in observer.transactions.open_transactions()] == [txn]
     observer.close()

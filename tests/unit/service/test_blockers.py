@@ -10,6 +10,7 @@ from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 from compactor.service.blockers import all_blocked, blockers
 from compactor.service.site import Site
+from compactor.state.sightings import Sighting
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table
 
@@ -45,8 +46,14 @@ def test_who_holds_is_open_and_not_younger_than_the_stamp(deployment: Site, meta
     assert d not in {x.txn for x in found}
 
 
-def test_a_row_without_a_stamp_names_nobody(deployment: Site) -> None:
-    assert blockers(deployment, READY) == ()
+def test_a_row_without_a_stamp_is_held_by_what_was_open_at_first_sight(deployment: Site) -> None:
+    """PROTOCOL 7.1: null stamps count by the largest transaction at first sight, and until then by every open one."""
+    assert deployment.state is not None
+    older, younger = deployment.metastore.transactions.open("ann", "h", count=2)
+    assert [b.txn for b in blockers(deployment, READY)] == [older, younger]
+    deployment.state.sightings.first(deployment.name, READY.id, Sighting(newest=older))
+    assert [b.txn for b in blockers(deployment, READY)] == [older]
+    assert blockers(deployment, replace(READY, state=State.WORKING)) == ()
 
 
 def test_every_entry_that_waits_is_told_with_its_bytes(deployment: Site, warehouse: Path) -> None:

@@ -16,6 +16,13 @@ def test_the_first_sight_stays(fresh: State) -> None:
     assert fresh.sightings.first("other", 1, sight(30)) == sight(30)
 
 
+def test_looking_up_a_sight_makes_none(fresh: State) -> None:
+    assert fresh.sightings.seen("m", 1) is None
+    fresh.sightings.first("m", 1, sight(10, 3))
+    assert fresh.sightings.seen("m", 1) == sight(10, 3)
+    assert fresh.sightings.seen("other", 1) is None
+
+
 def test_a_sighting_of_an_older_release_has_no_lock(fresh: State) -> None:
     fresh.sightings.first("m", 1, sight(10, 3))
     with fresh.database.write() as conn:

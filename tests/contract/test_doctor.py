@@ -1,0 +1,224 @@
+"""The doctor's checks of a metastore, and who blocks its cleaner: each is seen to trip, whatever database it is."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, update
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
+from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore import privileges
+from compactor.metastore import tables as t
+from compactor.metastore.store import Metastore, open_metastore
+from compactor.metastore.transactions import TxnType
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service import doctor, doctor_metastore, show
+from compactor.service.batch import claimable, run_entries
+from compactor.service.doctor import Finding, Level
+from compactor.service.hive_roles import LEADERS
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+from compactor.state.store import State
+from compactor.storage.local import LocalStorage
+from tests.support.places import Place
+from tests.support.tables import insert as insert_rows
+from tests.support.tables import make_table, with_settings
+
+ENTITY = Entity(database="default", table="t")
+DAY = 86_400_000
+
+
+@pytest.fixture
+def site(metastore: Metastore, state: State) -> Site:
+    return with_settings(Site.here("default", metastore, state, LocalStorage(), Settings.of()))
+
+
+def found(site: Site, subject: str) -> Finding:
+    (finding,) = [f for f in doctor.doctor(site) if f.subject == subject]
+    return finding
+
+
+def test_a_sound_metastore(site: Site) -> None:
+    subjects = ("database", "schema", "clock", "privileges", "hive's roles", "protections", "queue", "housekeeping")
+    assert {found(site, subject).level for subject in subjects} == {Level.OK}
+    assert found(site, "schema").found == f"version {site.metastore.schema_version}"
+
+
+def test_clocks_that_differ(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.time
+    monkeypatch.setattr(doctor_metastore.time, "time", lambda: now() + 60)
+    finding = found(site, "clock")
+    assert finding.level is Level.WARN
+    skew = int(finding.found.split()[3])
+    assert 50_000 < skew <= 61_000
+
+
+def test_tables_that_grow(site: Site) -> None:
+    for _ in range(2):
+        [txn] = site.metastore.transactions.open("u", "h")
+        write_id = site.metastore.write_ids.allocate(txn, "default", "t")
+        site.metastore.write_ids.add_component(txn, ENTITY, "i", write_id)
+        site.metastore.transactions.commit(txn)
+    prefix = "hive_compactor_{}_record_threshold_"
+    for name, table in (
+        ("completed_txn_components", "COMPLETED_TXN_COMPONENTS"),
+        ("txn_to_writeid", "TXN_TO_WRITE_ID"),
+    ):
+        low = {prefix.format(name) + "warning": "1"}
+        warned = found(with_settings(site, **low), "housekeeping")
+        assert (warned.level, f"{table} has 2 rows" in warned.found) == (Level.WARN, True)
+        failed = found(with_settings(site, **low, **{prefix.format(name) + "error": "1"}), "housekeeping")
+        assert failed.level is Level.FAIL
+
+
+def test_history_that_somebody_left(site: Site) -> None:
+    """A row of MIN_HISTORY_LEVEL without its transaction holds back Hive's cleaner for ever."""
+    [ended, _] = site.metastore.transactions.open("u", "h", count=2)
+    site.metastore.transactions.abort(ended, "x")
+    with site.metastore.database.write() as conn:
+        conn.execute(insert(t.MIN_HISTORY_LEVEL).values(MHL_TXNID=ended, MHL_MIN_OPEN_TXNID=ended))
+        conn.execute(update(t.TXNS).values(TXN_STARTED=1))
+    finding = found(site, "housekeeping")
+    assert (finding.level, finding.found[:30]) == (Level.WARN, "1 rows of MIN_HISTORY_LEVEL ar")
+
+
+def requested(site: Site) -> int:
+    return site.metastore.compactions.request(
+        Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test")
+    )
+
+
+@pytest.mark.usefixtures("hive4")
+@pytest.mark.parametrize(
+    ("values", "subject", "said"),
+    [
+        ({"CQ_ENQUEUE_TIME": 1}, "requests", "nobody has begun them for too long: 1 (default.t)"),
+        ({"CQ_STATE": "r", "CQ_COMMIT_TIME": 1}, "cleaning", "ready for cleaning for too long: 1 (default.t)"),
+        ({"CQ_STATE": "w", "CQ_WORKER_ID": "compactor-x", "CQ_START": 1}, "compaction 1", "for a lost worker"),
+    ],
+)
+def test_entries_that_are_stuck(values: dict[str, object], subject: str, said: str, site: Site) -> None:
+    assert requested(site) == 1
+    assert found(site, "queue").level is Level.OK
+    with site.metastore.database.write() as conn:
+        conn.execute(update(t.COMPACTION_QUEUE).values(**values))
+    finding = found(site, subject)
+    assert (finding.level, said in finding.found) == (Level.WARN, True)
+    assert not [f for f in doctor.doctor(site) if f.subject == "queue"]
+
+
+@pytest.mark.usefixtures("hive4")
+def test_an_entry_that_contradicts_its_transaction(site: Site) -> None:
+    """PROTOCOL 5: both commit or neither, so somebody else wrote one of them; no pass can know which."""
+    number = requested(site)
+    entry = site.metastore.compactions.claim("compactor-x", "1", pool_timeout_ms=0)
+    assert entry is not None
+    [txn] = site.metastore.transactions.open("u", "h", type=TxnType.COMPACTION, agent="compactor-x")
+    site.metastore.compactions.record(entry, "compactor-x", txn, None, WriteId(1))
+    with site.metastore.database.write() as conn:
+        conn.execute(update(t.TXNS).values(TXN_STATE="c"))
+    finding = found(site, f"compaction {number}")
+    assert (finding.level, f"yet its transaction {txn} is committed" in finding.found) == (Level.FAIL, True)
+
+
+def test_transactions_that_stay_open(site: Site) -> None:
+    [txn] = site.metastore.transactions.open("ann", "laptop")
+    with site.metastore.database.write() as conn:
+        conn.execute(update(t.TXNS).values(TXN_STARTED=site.metastore.now_ms() - 2 * DAY))
+    finding = found(site, "transactions")
+    assert (finding.level, f"{txn} of ann@laptop" in finding.found) == (Level.WARN, True)
+    lenient = with_settings(site, hive_compactor_oldest_open_txn_threshold_warning="96h")
+    assert found(lenient, "transactions").level is Level.OK
+
+
+def test_what_holds_while_hives_own_cleaner_runs(site: Site) -> None:
+    """PROTOCOL 7.5: a reader's lease is its row of MIN_HISTORY_LEVEL; quarantine and undo are none of Hive's business."""
+    with site.metastore.database.write() as conn:
+        conn.execute(insert(t.AUX_TABLE).values(MT_KEY1="Cleaner", MT_KEY2=0))
+    assert found(site, "protections").level is Level.OK
+    lease = LockRequest(database=LEADERS, table="metastore_housekeeping", type=LockType.EXCL_WRITE)
+    site.metastore.locks.acquire(TxnId(0), [lease], "hive", "hms")
+    assert found(site, "hive's cleaner").level is Level.WARN
+    finding = found(site, "protections")
+    assert finding.level is Level.WARN
+    assert "open transactions hold Hive's cleaner by their rows of MIN_HISTORY_LEVEL" in finding.found
+    bare = with_settings(site, hive_txn_use_minhistorylevel="false", compactor_quarantine="1h")
+    said = found(bare, "protections").found
+    assert "leave no rows of MIN_HISTORY_LEVEL" in said
+    assert "quarantine keeps nothing that Hive's cleaner removes" in said
+
+
+def test_who_may_only_read(place: Place) -> None:
+    """Each right that a mode needs and the user has not is named; to observe none is needed. Nothing is written."""
+    url = place.user("reader", place.may_read())
+    for who, lacks in ((place.url, False), (url, True)):
+        opened = open_metastore("default", who, read_only=True)
+        site = with_settings(Site.here("default", opened, None, LocalStorage(), Settings.of()))
+        named = privileges.missing(opened.database, opened.dialect)
+        assert ("INSERT on TXNS" in named, "DELETE on HIVE_LOCKS" in named) == (lacks, lacks)
+        finding = found(site, "privileges")
+        assert finding.level is (Level.FAIL if lacks else Level.OK)
+        assert ("INSERT on" in finding.found) is lacks
+        opened.close()
+
+
+def test_one_right_that_is_missing_is_named(place: Place) -> None:
+    table = '"WRITE_SET"' if place.server.kind == "postgresql" else "WRITE_SET"
+    tables = "ALL TABLES IN SCHEMA public" if place.server.kind == "postgresql" else f"{place.name}.*"
+    url = place.user("reader", f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables}")
+    if place.server.kind == "postgresql":
+        place.server.sql(f"REVOKE DELETE ON {table} FROM reader;", place.name)
+        opened = open_metastore("default", url, read_only=True)
+        assert privileges.missing(opened.database, opened.dialect) == ("DELETE on WRITE_SET",)
+    else:
+        opened = open_metastore("default", url, read_only=True)
+        assert privileges.missing(opened.database, opened.dialect) == ()
+    opened.close()
+
+
+# --- who keeps the cleaner away -------------------------------------------------------------------------------------
+
+
+def test_blockers_of_what_is_ready_for_cleaning(site: Site, tmp_path: Path) -> None:
+    """For each entry: which transaction, of whom, from where, for how long, and the bytes that it holds."""
+    table = make_table(site, tmp_path)
+    for start in (0, 4):
+        insert_rows(site, table, range(start, start + 4))
+    assert show.blockers(site) == []
+    [reader] = site.metastore.transactions.open("ann", "laptop", agent="query 7")
+    with site.metastore.database.write() as conn:
+        started = site.metastore.now_ms() - 5_000
+        conn.execute(update(t.TXNS).where(reader == t.TXNS.c.TXN_ID).values(TXN_STARTED=started))
+    request_compaction(site, table=str(table), type="major")
+    run_entries(site, claimable(site), InProcessRunner())
+    [younger] = site.metastore.transactions.open("bob", "h")
+    (row, *others) = show.blockers(site)
+    files = [path for path in (tmp_path / "t").glob("delta_*/*") if path.is_file()]
+    assert (row.table, row.txnid, row.user, row.host, row.agent_info) == (
+        "default.t",
+        reader,
+        "ann",
+        "laptop",
+        "query 7",
+    )
+    assert 5_000 <= row.age_ms < 60_000
+    assert row.bytes_waiting == sum(path.stat().st_size for path in files) > 0
+    stamped = site.metastore.compactions.entry(row.compactionid).next_txn_id is not None
+    assert [other.txnid for other in others] == ([] if stamped else [younger])
+    for txn in (reader, younger):
+        site.metastore.transactions.commit(txn)
+    assert show.blockers(site) == []
+
+
+def test_the_checks_go_on_where_one_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = replace(site, state=None)
+    assert found(away, "state").level is Level.FAIL
+    assert found(away, "schema").level is Level.OK

@@ -1,0 +1,44 @@
+"""A fresh metastore on a server, to be ill-treated."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from sqlalchemy.engine import make_url
+
+from tests.support import servers
+
+SERVERS = ("postgresql", "mysql")
+PASSWORD = "ge%heim"
+
+_KILL = {"postgresql": "SELECT pg_terminate_backend({0});", "mysql": "KILL {0};"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A fresh metastore on a server of its own kind."""
+
+    server: servers.Server
+    name: str
+    url: str
+
+    def kill(self, connection: int) -> None:
+        """End one connection as an administrator does."""
+        self.server.sql(_KILL[self.server.kind].format(connection), self.name)
+        time.sleep(0.05)  # the server does it in its own time
+
+    def user(self, name: str, grants: str) -> str:
+        """The URL of a new user with a password and some rights."""
+        if self.server.kind == "postgresql":
+            make = f"DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; {grants} TO {name};"
+        else:
+            make = f"CREATE OR REPLACE USER {name}@localhost IDENTIFIED BY '{PASSWORD}'; {grants} TO {name}@localhost;"
+        self.server.sql(make, self.name)
+        return make_url(self.url).set(username=name, password=PASSWORD).render_as_string(hide_password=False)
+
+    def may_read(self) -> str:
+        """The grants of a user ``reader`` who has SELECT and nothing else."""
+        if self.server.kind == "postgresql":
+            return "GRANT USAGE ON SCHEMA public TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA public"
+        return f"GRANT SELECT ON {self.name}.*"

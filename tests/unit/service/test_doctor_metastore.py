@@ -1,0 +1,36 @@
+"""On the embedded metastore; ``tests/contract/test_doctor.py`` sees each check trip on every database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.service import doctor_metastore
+from compactor.service.finding import Level
+from compactor.service.site import Site
+from tests.support.tables import with_settings
+
+
+def test_who_observes_needs_no_rights_and_no_protections(deployment: Site) -> None:
+    observer = with_settings(deployment, compactor_mode="observe")
+    assert [f.subject for f in doctor_metastore.rights(observer)] == ["mode"]
+    assert [f.subject for f in doctor_metastore.hive(observer)] == ["hive's roles"]
+
+
+def test_a_file_that_cannot_be_written(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compactor.metastore.privileges.os.access", lambda path, mode: False)
+    *_, finding = doctor_metastore.rights(deployment)
+    assert finding.level is Level.FAIL
+    assert f"writing the file {Path(deployment.metastore.database.path)}" in finding.found
+
+
+def test_an_empty_metastore_is_sound(deployment: Site) -> None:
+    checks = (
+        doctor_metastore.database,
+        doctor_metastore.clock,
+        doctor_metastore.growing,
+        doctor_metastore.queue,
+        doctor_metastore.transactions,
+    )
+    assert {finding.level for check in checks for finding in check(deployment)} == {Level.OK}
