@@ -10,8 +10,23 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, delete, func, insert, or_, select, union, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    union,
+    update,
+)
 
 import compactor
 from compactor.compaction import states
@@ -47,8 +62,25 @@ ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."
 _PROPERTIES_LENGTH = 2048  #: CQ_TBLPROPERTIES
 #: Types that only other table formats have (Iceberg's in a newer Hive) are nobody's business here.
 _TYPES = tuple(kind.value for kind in CompactionType)
-_KNOWN_QUEUED = CQ.CQ_TYPE.in_(_TYPES)
+_KNOWN_QUEUED = CQ.CQ_TYPE.in_([literal(kind) for kind in _TYPES])  # a plain list would be written out at each call
 _KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)
+
+# Made once, since making a statement takes several times as long as running it.
+_WAITING = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED).order_by(CQ.CQ_ID)
+_CLAIMED = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"), CQ.CQ_STATE == State.INITIATED.value)
+
+
+@cache
+def _oldest(dialect: Dialect, *, of_pool: bool) -> Select[Any]:
+    """The oldest request that nobody holds, of a pool or of none."""
+    waited = CQ.CQ_ENQUEUE_TIME < bindparam("before")
+    chosen = CQ.CQ_POOL_NAME == bindparam("of_pool") if of_pool else or_(CQ.CQ_POOL_NAME.is_(None), waited)
+    return dialect.unlocked(_WAITING.where(chosen).with_only_columns(CQ.CQ_ID).limit(1))
+
+
+@cache
+def _row_of(dialect: Dialect) -> Select[Any]:
+    return dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +267,6 @@ class Compactions:
         with self._changing() as conn:
             now = now_ms(conn)
             for entry_id in self._waiting(conn, pool, now - pool_timeout_ms, ids):
-                guarded = update(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id, CQ.CQ_STATE == State.INITIATED.value)
                 taken = {
                     "CQ_STATE": State.WORKING.value,
                     "CQ_START": now,
@@ -245,7 +276,8 @@ class Compactions:
                     "CQ_TXN_ID": None,
                     "CQ_HIGHEST_WRITE_ID": None,
                 }
-                if conn.execute(guarded.values(**self._rows.stored(COMPACTION_QUEUE, taken))).rowcount == 1:
+                stored = self._rows.stored(COMPACTION_QUEUE, taken)
+                if conn.execute(_CLAIMED, {"of_id": entry_id, **stored}).rowcount == 1:
                     self._rows.keep({entry_id: taken})
                     return self._locked(conn, entry_id)
         return None
@@ -621,27 +653,21 @@ class Compactions:
         return int(found)
 
     def _locked(self, conn: Connection, entry_id: int) -> Entry | None:
-        query = self._dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id))
-        found = self._rows.queued(conn.execute(query).mappings())
+        found = self._rows.queued(conn.execute(_row_of(self._dialect), {"of_id": entry_id}).mappings())
         return found[0] if found else None
 
     def _waiting(
         self, conn: Connection, pool: str | None, enqueued_before: int, ids: Collection[int] | None
     ) -> Sequence[int]:
         """Requests that may be claimed, oldest first; only the first that nobody holds where the schema can tell."""
-        waiting = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED)
-        waiting = waiting.order_by(CQ.CQ_ID)
-        if ids is not None:
-            waiting = waiting.where(CQ.CQ_ID.in_(ids))
-        elif not self._rows.is_whole:
-            found = self._rows.queued(conn.execute(waiting).mappings())
+        if ids is None and self._rows.is_whole:
+            chosen: dict[str, object] = {"before": enqueued_before} if pool is None else {"of_pool": pool}
+            return conn.execute(_oldest(self._dialect, of_pool=pool is not None), chosen).scalars().all()
+        if ids is None:
+            found = self._rows.queued(conn.execute(_WAITING).mappings())
             return [entry.id for entry in found if _is_for(entry, pool, enqueued_before)]
-        elif pool is not None:
-            waiting = waiting.where(CQ.CQ_POOL_NAME == pool)
-        else:
-            waiting = waiting.where(or_(CQ.CQ_POOL_NAME.is_(None), CQ.CQ_ENQUEUE_TIME < enqueued_before))
-        oldest = self._dialect.unlocked(waiting.with_only_columns(CQ.CQ_ID).limit(1))
-        return conn.execute(oldest).scalars().all()
+        batch = _WAITING.where(CQ.CQ_ID.in_(ids)).with_only_columns(CQ.CQ_ID).limit(1)
+        return conn.execute(self._dialect.unlocked(batch)).scalars().all()
 
     def _unknown_type(self, request: Request) -> Refused | None:
         known = self._dialect.request_types

@@ -8,8 +8,22 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from sqlalchemy import BigInteger, Column, Connection, delete, func, insert, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
 
 from compactor.ids import TxnId
 from compactor.metastore.dialects import Dialect
@@ -62,9 +76,13 @@ class TxnRow:
 
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
     """The row of ``txn``, locked to the end of the transaction; None where there is none."""
-    query = select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == txn)
-    row = conn.execute(dialect.for_update(query)).first()
+    row = conn.execute(_row_of(dialect), {"of_txn": txn}).first()
     return None if row is None else TxnRow(state=row.TXN_STATE, type=TxnType(row.TXN_TYPE or 0))
+
+
+@cache  # a statement that is made once costs a fraction of one that is made for each call
+def _row_of(dialect: Dialect) -> Select[Any]:
+    return dialect.for_update(select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == bindparam("of_txn")))
 
 
 def lowest_open_id(conn: Connection) -> TxnId | None:

@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
@@ -24,6 +24,7 @@ class WriteIds:
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
         self._dialect = dialect
+        self._counter = dialect.for_update(select(_NWI.NWI_NEXT).where(_HERE))
 
     @retried
     def allocate(self, txn: TxnId, database: str, table: str) -> WriteId:
@@ -38,14 +39,12 @@ class WriteIds:
         with self._database.write() as conn:
             if must_be_open(conn, self._dialect, txn).type is TxnType.READ_ONLY:
                 raise Refused(f"transaction {txn} is read-only; it gets no write ID of {database}.{table}")
-            known = conn.execute(
-                select(_T2W.T2W_WRITEID).where(_of_table(database, table), _T2W.T2W_TXNID == txn)
-            ).scalar()
+            known = conn.execute(_OF_TXN, {"of_database": database, "of_table": table, "of_txn": txn}).scalar()
             if known is not None:
                 return WriteId(known)
             drawn = self._draw(conn, database, table)
             mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
-            conn.execute(insert(TXN_TO_WRITE_ID).values(**mapping))
+            conn.execute(_MAPPING, mapping)
             return drawn
 
     def next(self, database: str, table: str) -> WriteId:
@@ -128,14 +127,14 @@ class WriteIds:
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
 
     def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
-        here = (_NWI.NWI_DATABASE == database) & (_NWI.NWI_TABLE == table)
-        found = conn.execute(self._dialect.for_update(select(_NWI.NWI_NEXT).where(here))).scalar()
+        here = {"of_database": database, "of_table": table}
+        found = conn.execute(self._counter, here).scalar()
         if found is None:
             first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2)
             if inserted(conn, first):
                 return WriteId(1)
             return self._draw(conn, database, table)
-        conn.execute(update(NEXT_WRITE_ID).where(here).values(NWI_NEXT=found + 1))
+        conn.execute(_DRAWN, {**here, "NWI_NEXT": found + 1})
         return WriteId(found)
 
     def _watermark(self, conn: Connection, database: str, table: str, txns: ValidTxnList) -> WriteId:
@@ -156,6 +155,16 @@ class WriteIds:
 
 _T2W = TXN_TO_WRITE_ID.c
 _NWI = NEXT_WRITE_ID.c
+
+# Made once, since every writer passes here and making a statement takes several times as long as running it.
+_HERE = (_NWI.NWI_DATABASE == bindparam("of_database")) & (_NWI.NWI_TABLE == bindparam("of_table"))
+_DRAWN = update(NEXT_WRITE_ID).where(_HERE)
+_MAPPING = insert(TXN_TO_WRITE_ID)
+_OF_TXN = select(_T2W.T2W_WRITEID).where(
+    _T2W.T2W_DATABASE == bindparam("of_database"),
+    _T2W.T2W_TABLE == bindparam("of_table"),
+    _T2W.T2W_TXNID == bindparam("of_txn"),
+)
 _MH = MIN_HISTORY_WRITE_ID.c
 
 

@@ -44,7 +44,8 @@ def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp
     assert done.returncode == 0, done.stderr
     got = json.loads(done.stdout)
     assert got["write_ids"] == list(range(1, total + 1))
-    assert got["txns"] == list(range(1, total + 1))
+    # where ids are drawn early, one whose row came too late is taken back and its number is left out
+    assert len(set(got["txns"])) == total
     assert got["locks"] == list(range(1, total + 1))
     assert got["claims"] == requested
     assert counter.read_text() == str(total)
