@@ -27,6 +27,7 @@ from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, write_file
 
 RawTimestamp = tuple[int, int]
+DELETER = 999  #: the write ID of all deletes
 
 
 class _Raw(ORCConverter):  # type: ignore[misc]
@@ -136,7 +137,9 @@ def make_unit(root: Path, files: Sequence[File], table: str, *, small_stripe_byt
         keys += [(0 if file.is_raw else number, FIRST_FILE, place) for place in file.deleted]
     deletes = []
     if keys:
-        path = write_file(root / "delete_delta_99_99/bucket_00000", keys, current=[99] * len(keys), operation=2)
+        path = write_file(
+            root / f"delete_delta_{DELETER}_{DELETER}/bucket_00000", keys, current=[DELETER] * len(keys), operation=2
+        )
         deletes = [Input(path=str(path.relative_to(root)), length=path.stat().st_size)]
     return Unit(
         location=str(root),
@@ -145,7 +148,7 @@ def make_unit(root: Path, files: Sequence[File], table: str, *, small_stripe_byt
         shape=Shape.MAJOR,
         inserts=tuple(inserts),
         deletes=tuple(deletes),
-        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(99), aborted=frozenset({WriteId(50)})),
+        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(DELETER)),
         first_write_id=WriteId(1),
         row_type=f"struct<{table}>",
         small_stripe_bytes=small_stripe_bytes,
