@@ -14,7 +14,7 @@ from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.forgetting import forget_before, shown
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import BadName, CompactorError, LostClaim, NotFound, NotSupported, StorageError
+from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType, conflicts
 from compactor.locking.requests import LockRequest
@@ -22,6 +22,7 @@ from compactor.metastore import partition_names
 from compactor.rewrite import publish
 from compactor.service import repair
 from compactor.service.blockers import Blocker, blockers
+from compactor.service.exclusive import to_take_away
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
 from compactor.settings.precedence import Settings
@@ -152,7 +153,11 @@ def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
         case Clean():
             assert target is not None  # what is gone was dropped above
             site.metastore.compactions.mark_cleaner_start(entry)
-            return _remove(site, target, entry, lowest)
+            try:
+                return _remove(site, target, entry, lowest)
+            except LockNotGranted as error:  # only where directories can't vanish in one step: not a failure
+                site.metastore.compactions.back_off(entry, 0, str(error))
+                return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
 
 
 def _target(site: Site, entry: Entry) -> Target | None:
@@ -184,7 +189,7 @@ def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, set
 def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
     """The row goes to the history. Only what is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
-        repair.erase(site, target.location, entry.txn_id)
+        repair.erase(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         site.metastore.compactions.mark_cleaned(entry, (), all_below=target is None)
     else:
@@ -234,7 +239,7 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
     directory = _view(site, target, lowest, highest)
     names = removable(directory)
     freed = _take_away(site, target, names)
-    swept = repair.sweep(site, target.location)
+    swept = repair.sweep(site, target)
     reach(Step.REMOVED)
     left = removable(_view(site, target, lowest, highest))
     waiting = _hidden_left(site, target)
@@ -268,13 +273,20 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDi
 
 
 def _take_away(site: Site, target: Target, names: Collection[str]) -> int:
-    """Hides, then removes, each of ``names``; returns the bytes that are free now."""
+    """Hides, then removes, each of ``names``; returns the bytes that are free now.
+
+    Raises:
+        LockNotGranted: the store has no rename, and the table is in use.
+    """
     reach(Step.CLEANING)
     sizes = {f.path: f.length for f in site.storage.listing(target.location).files}
     freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
-    for name in names:
-        for hidden in publish.hide(site.storage, target.location, [name], until=TxnId(0)):
-            site.storage.remove(f"{target.location}/{hidden}")
+    if not names:
+        return 0
+    with to_take_away(site, target):
+        for name in names:
+            for hidden in publish.hide(site.storage, target.location, [name], until=TxnId(0)):
+                site.storage.remove(f"{target.location}/{hidden}")
     return freed
 
 

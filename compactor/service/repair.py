@@ -7,6 +7,7 @@ again. Every pass of every acting role repairs first.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import parse_directory, staging_name
@@ -16,6 +17,7 @@ from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, N
 from compactor.ids import TxnId
 from compactor.metastore.compactions import is_being_aborted
 from compactor.rewrite import publish
+from compactor.service.exclusive import to_take_away
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
 from compactor.steps import Step, reach
@@ -53,7 +55,7 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
         try:
             done.append(take_back(site, entry, because))
-        except StorageError as error:
+        except (StorageError, LockNotGranted) as error:
             log.warning("%s entry %d: what its lost worker left stays for now: %s", entry.entity, entry.id, error)
     return tuple(done)
 
@@ -98,8 +100,8 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
     try:
         target = site.target(entry.entity)
         if entry.txn_id is not None:
-            erase(site, target.location, entry.txn_id)
-        sweep(site, target.location)
+            erase(site, target, entry.txn_id)
+        sweep(site, target)
     except (NotFound, BadFile) as error:
         site.metastore.compactions.finish(entry, State.REFUSED, str(error))
         return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.REFUSED)
@@ -108,21 +110,35 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
     return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.INITIATED)
 
 
-def erase(site: Site, location: str, txn: TxnId) -> None:
+def erase(site: Site, target: Target, txn: TxnId) -> None:
     """Hides what an aborted compaction named and removes what it staged.
 
     Only TXNS says that it aborted: what a committed, an open or a forgotten transaction named is left as it is.
+
+    Raises:
+        LockNotGranted: something is named where the store has no rename, and the table is in use.
     """
+    location = target.location
     state = site.metastore.transactions.state(txn)
     if state == "o":
         return
     if state == "a" and (named := publish.named_by(site.storage, location, txn)):
-        publish.hide(site.storage, location, named, until=site.metastore.transactions.newest())
+        _hide(site, target, named)
     site.storage.remove(f"{location}/{staging_name(txn)}")
 
 
-def sweep(site: Site, location: str) -> tuple[str, ...]:
-    """Hides named directories of aborted compactions in ``location`` and removes what nobody can need any more."""
+def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
+    with to_take_away(site, target):
+        publish.hide(site.storage, target.location, names, until=site.metastore.transactions.newest())
+
+
+def sweep(site: Site, target: Target) -> tuple[str, ...]:
+    """Hides named directories of aborted compactions in ``target`` and removes what nobody can need any more.
+
+    Raises:
+        LockNotGranted: there are such directories, the store has no rename, and the table is in use.
+    """
+    location = target.location
     transactions = site.metastore.transactions
     doomed: list[str] = []
     for child in site.storage.children(location):
@@ -132,7 +148,8 @@ def sweep(site: Site, location: str) -> tuple[str, ...]:
             continue  # the planner refuses it by name
         if acid is not None and acid.visibility_txn_id and transactions.state(acid.visibility_txn_id) == "a":
             doomed.append(child)
-    publish.hide(site.storage, location, doomed, until=transactions.newest())
+    if doomed:
+        _hide(site, target, doomed)
     return publish.sweep(
         site.storage,
         location,

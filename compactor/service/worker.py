@@ -36,6 +36,7 @@ from compactor.rewrite.runner import Runner
 from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Figures, Shape
 from compactor.service import repair
+from compactor.service.exclusive import renames
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.mode import Mode, may
 from compactor.service.site import VERSION, Site, Target, View, compactor_view
@@ -152,7 +153,7 @@ def _let_go(hold: _Hold, fate: Fate, error: CompactorError, then: Callable[[str]
         then(str(error))
     except LostClaim as lost:
         return Outcome(entry=hold.entry, fate=Fate.LOST, message=f"{error}; {lost}")
-    except StorageError as left:
+    except (StorageError, LockNotGranted) as left:
         message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
         return Outcome(entry=hold.entry, fate=Fate.FAILED, message=message)
     return Outcome(entry=hold.entry, fate=fate, message=str(error))
@@ -188,6 +189,7 @@ class _Hold:
     worker_id: str
     txn: TxnId | None = None
     target: Target | None = None
+    is_alone: bool = False  #: holds the exclusive lock
 
     def abandon(self) -> None:
         """Abort the transaction, hide what it named, remove what it staged; in this order (PROTOCOL 6)."""
@@ -195,7 +197,7 @@ class _Hold:
             return
         self.site.metastore.transactions.abort(self.txn, "compaction transaction abort")
         if self.target is not None:
-            repair.erase(self.site, self.target.location, self.txn)
+            repair.erase(self.site, self.target, self.txn)
 
     def transaction(self) -> TxnId:
         assert self.txn is not None
@@ -214,19 +216,22 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
     site, entry = hold.site, hold.entry
     target = hold.target = site.target(entry.entity, entry.properties)
     _may_compact(target, entry)
+    _must_be_undone_whole(site, target)
     txn = hold.txn = site.metastore.transactions.open(
         hold.run_as(), site.host, type=TxnType.COMPACTION, agent=hold.worker_id
     )[0]
     reach(Step.TXN_OPENED)
     period = site.settings.milliseconds("hive.txn.timeout") // 2
     with Heartbeat(site.metastore.transactions, txn, period) as heart:
+        if not renames(site, target):
+            repair.sweep(site, target)  # may need the table alone, which our own lock would prevent
         lock = site.metastore.locks.try_acquire(txn, [target.lock(LockType.SHARED_READ)], site.user, site.host)
         if lock is None:
             raise LockNotGranted(
                 f"{entry.entity}: a statement holds or waits for it exclusively; the next pass tries again"
             )
         reach(Step.LOCKED)
-        repair.sweep(site, target.location)
+        repair.sweep(site, target)
         view = compactor_view(site, target, txn)
         if site.settings.boolean("hive.txn.use.minhistorywriteid"):
             site.metastore.write_ids.hold(txn, view.write_ids)
@@ -251,6 +256,15 @@ def _may_compact(target: Target, entry: Entry) -> None:
     if entry.type not in _SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by this release; ask for minor or major"
+        )
+
+
+def _must_be_undone_whole(site: Site, target: Target) -> None:
+    """Hive 3.1 shows whatever has a final name: half of a directory that a dead worker left would be its rows."""
+    if not site.metastore.dialect.layout.has_visibility and not renames(site, target):
+        raise NotSupported(
+            f"{target.entity}: lies in a store without directory rename ({target.location}), and Hive 3.1 would show what "
+            "is named half; leave it to Hive"
         )
 
 
@@ -279,6 +293,7 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
         note = f"minor became major: {note}"
         planned = _plan(hold, view, Shape.MAJOR, options)
         staged = _stage(hold, planned, heart, runner)
+    _must_be_alone(hold, staged, heart)
     heart.check()
     try:
         with _committing(hold):
@@ -325,6 +340,25 @@ def _not_in_one_step(staged: Staged) -> str:
     if staged.figures.events_applied:
         return "Hive 3.1 would miss rows that were deleted within its range in snapshots from before that"
     return ""
+
+
+def _must_be_alone(hold: _Hold, staged: Staged, heart: Heartbeat) -> None:
+    """Takes the exclusive lock where readers without visibility would see some of a directory's files before the others
+    (PROTOCOL 5).
+
+    Raises:
+        LockNotGranted: not within compactor.lock.wait; the request stays in the queue.
+    """
+    target = hold.the_target()
+    guarantees = hold.site.storage.capabilities(target.location)
+    if guarantees.renames or target.settings.text("compactor.readers") != "any":
+        return
+    files = sum(len(directory.files) for directory in staged.directories)
+    if guarantees.needs_exclusive(files, len(staged.directories)) and not _take_exclusive(hold, heart):
+        raise LockNotGranted(
+            f"{hold.entry.entity}: {guarantees.store} has no rename, so {files} files are named one by one under an "
+            "exclusive lock, and none was granted within compactor.lock.wait; the next pass tries again"
+        )
 
 
 def _tidy(site: Site, planned: Plan) -> None:
@@ -395,6 +429,8 @@ def _must_fit(site: Site, planned: Plan) -> None:
 
 def _take_exclusive(hold: _Hold, heart: Heartbeat) -> bool:
     """Tries for the exclusive lock without ever queueing: a reader behind it would wait too (PROTOCOL 5)."""
+    if hold.is_alone:
+        return True
     site = hold.site
     deadline = time.monotonic() + hold.the_target().settings.milliseconds("compactor.lock.wait") / 1000
     wait = _FIRST_WAIT_S
@@ -402,6 +438,7 @@ def _take_exclusive(hold: _Hold, heart: Heartbeat) -> bool:
     while True:
         heart.check()
         if site.metastore.locks.try_acquire(hold.transaction(), [request], site.user, site.host) is not None:
+            hold.is_alone = True
             return True
         if time.monotonic() + wait > deadline:
             return False

@@ -95,10 +95,13 @@ class ObjectStorage:
     def upload(self, local: str, path: str) -> None:
         """One request, or a multipart upload that the client aborts when a part fails."""
         with errors("write", path):
-            self._system(path).put_file(local, path)
+            self._put(local, path)
         length, wanted = self.length(path), os.stat(local).st_size
         if length != wanted:
             raise StorageError(f"cannot write {path}: {length} bytes arrived of {wanted}")
+
+    def _put(self, local: str, path: str) -> None:
+        self._system(path).put_file(local, path)
 
     def make_directories(self, path: str, *, like: str) -> None:
         """Nothing to do: there are no directories."""

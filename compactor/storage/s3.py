@@ -16,6 +16,7 @@ from compactor.storage.objects import ObjectStorage, errors
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied by parts
+UPLOAD_PART_BYTES = 64 << 20  #: files of twice this and more are uploaded by parts, several at a time
 COPY_PART_BYTES = 512 << 20
 
 
@@ -74,6 +75,9 @@ class S3Storage(ObjectStorage):
     def length(self, path: str) -> int:
         with errors("measure", path):
             return int(self._call(path, "head_object", Key=_split(path)[1])["ContentLength"])
+
+    def _put(self, local: str, path: str) -> None:
+        self._system(path).put_file(local, path, chunksize=UPLOAD_PART_BYTES)
 
     def _copy(self, source: str, target: str, length: int) -> None:
         origin = {"Bucket": _split(source)[0], "Key": _split(source)[1]}

@@ -8,13 +8,19 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import URLError
+from urllib.parse import urlsplit
 from urllib.request import urlopen
+
+import requests
 
 from tests.support.servers import ROOT, maven
 
@@ -76,14 +82,15 @@ class Hdfs:
 
     location: str
     url: str
+    user: str
     data_node: Daemon
 
     def can_write(self) -> bool:
-        """Whether a file arrives: the DataNode is registered."""
+        """Whether a file arrives: the DataNode is registered and answers."""
+        probe = f"{self.url}/webhdfs/v1/.probe?op=CREATE&overwrite=true&user.name={self.user}"
         try:
-            with urlopen(f"{self.url}/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState", timeout=5) as answer:
-                return b'"NumLiveDataNodes" : 1' in answer.read()
-        except (URLError, OSError):
+            return requests.put(probe, data=b"1", timeout=10).status_code == 201
+        except requests.RequestException:
             return False
 
 
@@ -140,7 +147,7 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
     data_node = Daemon(
         name="datanode", folder=folder, command=[*java, f"{server}.datanode.DataNode"], environment=environment
     )
-    cluster = Hdfs(location=f"hdfs://127.0.0.1:{rpc}", url=f"http://127.0.0.1:{http}", data_node=data_node)
+    cluster = Hdfs(location=f"hdfs://127.0.0.1:{rpc}", url=f"http://127.0.0.1:{http}", user=user, data_node=data_node)
     started: list[Daemon] = []
     try:
         for daemon in (name_node, data_node):
@@ -151,6 +158,65 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
     finally:
         for daemon in started:
             daemon.end()
+
+
+class Between:
+    """Stands before a server and answers 503 itself where ``fails`` says so; everything that passed is in ``seen``."""
+
+    def __init__(self, url: str) -> None:
+        self.fails: Callable[[str, str], bool] = lambda method, path: False
+        self.seen: list[tuple[str, str]] = []
+        self._target = urlsplit(url)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Between:
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        between = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _pass_on(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                between.seen.append((self.command, self.path))
+                if between.fails(self.command, self.path):
+                    self._answer(503, [], b"")
+                    return
+                server = HTTPConnection(between._target.hostname or "", between._target.port)
+                server.request(self.command, self.path, body, dict(self.headers))
+                answer = server.getresponse()
+                content = answer.read()
+                left_out = ("transfer-encoding", "content-length", "connection", "date", "server")
+                headers = [(k, v) for k, v in answer.getheaders() if k.lower() not in left_out]
+                length = answer.getheader("Content-Length") if self.command == "HEAD" else None
+                self._answer(answer.status, headers, content, length)
+                server.close()
+
+            def _answer(
+                self, status: int, headers: list[tuple[str, str]], content: bytes, length: str | None = None
+            ) -> None:
+                self.send_response(status)
+                for name, value in headers:
+                    self.send_header(name, value)
+                self.send_header("Content-Length", length or str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Nothing: what passed is in ``seen``."""
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815
+
+        return Handler
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def strange_file(site: Site, table: Table) -> None:
 def far_away(site: Site, table: Table) -> None:
     location = f"{table.location}/k=bad" == SDS.c.LOCATION
     with site.metastore.database.write() as conn:
-        conn.execute(update(SDS).where(location).values(LOCATION="s3a://bucket/p/k=bad"))
+        conn.execute(update(SDS).where(location).values(LOCATION="wasb://bucket/p/k=bad"))
 
 
 CASES: list[tuple[Callable[[Site, Table], None], Fate, list[str]]] = [
@@ -128,7 +128,7 @@ CASES: list[tuple[Callable[[Site, Table], None], Fate, list[str]]] = [
     (no_directory, Fate.FAILED, ["p/k=bad", "not there", "restore it"]),
     (strange_name, Fate.FAILED, ["delta_12_oops", "move it away"]),
     (strange_file, Fate.FAILED, ["data.csv", "expected a data file", "move it out"]),
-    (far_away, Fate.FAILED, ["s3a://bucket/p/k=bad", "not supported", "file:/"]),
+    (far_away, Fate.FAILED, ["wasb://bucket/p/k=bad", "not supported", "file:/"]),
 ]
 
 
@@ -156,7 +156,7 @@ def test_the_initiator_tells_and_goes_on(site: Site, table: Table, spoil: Callab
     considered = {c.entity: c for c in initiate(site).considered}
     assert considered[GOOD].entry_id is not None
     assert considered[BAD].entry_id is None
-    assert any(words in considered[BAD].because for words in ("not there", "delta_12_oops", "s3a://bucket"))
+    assert any(words in considered[BAD].because for words in ("not there", "delta_12_oops", "wasb://bucket"))
 
 
 def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Site, table: Table) -> None:

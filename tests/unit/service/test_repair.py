@@ -118,7 +118,7 @@ def test_no_plan_beside_an_unfinished_compaction(site: Site, table: Table) -> No
     with pytest.raises(LockNotGranted, match=f"being written by transaction {txn}"):
         repair.no_strangers(site, target, compactor_view(site, target))
     site.metastore.transactions.abort(txn, "by hand")
-    repair.sweep(site, table.location)
+    repair.sweep(site, target)
     repair.no_strangers(site, target, compactor_view(site, target))
 
 

@@ -1,0 +1,314 @@
+"""Tables in HDFS and in S3 through initiator, worker and cleaner: their rows stay, and nothing else does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import func, update
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList
+from compactor.compaction.states import State
+from compactor.ids import NOTHING_OPEN, TxnId
+from compactor.locking.kinds import LockType
+from compactor.metastore.catalog import Table
+from compactor.metastore.tables import SDS
+from compactor.rows.reader import read_snapshot
+from compactor.service import repair
+from compactor.service.cleaner import clean
+from compactor.service.explain import explain
+from compactor.service.initiator import initiate
+from compactor.service.site import Site
+from compactor.service.worker import Fate, Outcome
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
+from tests.storage.conftest import Place
+from tests.support.daemons import Between, Hdfs
+from tests.support.passes import clean_all, compact
+from tests.support.tables import delete, entity_of, insert, make_table, with_settings
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="300ms")
+
+
+def moved(site: Site, table: Table, place: Place) -> Site:
+    """The table lies in ``place`` from now on."""
+    here = Path(table.location)
+    top = place.stores.resolve(place.location)
+    files = [file for file in here.rglob("*") if file.is_file()]
+    for folder in sorted({file.parent.relative_to(here).as_posix() for file in files}):
+        place.stores.make_directories(f"{top}/{folder}", like=top)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda file: place.stores.upload(str(file), f"{top}/{file.relative_to(here)}"), files))
+    with site.metastore.database.write() as conn:
+        location = func.replace(SDS.c.LOCATION, table.location, place.location)
+        conn.execute(update(SDS).where(SDS.c.LOCATION.startswith(table.location)).values(LOCATION=location))
+    return replace(site, storage=place.stores)
+
+
+def rows(site: Site, table: Table, *, honours_visibility: bool = True) -> list[tuple[Any, ...]]:
+    """Every row with its ROW__ID, as Hive 4 shows it, or as Trino does."""
+    target = site.target(entity_of(table))
+    txns = site.metastore.transactions.snapshot()
+    write_ids = site.write_ids(table, txns)
+    seen = txns if honours_visibility else ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
+    directory = acid_directory(site.storage.listing(target.location), write_ids, seen)
+    batches = read_snapshot(target.location, directory, write_ids, target.row_type, site.storage)
+    return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+
+def left(site: Site, table: Table) -> tuple[str, ...]:
+    return site.storage.children(site.target(entity_of(table)).location)
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    made = make_table(site, warehouse)
+    insert(site, made, range(10))
+    insert(site, made, range(10, 20))
+    insert(site, made, range(1000, 1002), commits=False)
+    delete(site, made, [3, 14])
+    insert(site, made, range(20, 30))
+    delete(site, made, [4])
+    return made
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place, kind: str) -> None:
+    site = moved(site, table, place)
+    before = rows(site, table)
+    assert len(before) == 30 - 3
+    outcome = compact(site, kind, full=True)
+    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert rows(site, table) == before
+    clean_all(site)
+    assert left(site, table) == tuple(sorted(outcome.output))
+    assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+
+
+def test_the_initiator_and_explain_see_it(site: Site, table: Table, place: Place) -> None:
+    site = with_settings(moved(site, table, place), hive_compactor_delta_num_threshold="3")
+    (considered,) = initiate(site).considered
+    assert (considered.entity, considered.entry_id) == (entity_of(table), 1)
+    (told,) = explain(site, "default.t").partitions
+    assert (told.surveyed.location, told.surveyed.content.deltas) == (place.location, 6)
+
+
+def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Table, place: Place) -> None:
+    """PROTOCOL 5: several files on a store without directory rename are named under EXCLUSIVE, tried; 7.3: and removed
+    under it."""
+    site = moved(site, table, place)
+    before = rows(site, table)
+    reader = site.metastore.transactions.open("reader", site.host)[0]
+    request = site.target(entity_of(table)).lock(LockType.SHARED_READ)
+    assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
+    outcome = compact(site)
+    if place.kind != "s3":
+        assert outcome.fate is Fate.COMPACTED
+        site.metastore.transactions.commit(reader)
+        return
+    assert outcome.fate is Fate.WAITING
+    assert "has no rename, so 2 files are named one by one under an exclusive lock" in outcome.message
+    assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
+    assert rows(site, table, honours_visibility=False) == before
+    site.metastore.transactions.commit(reader)
+    assert again(site).fate is Fate.COMPACTED
+    reader = site.metastore.transactions.open("reader", site.host)[0]
+    assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
+    time.sleep(0.01)
+    done = clean(site)
+    assert not done.cleaned
+    assert done.waiting
+    site.metastore.transactions.commit(reader)
+    clean_all(site)
+    assert len(left(site, table)) == 1
+    assert rows(site, table) == before
+
+
+def again(site: Site) -> Outcome:
+    """The request that is in the queue, worked on once more."""
+    from compactor.rewrite.runner import InProcessRunner
+    from compactor.service.batch import claimable, run_entries
+
+    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    return outcome
+
+
+def failed_without_a_trace(site: Site, table: Table, outcome: Outcome, before: list[tuple[Any, ...]]) -> None:
+    assert outcome.fate is Fate.FAILED
+    assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
+    assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+
+
+@pytest.fixture
+def hdfs_place(cluster: Hdfs, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    from tests.storage.conftest import hdfs_options
+
+    stores = Stores(hdfs_options(cluster))
+    location = f"{cluster.location}/{request.node.originalname}-{tmp_path.name}/t"
+    stores.make_directories(location, like=f"{cluster.location}/")
+    return Place(kind="hdfs", location=location, stores=stores)
+
+
+def test_a_data_node_that_goes_while_it_is_written_to(
+    site: Site, table: Table, hdfs_place: Place, cluster: Hdfs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 3.4: a write that fails half way publishes nothing."""
+    site = moved(site, table, hdfs_place)
+    before = rows(site, table)
+    store = hdfs_place.stores.of(hdfs_place.location)
+    upload = type(store).upload
+
+    def breaks(self: Any, local: str, path: str) -> None:
+        cluster.data_node.end()
+        upload(self, local, path)
+
+    monkeypatch.setattr(type(store), "upload", breaks)
+    outcome = compact(site)
+    monkeypatch.undo()
+    cluster.data_node.start()
+    cluster.data_node.until(cluster.can_write)
+    assert "cannot write" in outcome.message
+    failed_without_a_trace(site, table, outcome, before)
+    assert compact(site).fate is Fate.COMPACTED
+    assert rows(site, table) == before
+
+
+@pytest.fixture
+def between(s3_url: str) -> Iterator[Between]:
+    with Between(s3_url) as found:
+        yield found
+
+
+@pytest.fixture
+def s3_place(between: Between, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    options = {"endpoint_url": between.url, "key": "somebody", "secret": "something"}
+    stores = Stores(StoreOptions.of({"s3": {**options, "config_kwargs": {"retries": {"max_attempts": 1}}}}))
+    location = f"s3://warehouse/{request.node.originalname}-{tmp_path.name}/t"
+    return Place(kind="s3", location=location, stores=stores)
+
+
+@pytest.mark.parametrize(
+    ("method", "part"),
+    [("PUT", "/attempts/"), ("PUT", "/out/"), ("PUT", "/t/base_")],
+    ids=["upload", "staging", "naming"],
+)
+def test_a_server_that_fails_half_way(
+    site: Site, table: Table, s3_place: Place, between: Between, method: str, part: str
+) -> None:
+    """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was copied is taken back."""
+    site = moved(site, table, s3_place)
+    before = rows(site, table)
+    let_pass = [1]
+
+    def fails(asked: str, path: str) -> bool:
+        if asked != method or part not in path:
+            return False
+        let_pass[0] -= 1
+        return let_pass[0] < 0
+
+    between.fails = fails
+    outcome = compact(site)
+    between.fails = lambda method, path: False
+    assert let_pass[0] < 0
+    failed_without_a_trace(site, table, outcome, before)
+    assert compact(site).fate is Fate.COMPACTED
+    assert rows(site, table) == before
+
+
+def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
+    site: Site, table: Table, s3_place: Place, between: Between
+) -> None:
+    """PROTOCOL 7.2: without rename under EXCLUSIVE, and until then the entry isn't queued again."""
+    site = moved(site, table, s3_place)
+    before = rows(site, table)
+    named: list[str] = []
+
+    def fails(method: str, path: str) -> bool:
+        if method == "PUT" and "/t/base_" in path:
+            named.append(path)
+            return len(named) > 1
+        return bool(named) and method in ("POST", "DELETE")
+
+    between.fails = fails
+    outcome = compact(site)
+    between.fails = lambda method, path: False
+    assert outcome.fate is Fate.FAILED
+    assert "the next pass tries again" in outcome.message
+    assert [name for name in left(site, table) if name.startswith("base")]
+    reader = site.metastore.transactions.open("reader", site.host)[0]
+    request = site.target(entity_of(table)).lock(LockType.SHARED_READ)
+    assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
+    assert repair.repair(site) == ()
+    assert site.metastore.compactions.queue()[0].state is State.WORKING
+    site.metastore.transactions.commit(reader)
+    (repaired,) = repair.repair(site)
+    assert repaired.fate is State.INITIATED
+    assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
+    assert rows(site, table, honours_visibility=False) == before
+    assert again(site).fate is Fate.COMPACTED
+    assert rows(site, table) == before
+
+
+def test_an_upload_by_parts_that_fails_is_aborted(
+    s3_place: Place, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 3.4: no key appears, and no part goes on costing."""
+    from compactor.errors import StorageError
+    from compactor.storage import s3
+
+    monkeypatch.setattr(s3, "UPLOAD_PART_BYTES", 5 << 20)
+    local = tmp_path / "big"
+    local.write_bytes(bytes(11 << 20))
+    top = s3_place.stores.resolve(s3_place.location)
+    between.fails = lambda method, path: "partNumber=2" in path
+    with pytest.raises(StorageError, match="cannot write"):
+        s3_place.stores.upload(str(local), f"{top}/f")
+    between.fails = lambda method, path: False
+    assert not s3_place.stores.exists(f"{top}/f")
+    assert uploads(s3_place, top) == []
+    s3_place.stores.upload(str(local), f"{top}/f")
+    assert s3_place.stores.length(f"{top}/f") == 11 << 20
+    assert any("partNumber=3" in path for _, path in between.seen)
+
+
+def test_uploads_of_who_is_gone_are_aborted_with_their_directory(s3_place: Place) -> None:
+    """PROTOCOL 6: abort its uploads."""
+    top = s3_place.stores.resolve(s3_place.location)
+    store: Any = s3_place.stores.of(top)
+    for name in ("_compactor_v7/attempts/a/rows", "_compactor_v77/attempts/a/rows"):
+        store._call(top, "create_multipart_upload", Key=f"{top.removeprefix('s3://warehouse/')}/{name}")
+    s3_place.stores.remove(f"{top}/_compactor_v7")
+    (kept,) = uploads(s3_place, top)
+    assert "_compactor_v77" in kept
+    s3_place.stores.remove(f"{top}/_compactor_v77")
+    assert uploads(s3_place, top) == []
+
+
+def uploads(place: Place, top: str) -> list[str]:
+    store: Any = place.stores.of(top)
+    found = store._call(top, "list_multipart_uploads", Prefix=top.removeprefix("s3://warehouse/"))
+    return [upload["Key"] for upload in found.get("Uploads", ())]
+
+
+def test_an_object_too_large_for_one_request_is_copied_by_parts(
+    s3_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from compactor.storage import s3
+
+    monkeypatch.setattr(s3, "WHOLE_COPY_BYTES", 1 << 20)
+    monkeypatch.setattr(s3, "COPY_PART_BYTES", 5 << 20)
+    top = s3_place.stores.resolve(s3_place.location)
+    content = bytes(range(256)) * (6 << 12)
+    s3_place.stores.write(f"{top}/a/f", content)
+    s3_place.stores.rename(f"{top}/a", f"{top}/b")
+    assert s3_place.stores.read(f"{top}/b/f") == content
+    assert not s3_place.stores.exists(f"{top}/a")
