@@ -112,6 +112,10 @@ class Compactions:
         """Where the values of columns go that this schema has not. Without it such a queue is read, not changed."""
         self._rows.beyond = beyond
 
+    def forget_kept(self, ids: Collection[int]) -> None:
+        """Drop what is kept elsewhere of entries that have left the history."""
+        self._rows.forget(ids)
+
     # --- ask ----------------------------------------------------------------------------------------------------
 
     def request(self, request: Request) -> int:

@@ -59,6 +59,9 @@ class Beyond(Protocol):
     def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
         """Keep these values beside those that are known; ``anew`` forgets what was known of such ids."""
 
+    def forget(self, ids: Collection[int]) -> None:
+        """Drop what is kept of rows that have left the history."""
+
 
 class Rows:
     """The queue and its history as one schema has them: read into entries, and split for writing."""
@@ -94,6 +97,11 @@ class Rows:
             return
         left_out = {entry_id: self._left_out(values) for entry_id, values in rows.items()}
         self.beyond.put({i: values for i, values in left_out.items() if values or anew}, anew=anew)
+
+    def forget(self, ids: Collection[int]) -> None:
+        """Nothing has to be kept of these rows any more: they have left the history."""
+        if self.beyond is not None and not self.is_whole:
+            self.beyond.forget(ids)
 
     def _left_out(self, values: Mapping[str, Any]) -> dict[str, Any]:
         found = {name[3:]: value for name, value in values.items() if name in self._lacking}

@@ -110,11 +110,11 @@ def _acid(site: Site) -> dict[str, Any]:
 
 def _compactions(site: Site) -> dict[str, Any]:
     """Hive's CompactionHouseKeeperService: the history, and components that say nothing new."""
-    keeping = site.metastore.housekeeping
-    return {
-        "history_purged": keeping.purge_history(_outdated(site, site.metastore.now_ms())),
-        "components_purged": keeping.purge_components(),
-    }
+    keeping, outdated = site.metastore.housekeeping, _outdated(site, site.metastore.now_ms())
+    purged = keeping.purge_history(outdated)
+    if outdated:
+        site.metastore.compactions.forget_kept(outdated)
+    return {"history_purged": purged, "components_purged": keeping.purge_components()}
 
 
 def _rebuild_locks(site: Site) -> dict[str, Any]:

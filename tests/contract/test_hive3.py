@@ -25,6 +25,7 @@ from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
 from compactor.rows.reader import read_snapshot
 from compactor.service.cleaner import clean
+from compactor.service.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.service.worker import Fate
 from compactor.settings.precedence import Settings
@@ -382,3 +383,11 @@ def test_two_deletes_do_not_conflict(metastore: Metastore) -> None:
     for txn in txns:
         metastore.transactions.commit(txn)
     assert metastore.transactions.states(txns) == {}
+
+
+def test_what_is_kept_goes_with_the_history(site: Site, state: Own) -> None:
+    ids = [site.metastore.compactions.did_not_initiate(T, str(number)) for number in range(9)]
+    kept = state.entries("default")
+    assert kept.ids() == set(ids)
+    keep_house(site)
+    assert kept.ids() == {entry.id for entry in site.metastore.compactions.history()} < set(ids)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import pytest
@@ -8,7 +9,9 @@ from sqlalchemy import RowMapping
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import NotSupported
-from compactor.metastore.entries import MOVED, ended, entity_is, history_row, queued
+from compactor.metastore.dialects import Dialect
+from compactor.metastore.dialects_hive3 import Postgres31
+from compactor.metastore.entries import MOVED, Rows, ended, entity_is, history_row, queued
 from compactor.metastore.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
 #: A row as Hive 4 writes it.
@@ -29,6 +32,67 @@ ROW: dict[str, Any] = dict.fromkeys(column.name for column in COMPACTION_QUEUE.c
 
 def row(**changed: object) -> RowMapping:
     return cast(RowMapping, ROW | changed)
+
+
+class Kept(dict[int, dict[str, Any]]):
+    """What is kept elsewhere, in a dictionary."""
+
+    def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:  # type: ignore[override]
+        return {i: self[i] for i in ids if i in self}
+
+    def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
+        for i, values in rows.items():
+            self[i] = ({} if anew else self.setdefault(i, {})) | dict(values)
+
+    def forget(self, ids: Collection[int]) -> None:
+        for i in ids:
+            self.pop(i, None)
+
+
+@pytest.fixture
+def hive3() -> tuple[Rows, Kept]:
+    rows, kept = Rows(Postgres31()), Kept()
+    rows.beyond = kept
+    return rows, kept
+
+
+def test_what_a_schema_lacks_goes_elsewhere_and_comes_back(hive3: tuple[Rows, Kept]) -> None:
+    rows, kept = hive3
+    values = {"CQ_ID": 7, "CQ_STATE": "i", "CQ_POOL_NAME": "p", "CQ_TXN_ID": 5}
+    assert rows.stored(COMPACTION_QUEUE, values) == {"CQ_ID": 7, "CQ_STATE": "i"}
+    rows.keep({7: values})
+    assert kept == {7: {"POOL_NAME": "p", "TXN_ID": 5}}
+    [entry] = rows.queued([row(CQ_POOL_NAME=None)])
+    assert (entry.pool, entry.txn_id) == ("p", 5)
+    rows.forget([7])
+    assert kept == {}
+
+
+def test_a_state_that_hive_3_cannot_show_is_known_elsewhere_only(hive3: tuple[Rows, Kept]) -> None:
+    rows, kept = hive3
+    past = history_row(row(), State.ABORTED, 5, "why")
+    rows.keep({7: {name: value for name, value in past.items() if value is not None}})
+    stored = rows.stored(COMPLETED_COMPACTIONS, past)
+    assert stored["CC_STATE"] == "a"
+    lacking = dict.fromkeys(column.name for column in COMPLETED_COMPACTIONS.columns)
+    [entry] = rows.ended([cast(RowMapping, lacking | stored)])
+    assert (entry.state, entry.error) == (State.ABORTED, "why")
+    # Hive's own row of a number whose state we know otherwise keeps its state
+    [hives] = rows.ended([cast(RowMapping, lacking | stored | {"CC_STATE": "f"})])
+    assert hives.state is State.FAILED
+    assert kept[7]["ENDED_AS"] == "x"
+
+
+def test_a_schema_with_every_column_keeps_nothing_elsewhere() -> None:
+    rows, kept = Rows(Dialect()), Kept({7: {"POOL_NAME": "elsewhere"}})
+    rows.beyond = kept
+    values = {"CQ_ID": 7, "CQ_POOL_NAME": "p"}
+    rows.keep({7: values}, anew=True)
+    assert rows.is_whole
+    assert rows.stored(COMPACTION_QUEUE, values) == values
+    assert [entry.pool for entry in rows.queued([row(CQ_POOL_NAME="p")])] == ["p"]
+    rows.forget([7])
+    assert kept == {7: {"POOL_NAME": "elsewhere"}}
 
 
 def test_what_was_never_set_is_none() -> None:

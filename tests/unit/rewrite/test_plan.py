@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 
 from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
-from compactor.acid.names import DeltaKind
+from compactor.acid.names import DeltaKind, Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import BadFile, BadName, Refused
 from compactor.ids import TxnId, WriteId
@@ -75,6 +76,18 @@ def test_deltas_are_named_by_what_is_read(ids: ValidWriteIdList, names: tuple[st
     made = planned(Shape.MINOR, ids, *names)
     assert made.directory(DeltaKind.INSERT) == output
     assert made.directory(DeltaKind.DELETE) == f"delete_{output}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        (Shape.MAJOR, ("base_0000002", "base_0000002")),
+        (Shape.MINOR, ("delta_0000001_0000002", "delete_delta_0000001_0000002")),
+    ],
+)
+def test_names_for_hive_3_bear_no_transaction(shape: Shape, names: tuple[str, str]) -> None:
+    made = replace(planned(shape, see(2), "delta_0000001_0000001", "delta_0000002_0000002"), layout=Layout.PLAIN)
+    assert (made.directory(DeltaKind.INSERT), made.directory(DeltaKind.DELETE)) == names
 
 
 def test_a_minor_reads_deltas_only_and_a_major_all() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.names import DeltaKind
+from compactor.acid.names import DeltaKind, Layout
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import VerificationFailed
 from compactor.ids import TxnId, WriteId
@@ -51,6 +51,20 @@ def plan(location: Path, shape: Shape, numbers: Sequence[int] = (0,)) -> Plan:
         row_type="struct<a:int>",
         inputs=("delta_0000002_0000002_0000", "delta_0000003_0000003_0000"),
     )
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("layout", Layout)
+def test_a_base_of_hive_3_says_that_it_is_compacted(tmp_path: Path, shape: Shape, layout: Layout) -> None:
+    """As Hive 3.1 writes it; without, it would take the base for one of INSERT OVERWRITE."""
+    made = replace(plan(tmp_path, shape), layout=layout)
+    stage.prepare(STORAGE, made)
+    [directory] = stage.accept(STORAGE, made, []).directories
+    side = {path.name: path.read_bytes() for path in Path(directory.staged).iterdir() if path.name.startswith("_")}
+    marked = {"_metadata_acid": b'{"thisFileVersion":"0","dataFormat":"compacted"}'}
+    expected = marked if (shape, layout) == (Shape.MAJOR, Layout.PLAIN) else {}
+    assert side == {"_orc_acid_version": b"2"} | expected
+    assert ("_v" in directory.name) is layout.has_visibility
 
 
 def output(made: Plan, number: int, kind: DeltaKind = DeltaKind.INSERT, content: bytes = b"rows") -> Output:
