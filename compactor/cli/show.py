@@ -74,6 +74,7 @@ def tables(face: Face, worst: int | None) -> None:
 @click.option("--pool", metavar="Q", help="Only of this pool; default means none.")
 @click.option("--type", "kind", metavar="TYPE", help="Only of this type, such as major.")
 @click.option("--state", metavar="STATE", help="Only in this state, such as 'ready for cleaning'.")
+@click.option("--order-by", metavar="COLUMN [desc],...", default="", help="By these columns, such as 'starttime desc'.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
 @faced
 def compactions(
@@ -84,9 +85,10 @@ def compactions(
     pool: str | None,
     kind: str | None,
     state: str | None,
+    order_by: str,
     limit: int | None,
 ) -> None:
-    """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters."""
+    """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters and its ORDER BY."""
     from compactor.service import show as service
 
     database, _, table = (name or "").lower().partition(".")
@@ -100,7 +102,12 @@ def compactions(
         state=state,
     )
     with face.site(read_only=True) as site:
-        _print(face, service.compactions(site, wanted, limit=limit), _COMPACTION, "there are no compactions")
+        _print(
+            face,
+            service.compactions(site, wanted, order=order_by, limit=limit),
+            _COMPACTION,
+            "there are no compactions",
+        )
 
 
 @show.command()

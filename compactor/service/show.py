@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.errors import Refused
+from compactor.errors import BadSetting, Refused
 from compactor.metastore.locks import LockRow, LockState
 from compactor.service.blockers import all_blocked
 from compactor.service.site import Site
@@ -168,11 +169,39 @@ def _folded(text: str | None) -> str | None:
     return None if text is None else text.strip().lower()
 
 
-def compactions(site: Site, wanted: CompactionFilter | None = None, *, limit: int | None = None) -> list[CompactionRow]:
-    """The queue and the history in Hive's order: what happened last first, then by the time of the request."""
+def compactions(
+    site: Site, wanted: CompactionFilter | None = None, *, order: str = "", limit: int | None = None
+) -> list[CompactionRow]:
+    """The queue and the history in Hive's order: what happened last first, then by the time of the request.
+
+    ``order`` is that of Hive's statement instead: columns with ``asc`` or ``desc``, separated by commas. What is not set
+    comes after all that is.
+
+    Raises:
+        BadSetting: ``order`` names a column that there is not.
+    """
+    sorts = _orders(order)
     entries = [*site.metastore.compactions.queue(), *site.metastore.compactions.history()]
     rows = [compaction_row(entry) for entry in sorted(entries, key=_latest)]
-    return [row for row in rows if wanted is None or wanted.takes(row)][:limit]
+    rows = [row for row in rows if wanted is None or wanted.takes(row)]
+    for column, descends in reversed(sorts):
+        value = attrgetter(column)
+        there = [row for row in rows if value(row) is not None]
+        rows = sorted(there, key=value, reverse=descends) + [row for row in rows if value(row) is None]
+    return rows[:limit]
+
+
+def _orders(text: str) -> list[tuple[str, bool]]:
+    """``column [asc|desc], ...`` -> columns, and whether the largest comes first."""
+    found: list[tuple[str, bool]] = []
+    for part in filter(None, (part.strip().lower() for part in text.split(","))):
+        column, _, direction = part.partition(" ")
+        if column not in CompactionRow.columns() or direction.strip() not in ("", "asc", "desc"):
+            raise BadSetting(
+                f"order {part!r}: expected a column and asc or desc; columns are {', '.join(CompactionRow.columns())}"
+            )
+        found.append((column, direction.strip() == "desc"))
+    return found
 
 
 def history(site: Site, entity: Entity | None = None) -> list[CompactionRow]:

@@ -18,8 +18,6 @@ from compactor.metastore.compactions import ABORT_MESSAGE
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
-pytestmark = pytest.mark.usefixtures("hive4")
-
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-worker-h-1"
 
@@ -145,7 +143,8 @@ def test_who_commits_at_this_moment_wins(metastore: Metastore, table: Table, rec
     assert [type(answer) for answer in told] == [Refused]
     entry = metastore.compactions.entry(recorded.id)
     assert (entry.state, entry.error) == (State.READY_FOR_CLEANING, None)
-    assert metastore.transactions.state(recorded.txn_id or TxnId(0)) == "c"
+    committed = "c" if metastore.dialect.remembers_commits else None  # Hive 3.1 keeps no row of it
+    assert metastore.transactions.state(recorded.txn_id or TxnId(0)) == committed
 
 
 def test_workers_of_hive_are_hives(metastore: Metastore, recorded: Entry) -> None:

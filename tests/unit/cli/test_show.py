@@ -84,3 +84,26 @@ def test_compactions_have_hives_filters(metastore: Metastore) -> None:
     assert asked("default.U") == ["u"]
     assert asked("--pool", "nightly") == asked("--id", "77") == asked("default.t", "--partition", "p=1") == []
     assert asked("--limit", "1") == ["t"]
+
+
+@pytest.mark.usefixtures("_locked")
+def test_compactions_in_the_order_of_a_column(metastore: Metastore) -> None:
+    for table in ("t", "u"):
+        entity = Entity(database="default", table=table)
+        metastore.compactions.request(Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test"))
+    done = CliRunner().invoke(program, ["show", "compactions", "--json", "--order-by", "tabname desc", "--limit", "1"])
+    assert [row["tabname"] for row in json.loads(done.stdout)] == ["u"]
+    wrong = CliRunner().invoke(program, ["show", "compactions", "--order-by", "nothing"])
+    assert (wrong.exit_code, "columns are compactionid, dbname" in wrong.stderr) == (2, True)
+
+
+@pytest.mark.usefixtures("_locked")
+def test_transactions_with_hives_columns() -> None:
+    done = CliRunner().invoke(program, ["show", "transactions", "--json"])
+    (row,) = json.loads(done.stdout)
+    columns = ("txnid", "state", "startedtime", "lastheartbeattime", "user", "host", "type", "agent_info")
+    assert tuple(row) == columns
+    assert (row["state"], row["user"], row["host"], row["type"]) == ("OPEN", "ada", "h", "DEFAULT")
+    plain = CliRunner().invoke(program, ["show", "transactions"]).stdout.splitlines()
+    assert plain[0].split() == [*columns[:-1]]  # what no row has is left out
+    assert len(plain) == 2

@@ -5,7 +5,7 @@ import pytest
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import Refused
+from compactor.errors import BadSetting, Refused
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.transactions import TxnType
@@ -195,3 +195,23 @@ def test_compactions_by_what_is_asked_for(deployment: Site) -> None:
     assert told(type="minor") == []
     assert told(state="aborted") == [second]
     assert told(limit=1) == [second]  # what happened last
+
+
+def test_compactions_in_an_order(deployment: Site) -> None:
+    """ORDER BY of SHOW COMPACTIONS: by the first column, then the next; what is not set comes last either way."""
+    first = request(deployment, Entity(database="default", table="b"))
+    second = request(deployment, Entity(database="default", table="a"))
+    third = request(deployment, Entity(database="a", table="b"))
+    deployment.metastore.compactions.abort_request(second)
+
+    def told(order: str) -> list[int]:
+        return [row.compactionid for row in show.compactions(deployment, order=order)]
+
+    assert told("compactionid desc") == [third, second, first]
+    assert told("tabname, dbname ASC") == [second, third, first]
+    assert told(" TABNAME desc ,compactionid") == [first, third, second]
+    assert told("errormessage, compactionid") == told("errormessage desc, compactionid") == [second, first, third]
+    assert show.compactions(deployment, order="compactionid", limit=1)[0].compactionid == first
+    for wrong in ("when", "tabname down", "tabname; DROP TABLE x"):
+        with pytest.raises(BadSetting, match="expected a column and asc or desc"):
+            told(wrong)
