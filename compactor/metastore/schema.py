@@ -17,6 +17,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from compactor.database.engine import Database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore import views
+from compactor.metastore.dialects_hive3 import Postgres31
 from compactor.metastore.tables import SCHEMA_VERSION, SEEDS, VERSION, metadata
 
 
@@ -73,10 +74,13 @@ def schema_sql(kind: str) -> str:
     return "\n\n".join(_tidy(part) for part in parts) + "\n"
 
 
-def views_sql(kind: str) -> str:
-    """The reporting views as SQL of one kind of database."""
-    head = "-- Reporting views over Hive's metastore schema. Rendered by `python -m compactor.metastore.schema`."
-    return "\n\n".join((head, *(f"{statement};" for statement in views.statements(kind)))) + "\n"
+def views_sql(kind: str, *, hive3: bool = False) -> str:
+    """The reporting views as SQL of one kind of database; over Hive 3.1's schema if asked for."""
+    schema = "Hive 3.1's metastore schema" if hive3 else "Hive's metastore schema"
+    head = f"-- Reporting views over {schema}. Rendered by `python -m compactor.metastore.schema`."
+    lacking = frozenset(name.partition(".")[2] for name in Postgres31.missing_columns) if hive3 else frozenset()
+    found = views.statements(kind, lacking=lacking, quoted=not hive3)
+    return "\n\n".join((head, *(f"{statement};" for statement in found))) + "\n"
 
 
 def _ordered() -> list[Table]:
@@ -94,6 +98,7 @@ _DIALECTS: dict[str, Dialect] = {
     "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]  # SQLAlchemy's
     "mysql": mysql.dialect(),
 }
+_OF_HIVE3 = ("postgresql", "mysql")  #: where there are metastores of Hive 3.1
 #: What stands for a percent sign in a statement, where the driver takes one for a parameter.
 _PERCENT = {"postgresql": "%%", "mysql": "%%"}
 
@@ -108,6 +113,8 @@ def main(directory: Path) -> None:
     for kind in _DIALECTS:
         (directory / f"hive-schema-{SCHEMA_VERSION}.{kind}.sql").write_text(schema_sql(kind), encoding="utf-8")
         (directory / f"views.{kind}.sql").write_text(views_sql(kind), encoding="utf-8")
+        if kind in _OF_HIVE3:
+            (directory / f"views-3.1.{kind}.sql").write_text(views_sql(kind, hive3=True), encoding="utf-8")
 
 
 if __name__ == "__main__":

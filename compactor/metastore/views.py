@@ -91,9 +91,16 @@ _QUOTED = re.compile(rf"\b({'|'.join(_NAMES)})\b")
 _CALL = re.compile(rf"{_TIME}\(((?:MIN\()?\w+\)?)\)")
 
 
-def statements(kind: str) -> tuple[str, ...]:
-    """The statements for ``sqlite``, ``postgresql`` or ``mysql``."""
-    timed = (_CALL.sub(lambda call: _TIMES[kind].format(call[1]), view) for view in _VIEWS)
-    if kind != "postgresql":
+def statements(kind: str, *, lacking: frozenset[str] = frozenset(), quoted: bool = True) -> tuple[str, ...]:
+    """The statements for ``sqlite``, ``postgresql`` or ``mysql``.
+
+    ``lacking`` are columns that the schema has not; they read as NULL. Without ``quoted`` PostgreSQL's names stand as
+    in Hive 3.1's schema, whose transaction tables are in lower case.
+    """
+    absent = "|".join(sorted(lacking)) or "(?!)"
+    absent = rf"{_TIME}\((?:{absent})\)|\b(?:{absent})\b"
+    views = tuple(re.sub(absent, "NULL", view) for view in _VIEWS)
+    timed = (_CALL.sub(lambda call: _TIMES[kind].format(call[1]), view) for view in views)
+    if kind != "postgresql" or not quoted:
         return tuple(timed)
     return tuple(_QUOTED.sub(r'"\1"', view) for view in timed)
