@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
 
 from compactor.acid.names import DeltaKind
@@ -20,6 +21,7 @@ from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Assembler, Written
 from compactor.orc.compat import one_calendar, target_of
 from compactor.orc.evolution import common_types
+from compactor.orc.few_open import FewOpen
 from compactor.orc.reencode import Piece, SyntheticKeys, last_key, reencode
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, empty_tail
@@ -179,7 +181,8 @@ class _Strung:
     path: str
     last_keys: list[RowId] = field(default_factory=list)
     copied: list[Choice] = field(default_factory=list)
-    scratch: list[LocalSource] = field(default_factory=list)
+    few: FewOpen
+    parts: list[str] = field(default_factory=list)
 
     def copy(self, choice: Choice) -> None:
         self.assembler.copy(choice.file.source, choice.file.tail, choice.stripe)
@@ -193,7 +196,7 @@ class _Strung:
         Raises:
             NotLossless: something would be lost of rows that cannot be copied either.
         """
-        part = f"{self.path}.part{len(self.scratch)}"
+        part = f"{self.path}.part{len(self.parts)}"
         try:
             tail = reencode([_piece(c) for c in choices], part, like=self.like, types=self.types)
         except NotLossless:
@@ -206,8 +209,8 @@ class _Strung:
                 else:
                     self.encode(list(run))
             return
-        source = LocalSource(part)
-        self.scratch.append(source)
+        self.parts.append(part)
+        source = self.few.open(partial(LocalSource, part))
         self.assembler.append_file(source, tail)
         self.last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
 
@@ -220,10 +223,9 @@ def _string_together(
     Returns:
         the file, the last key of each of its stripes, and the stripes that were copied.
     """
-    with LocalSink(path) as sink:
-        strung = _Strung(
-            assembler=Assembler(sink, like=like, types=types, checksum=True), like=like, types=types, path=path
-        )
+    with LocalSink(path) as sink, FewOpen() as few:
+        assembler = Assembler(sink, like=like, types=types, checksum=True)
+        strung = _Strung(assembler=assembler, like=like, types=types, path=path, few=few)
         try:
             for encodes, run in groupby(choices, key=lambda c: c.action is Action.ENCODE):
                 if encodes:
@@ -231,11 +233,10 @@ def _string_together(
                 else:
                     for choice in run:
                         strung.copy(choice)
-            written = strung.assembler.close(user_metadata(strung.last_keys, inserts=strung.assembler.rows))
+            written = assembler.close(user_metadata(strung.last_keys, inserts=assembler.rows))
         finally:
-            for source in strung.scratch:
-                source.close()
-                os.unlink(source.name)
+            for part in strung.parts:
+                os.unlink(part)
     return written, strung.last_keys, strung.copied
 
 

@@ -9,8 +9,9 @@ import os
 import struct
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,8 @@ from compactor.errors import BadFile, NotLossless, StorageError
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, assembler
 from compactor.orc.acid_metadata import user_metadata
-from compactor.orc.source import LocalSink, LocalSource
+from compactor.orc.few_open import FewOpen
+from compactor.orc.source import LocalSink, Source
 from compactor.orc.tail import Tail, read_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type
 from compactor.rows.inputs import Input
@@ -38,7 +40,7 @@ from compactor.rows.keys import (
     key_block,
     numbers,
 )
-from compactor.rows.opening import LOCAL, RemoteSource, open_source
+from compactor.rows.opening import LOCAL, open_source
 from compactor.storage.protocol import Storage
 
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
@@ -49,7 +51,7 @@ class AcidFile:
     """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` make its rows' ROW__IDs."""
 
     path: str
-    source: LocalSource | RemoteSource
+    source: Source
     tail: Tail
     write_id: WriteId
     bucket: int
@@ -87,12 +89,11 @@ def open_files(
         NotLossless: a file is encrypted.
     """
     counters: dict[str, int] = {}
-    with ExitStack() as stack:
+    with FewOpen() as few:
         files: list[AcidFile] = []
         for source in sources:
             path = os.path.join(location, source.path)
-            opened = open_source(storage, path)
-            stack.callback(opened.close)
+            opened = few.open(partial(open_source, storage, path))
             length = _flush_length(storage, path) if source.has_flush_length else None
             if length == 0:
                 continue  # a streaming writer has flushed nothing yet

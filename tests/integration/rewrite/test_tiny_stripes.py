@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -35,3 +39,24 @@ def test_a_large_base_is_not_touched_by_them(tmp_path: Path) -> None:
     figures = execute(unit).figures
     assert (figures.stripes_copied, figures.stripes_encoded) == (1, 20)
     assert figures.bytes_copied == sum(stripe_lengths(tmp_path, unit.inserts[0]))
+
+
+@contextmanager
+def files_open(limit: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize("small", [0, MEBIBYTE], ids=["copied", "re-encoded"])
+def test_more_deltas_than_files_may_be_open(tmp_path: Path, small: int) -> None:
+    """Every other stripe loses a row, so that copies and re-encoded stripes alternate."""
+    files = [File(deleted=(2,) if n % 2 else ()) for n in range(300)]
+    unit = make_unit(tmp_path, files, "a:int,b:string", small_stripe_bytes=small)
+    with files_open(len(os.listdir("/proc/self/fd")) + 150):
+        result = execute(unit)
+    assert (result.figures.rows_out, result.figures.stripes_copied) == (750, 0 if small else 150)
+    assert sorted(path.name for path in Path(result.outputs[0].path).parent.iterdir()) == ["rows"]

@@ -1,0 +1,103 @@
+"""Many files of which few are open at a time: a partition may have more deltas than a process may have files open, and
+what a remote file keeps in memory is only worth it while it is read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from compactor.errors import BadFile
+from compactor.orc.source import Source
+
+LIMIT = 64  #: files open at a time
+
+
+class Closable(Source, Protocol):
+    """A source that holds something until it is closed."""
+
+    def close(self) -> None: ...
+
+
+class FewOpen:
+    """Opens files and closes the one that was not read for longest, to open it again when it is read.
+
+    Leaving a ``with`` block closes all.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._open: OrderedDict[_Reopened, Closable] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def open(self, opener: Callable[[], Closable]) -> Source:
+        """What ``opener`` opens; it is called again whenever the file is read after it was closed.
+
+        Raises:
+            BadFile, StorageError: as ``opener`` does.
+        """
+        first = opener()
+        source = _Reopened(self, opener, first)
+        with self._lock:
+            self._keep(source, first)
+        return source
+
+    def read(self, source: _Reopened, offset: int, length: int) -> bytes:
+        """See ``Source.read``; decoders read from threads of their own."""
+        with self._lock:
+            found = self._open.get(source)
+            if found is None:
+                found = source.reopened()
+            self._keep(source, found)
+            return found.read(offset, length)
+
+    def _keep(self, source: _Reopened, opened: Closable) -> None:
+        self._open[source] = opened
+        self._open.move_to_end(source)
+        while len(self._open) > self._limit:
+            _, oldest = self._open.popitem(last=False)
+            oldest.close()
+
+    def __enter__(self) -> FewOpen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for opened in self._open.values():
+            opened.close()
+        self._open.clear()
+
+
+class _Reopened:
+    def __init__(self, few: FewOpen, opener: Callable[[], Closable], first: Closable) -> None:
+        self.name, self.length = first.name, first.length
+        self._few, self._opener = few, opener
+        self._identity = _identity(first)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._few.read(self, offset, length)
+
+    def fileno(self) -> int | None:
+        """None: the descriptor may be closed before it is used."""
+        return None
+
+    def reopened(self) -> Closable:
+        """The file, opened again.
+
+        Raises:
+            BadFile: the file is gone, or another one has its name.
+        """
+        opened = self._opener()
+        if _identity(opened) != self._identity:
+            opened.close()
+            raise BadFile(f"file {self.name}: it was replaced while it was read; list the directory again")
+        return opened
+
+
+def _identity(source: Source) -> tuple[int, ...]:
+    descriptor = source.fileno()
+    if descriptor is None:
+        return (source.length,)
+    status = os.fstat(descriptor)
+    return status.st_ino, status.st_size, status.st_mtime_ns
