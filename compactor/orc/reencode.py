@@ -178,7 +178,7 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
             batch = batch.filter(pa.array(piece.keep[start : start + rows], pa.bool_()))
         start += rows
         if batch.num_rows:
-            yield adapt(batch, found, types, codec) if types is not None else batch
+            yield adapt(batch, found, types, codec, tail.name) if types is not None else batch
     if start != stripe_rows:
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
@@ -227,8 +227,8 @@ def _with_keys(batch: pa.RecordBatch, keys: SyntheticKeys, start: int, schema: p
     )
 
 
-def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec) -> pa.RecordBatch:
-    """``batch`` of a file of types ``found`` as rows of ``wanted``: by position, missing trailing fields NULL.
+def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec, name: str) -> pa.RecordBatch:
+    """``batch`` of the file ``name`` of types ``found`` as rows of ``wanted``: by position, missing trailing fields NULL.
 
     Raises:
         NotLossless: some value of ``found`` might not be one of ``wanted``.
@@ -240,7 +240,7 @@ def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec) -> p
         )
     if not widens(found, wanted):
         raise NotLossless(
-            f"rows of {schema_text(found)} do not fit {schema_text(wanted)} without loss; "
+            f"file {name}: rows of {schema_text(found)} do not fit {schema_text(wanted)} without loss; "
             "rewrite the table with INSERT OVERWRITE, or change its columns back"
         )
     return pa.RecordBatch.from_arrays(
