@@ -77,20 +77,12 @@ class Beside:
         lines = done.stdout.splitlines()
         return json.loads(done.stdout) if lines and lines[0] in "[{" else [json.loads(line) for line in lines]
 
-    def process(self, *arguments: str) -> subprocess.Popen[str]:
-        """Our program in a process of its own."""
-        command = [
-            sys.executable,
-            "-c",
-            "from compactor.cli import main; main()",
-            "--set",
-            "compactor.mode=clean",
-            "--json",
-            *arguments,
-        ]
+    def process(self, output: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """Our program in a process of its own, which says to ``output`` what it does."""
+        command = [sys.executable, "-c", "from compactor.cli import main; main()", "--set", "compactor.mode=clean"]
         environment = os.environ | self.environment()
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+        with output.open("wb") as said:
+            return subprocess.Popen([*command, *arguments], env=environment, stdout=said, stderr=subprocess.STDOUT)
 
     def environment(self) -> dict[str, str]:
         return {"COMPACTOR_METASTORE_URL": self.url}
