@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
 from compactor.acid.row_id import RowId
@@ -19,10 +20,10 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc.compat import StripeClass, copyable, one_calendar, stripe_class, writable
 from compactor.orc.tail import KeyStatistics, Tail, key_statistics
-from compactor.orc.types import Types, encodable, same
+from compactor.orc.types import Array, Types, encodable, same
 from compactor.rewrite.events import Deletes
 from compactor.rows.acid_file import AcidFile, keys, must_insert
-from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
+from compactor.rows.keys import INSERT, is_sorted, row_id_at, valid_mask
 
 
 class Action(enum.Enum):
@@ -33,7 +34,10 @@ class Action(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """One stripe's fate. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are keys of those."""
+    """One stripe's fate. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are keys of those.
+
+    ``keep`` has a bit for each row: those of all stripes are held at once, so bytes would be felt.
+    """
 
     file: AcidFile
     stripe: int
@@ -42,7 +46,7 @@ class Choice:
     kept: int
     deleted: int = 0
     invisible: int = 0
-    keep: Mask | None = None
+    keep: Array | None = None
     first: RowId | None = None
     last: RowId | None = None
     is_sorted: bool = True
@@ -98,7 +102,7 @@ def _from_statistics(
 
 def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList) -> Choice:
     rows = file.tail.stripes[stripe].rows
-    masks: list[Mask] = []
+    masks: list[Array] = []
     first: RowId | None = None
     last: RowId | None = None
     in_order = True
@@ -110,7 +114,7 @@ def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteId
         keep = valid & ~hit
         invisible += int(np.count_nonzero(~valid))
         deleted += int(np.count_nonzero(hit))
-        masks.append(keep)
+        masks.append(pa.array(keep))
         block = found.block[keep]
         if len(block):
             begins = row_id_at(block, 0)
@@ -128,7 +132,7 @@ def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteId
         kept=kept,
         deleted=deleted,
         invisible=invisible,
-        keep=None if whole else np.concatenate(masks),
+        keep=None if whole else pa.concat_arrays(masks),
         first=first,
         last=last,
         is_sorted=in_order,

@@ -88,6 +88,15 @@ def test_a_hit_within_the_range_is_looked_at(tmp_path: Path) -> None:
     assert (gone.action, gone.kept, gone.deleted, gone.first) == (Action.DROP, 0, 4, None)
 
 
+def test_what_stays_is_held_in_bits(tmp_path: Path) -> None:
+    """PROTOCOL 2.4: memory is bounded; with scattered deletes every stripe of a file has such a mask."""
+    with opened(tmp_path, dense(3, 80_000)) as files:
+        choice = one(files, deleting((3, FIRST_FILE, 70_000)))
+    assert choice.keep is not None
+    assert (len(choice.keep), choice.keep.false_count) == (80_000, 1)
+    assert choice.keep.nbytes == 10_000
+
+
 def test_an_event_within_the_range_that_hits_nothing_leaves_a_copy(tmp_path: Path) -> None:
     with opened(tmp_path, [(3, FIRST_FILE, 0), (3, FIRST_FILE, 2)]) as files:
         choice = one(files, deleting((3, FIRST_FILE, 1)))
