@@ -264,6 +264,11 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDi
     txns = ValidTxnList(high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark))
     write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    if (name := repair.not_for_hive_3(site, target)) is not None:
+        raise BadName(
+            f"{target.location}: {name} bears a transaction, which no name does where Hive 3.1 reads; nothing is removed "
+            "beside it; find out who wrote it and move it away"
+        )
     if directory.unparsable:
         raise BadName(
             f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; "

@@ -18,7 +18,7 @@ from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, targe
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.request import parse_table, parse_type
-from compactor.service.site import Site, Target, compactor_view
+from compactor.service.site import Site, Target, View, compactor_view
 from compactor.service.survey import Survey
 from compactor.storage.stores import opened
 
@@ -124,16 +124,25 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     sufficient = enough(view.directory, kind)
     if isinstance(sufficient, NothingToDo):
         return Preview(entity=entity, type=kind, because=because, nothing=sufficient.because)
-    made = plan(
+    made = _planned(site, target, view, _SHAPES[kind])
+    told = _costed(target, kind, because, made)
+    if made.shape is Shape.MINOR and not made.layout.has_visibility and told.cost.delete_events_in:
+        because += "; with deletes in it, it becomes a major on Hive 3.1"
+        told = _costed(target, kind, because, _planned(site, target, view, Shape.MAJOR))
+    return told
+
+
+def _planned(site: Site, target: Target, view: View, shape: Shape) -> Plan:
+    return plan(
         view.directory,
-        _SHAPES[kind],
+        shape,
         location=target.location,
         txn=TxnId(site.metastore.transactions.newest() + 1),
         write_ids=view.write_ids,
         row_type=target.row_type,
+        layout=site.metastore.dialect.layout,
         stores=site.storage.options,
     )
-    return _costed(target, kind, because, made)
 
 
 def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:

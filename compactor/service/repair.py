@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from compactor.acid.names import parse_directory, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError
+from compactor.errors import BadFile, BadName, LockNotGranted, NotFound, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.metastore.compactions import is_being_aborted
 from compactor.rewrite import publish
@@ -122,7 +122,8 @@ def erase(site: Site, target: Target, txn: TxnId) -> None:
     state = site.metastore.transactions.state(txn)
     if state == "o":
         return
-    if state == "a" and (named := publish.named_by(site.storage, location, txn)):
+    names_tell = site.metastore.dialect.layout.has_visibility  # else a number in a name is not of this metastore
+    if names_tell and state == "a" and (named := publish.named_by(site.storage, location, txn)):
         _hide(site, target, named)
     site.storage.remove(f"{location}/{staging_name(txn)}")
 
@@ -141,13 +142,9 @@ def sweep(site: Site, target: Target) -> tuple[str, ...]:
     location = target.location
     transactions = site.metastore.transactions
     doomed: list[str] = []
-    for child in site.storage.children(location):
-        try:
-            acid = parse_directory(child)
-        except CompactorError:
-            continue  # the planner refuses it by name
-        if acid is not None and acid.visibility_txn_id and transactions.state(acid.visibility_txn_id) == "a":
-            doomed.append(child)
+    if site.metastore.dialect.layout.has_visibility:
+        named = _with_visibility(site, location)
+        doomed = [name for name, txn in named.items() if transactions.state(txn) == "a"]
     if doomed:
         _hide(site, target, doomed)
     return publish.sweep(
@@ -163,15 +160,22 @@ def lowest_open(site: Site) -> TxnId:
     return site.metastore.transactions.lowest_open(site.settings.milliseconds("hive.txn.opentxn.timeout"))
 
 
-def _with_visibility(site: Site, location: str) -> list[str]:
-    found: list[str] = []
+def not_for_hive_3(site: Site, target: Target) -> str | None:
+    """A name that Hive 3.1, whose metastore this is, fails on; None where there is none, or where Hive 4 reads."""
+    if site.metastore.dialect.layout.has_visibility:
+        return None
+    return next(iter(_with_visibility(site, target.location)), None)
+
+
+def _with_visibility(site: Site, location: str) -> dict[str, TxnId]:
+    found: dict[str, TxnId] = {}
     for child in site.storage.children(location):
         try:
             acid = parse_directory(child)
         except BadName:
             continue  # the planner refuses it by name
         if acid is not None and acid.visibility_txn_id:
-            found.append(child)
+            found[child] = acid.visibility_txn_id
     return found
 
 
@@ -185,10 +189,10 @@ def no_strangers(site: Site, target: Target, view: View) -> None:
         LockNotGranted: its transaction is still open; the next pass looks again.
         Refused: its transaction was never opened in this metastore, or no name may have one there.
     """
-    if not site.metastore.dialect.layout.has_visibility and (names := _with_visibility(site, target.location)):
+    if (name := not_for_hive_3(site, target)) is not None:
         raise Refused(
-            f"{target.entity}: {names[0]} bears a transaction, and Hive 3.1 fails on such a name; find out who wrote it "
-            "and move it away"
+            f"{target.entity}: {name} bears a transaction, and Hive 3.1 fails on such a name; find out who wrote it and "
+            "move it away"
         )
     for name in view.directory.unseen:
         acid = parse_directory(name)

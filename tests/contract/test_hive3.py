@@ -24,8 +24,13 @@ from compactor.metastore.locks import NO_TXN
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
 from compactor.rows.reader import read_snapshot
+from compactor.service import show
+from compactor.service.blockers import all_blocked, blockers
 from compactor.service.cleaner import clean
+from compactor.service.doctor import Level, doctor
+from compactor.service.explain import explain
 from compactor.service.housekeeper import keep_house
+from compactor.service.preview import preview
 from compactor.service.site import Site
 from compactor.service.worker import Fate
 from compactor.settings.precedence import Settings
@@ -303,14 +308,24 @@ def test_a_minor_that_is_a_pair_becomes_a_major(site: Site, tmp_path: Path) -> N
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 3, 4, 5]
 
 
-def test_a_name_that_hive_3_fails_on_is_refused(site: Site, tmp_path: Path) -> None:
+def test_a_name_that_hive_3_fails_on_is_refused_and_left_alone(site: Site, tmp_path: Path) -> None:
+    """A number in a name is not one of this metastore's transactions, so nothing follows from its being aborted here."""
     table = make_table(site, tmp_path)
     insert(site, table, [1])
-    insert(site, table, [2])
-    (tmp_path / "t" / "base_0000001_v0000001").mkdir()
+    insert(site, table, [2], commits=False)
+    insert(site, table, [3])
+    insert(site, table, [4])
+    compact(site, "major")
+    insert(site, table, [5])
+    aborted = next(iter(site.metastore.aborts.writes(T))).txn
+    strange = f"base_0000009_v{aborted:07d}"
+    (tmp_path / "t" / strange).mkdir()
+    passed = clean(site)
+    assert [strange in waiting.because for waiting in passed.failed] == [True]
     outcome = compact(site, "major")
     assert outcome.fate is Fate.REFUSED
-    assert "base_0000001_v0000001 bears a transaction, and Hive 3.1 fails on such a name" in outcome.message
+    assert f"{strange} bears a transaction, and Hive 3.1 fails on such a name" in outcome.message
+    assert (tmp_path / "t" / strange).is_dir()
 
 
 def test_what_was_named_before_its_worker_was_lost_is_adopted(site: Site, tmp_path: Path) -> None:
@@ -391,3 +406,28 @@ def test_what_is_kept_goes_with_the_history(site: Site, state: Own) -> None:
     assert kept.ids() == set(ids)
     keep_house(site)
     assert kept.ids() == {entry.id for entry in site.metastore.compactions.history()} < set(ids)
+
+
+def test_what_people_are_told(site: Site, tmp_path: Path) -> None:
+    """doctor, explain, show and a dry run on this schema: its names, its columns, nothing that fails."""
+    table = make_table(site, tmp_path)
+    insert(site, table, [1, 2])
+    insert(site, table, [3])
+    [minor] = preview(site, "default.t", type="minor")
+    assert minor.outputs == ("delta_0000001_0000002",)
+    delete(site, table, [2])
+    [minor] = preview(site, "default.t", type="minor")
+    assert (minor.outputs, minor.because.partition("; ")[2]) == (
+        ("base_0000003",),
+        "with deletes in it, it becomes a major on Hive 3.1",
+    )
+    [reader] = site.metastore.transactions.open("someone", "h")
+    outcome = compact(site, "major")
+    assert "may still read" in (cleaned(site)[0] or "")
+    [row] = show.compactions(site)
+    assert (row.state, row.txnid) == ("ready for cleaning", outcome.txn)
+    assert [blocker.txn for blocker in blockers(site, outcome.entry)] == []
+    [blocked] = all_blocked(site)
+    assert [blocker.txn for blocker in blocked.by] == [reader]
+    assert str(explain(site, "default.t"))
+    assert [finding for finding in doctor(site) if finding.level is Level.FAIL] == []
