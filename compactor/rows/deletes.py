@@ -13,7 +13,7 @@ import numpy as np
 
 from compactor.acid.row_id import RowId
 from compactor.ids import WriteId
-from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, order
+from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,18 @@ class DeleteEvents:
         mask: Mask = np.zeros(len(block), dtype=np.bool_)
         if not len(self.keys) or not len(block):
             return mask
-        write_ids = block["write_id"]
-        start = int(np.searchsorted(self.keys["write_id"], write_ids.min(), side="left"))
-        stop = int(np.searchsorted(self.keys["write_id"], write_ids.max(), side="right"))
-        if start < stop:
-            mask = _among(block, self.keys[start:stop])
+        in_order = is_sorted(block)
+        ends = block if in_order else block[order(block)[[0, -1]]]
+        first, last = row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)
+        events = self.keys[self._position(first, after=False) : self._position(last, after=True)]
+        if not len(events):
+            return mask
+        if not in_order or first[:2] != last[:2]:
+            return _among(block, events)
+        # One statement's rows: events between its first and its last row differ in the row number only.
+        rows = block["row_id"]
+        places = np.searchsorted(rows, events["row_id"])
+        mask[places[rows[places] == events["row_id"]]] = True
         return mask
 
 

@@ -29,6 +29,12 @@ def test_hits_are_membership(blocks: list[list[Key]], rows: list[Key]) -> None:
     assert events(blocks).hits(block(rows)).tolist() == [row in gone for row in rows]
 
 
+@given(st.sets(st.integers(0, 99)), st.sets(st.integers(0, 99), min_size=1))
+def test_hits_among_the_rows_of_one_statement(gone: set[int], rows: set[int]) -> None:
+    found = events([[(3, 1 << 29, row) for row in gone], [(2, 1 << 29, 1), (3, 1 << 29 | 1, 1)]])
+    assert found.hits(block([(3, 1 << 29, row) for row in sorted(rows)])).tolist() == [r in gone for r in sorted(rows)]
+
+
 @given(EVENTS, KEYS, KEYS)
 def test_any_between_is_inclusive(blocks: list[list[Key]], a: Key, b: Key) -> None:
     low, high = sorted((a, b))
