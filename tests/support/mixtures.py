@@ -14,8 +14,9 @@ import pyarrow.orc as po
 import pyorc
 from pyorc.converters import DEFAULT_CONVERTERS, ORCConverter
 
-from compactor.acid.write_ids import ValidWriteIdList
-from compactor.ids import WriteId
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.ids import NOTHING_OPEN, TxnId, WriteId
 from compactor.orc import messages
 from compactor.orc.compression import compress, decompress
 from compactor.orc.source import BytesSource
@@ -24,6 +25,8 @@ from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import acid_types, parse_hive_type, schema_text
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input
+from compactor.rows.reader import read_snapshot
+from compactor.storage.local import LocalStorage
 from tests.support.acid_files import FIRST_FILE, write_file
 
 RawTimestamp = tuple[int, int]
@@ -169,3 +172,19 @@ def rows_of(path: str, *, raw: bool = False) -> list[tuple[Any, ...]]:
     converters = {**DEFAULT_CONVERTERS, **({pyorc.TypeKind.TIMESTAMP: _Raw} if raw else {})}
     with open(path, "rb") as file:
         return [row[5] for row in pyorc.Reader(file, converters=converters)]
+
+
+def snapshot(root: Path, table: str) -> list[tuple[Any, ...]]:
+    """ROW__IDs and the table's columns as our own reader shows the directory ``root``."""
+    write_ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(DELETER))
+    everything = ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
+    directory = acid_directory(LocalStorage().listing(str(root)), write_ids, everything)
+    width = 3 + len(parse_hive_type(f"struct<{table}>")[0].children)
+    return sorted(
+        (
+            (*list(row.values())[:width], *[None] * (width - len(row)))
+            for batch in read_snapshot(str(root), directory, write_ids, f"struct<{table}>")
+            for row in batch.to_pylist()
+        ),
+        key=lambda row: row[:3],
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -20,7 +21,7 @@ from compactor.orc.messages import Message
 from compactor.orc.types import row_types, schema_text
 from compactor.rewrite.execute import execute
 from compactor.rows.inputs import Input
-from tests.support.mixtures import File, make_unit, rows_of, stripe_lengths, tail_of
+from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "stripes.md"
 COPY, ENCODE, DROP, REFUSE = "copy", "re-encode", "drop", "refuse"
@@ -357,6 +358,13 @@ def test_mixture(tmp_path: Path, mixture: Mixture) -> None:
     for name, value in (mixture.tail or {}).items():
         assert getattr(tail, name) == value, name
     assert rows_of(output.path, raw=mixture.raw) == _wanted(tmp_path, mixture, unit.inserts)
+    if "union" not in mixture.row:
+        after = tmp_path / "_after" / f"base_{DELETER:07d}"
+        after.mkdir(parents=True)
+        shutil.copy(output.path, after / "bucket_00000")
+        shown = snapshot(tmp_path, mixture.table)
+        assert len(shown) == output.rows
+        assert snapshot(after.parent, mixture.table) == shown
     if "union" not in mixture.row and not mixture.raw:
         assert po.ORCFile(output.path).read().num_rows == output.rows
 
