@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
@@ -16,6 +17,7 @@ from compactor.service.finding import Finding, Level, few, fine
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
+from compactor.storage.capabilities import Capabilities
 
 _JAVA = 17  #: what Spark 4 needs
 
@@ -100,12 +102,14 @@ def _storage(site: Site) -> Iterator[Finding]:
     strange: list[str] = []
     tables = [t for t in site.metastore.catalog.tables() if t.is_transactional]
     directories = 0
+    stores: Counter[Capabilities] = Counter()
     for table in tables:
         partitions = site.metastore.catalog.partitions(table) if table.partition_keys else []
         for location in [p.location for p in partitions] if table.partition_keys else [table.location]:
             directories += 1
             try:
                 path = site.storage.resolve(location)
+                stores[site.storage.capabilities(path)] += 1
                 site.storage.listing(path)
                 children = site.storage.children(path)
             except CompactorError as error:
@@ -123,6 +127,8 @@ def _storage(site: Site) -> Iterator[Finding]:
         )
     else:
         yield fine("storage", f"{directories} directories of {len(tables)} transactional tables can be listed")
+    for guarantees, number in stores.items():
+        yield fine("guarantees", f"{number} directories in {guarantees}")
     if orphans:
         yield Finding(
             level=Level.WARN,

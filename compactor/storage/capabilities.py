@@ -28,6 +28,20 @@ class Capabilities:
         """Whether readers without visibility could meet a part of what is being named (PROTOCOL 5)."""
         return directories > 1 or (files > 1 and not self.renames)
 
+    def __str__(self) -> str:
+        naming = (
+            "a directory is named and taken away by one rename"
+            if self.renames
+            else "no rename: several files are named, and directories removed, under an exclusive lock"
+        )
+        kept = (
+            "owner, mode and ACL are kept"
+            if self.has_owner and self.has_acl
+            else "no owner, mode or ACL of a file's own"
+        )
+        durable = "files are synced before the commit" if self.syncs else "an acknowledged file is durable"
+        return f"{self.store}: {naming}; {kept}; {durable}; tests ran against {self.tried}"
+
     def to_json(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -42,7 +56,7 @@ LOCAL = Capabilities(
     has_acl=True,
     bulk_removal=False,
     knows_free_bytes=True,
-    tried="every test",
+    tried="local disks and memory",
 )
 HDFS = Capabilities(
     store="HDFS",
@@ -54,7 +68,7 @@ HDFS = Capabilities(
     has_acl=True,
     bulk_removal=True,
     knows_free_bytes=True,
-    tried="a NameNode and a DataNode 3.4.1 through WebHDFS; HttpFS and Kerberos: not tried",
+    tried="a NameNode and a DataNode 3.4.1 through WebHDFS, not HttpFS, not Kerberos",
 )
 S3 = Capabilities(
     store="S3",
@@ -66,7 +80,7 @@ S3 = Capabilities(
     has_acl=False,
     bulk_removal=True,
     knows_free_bytes=False,
-    tried="moto's server; Amazon's: not tried",
+    tried="moto's server, not Amazon's",
 )
 GCS = Capabilities(
     store="Google Cloud Storage",
@@ -78,7 +92,7 @@ GCS = Capabilities(
     has_acl=False,
     bulk_removal=False,
     knows_free_bytes=False,
-    tried="not tried",
+    tried="an emulator, not Google's",
 )
 ABFS = Capabilities(
     store="Azure Data Lake",
@@ -90,6 +104,6 @@ ABFS = Capabilities(
     has_acl=False,
     bulk_removal=False,
     knows_free_bytes=False,
-    tried="not tried",
+    tried="nothing",
 )
 EVERY = (LOCAL, HDFS, S3, GCS, ABFS)

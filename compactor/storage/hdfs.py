@@ -119,19 +119,17 @@ class HdfsStorage:
         """One file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
         removed as far as that can be done, and its length tells it from a whole one in any case."""
         with _errors("write", path):
+            # CREATE alone refuses a file that is there; SYNC_BLOCK makes closed blocks durable
+            there = self._ask("CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK")
             try:
-                # CREATE alone refuses a file that is there; SYNC_BLOCK makes closed blocks durable
-                there = self._ask(
-                    "CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK"
-                )
                 client = self._client(_split(path)[0])
                 target = client.proxied(there.headers.get("Location", there.url))
                 client.send("PUT", target, data=content, headers={"Content-Type": "application/octet-stream"})
                 found = int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
                 if found != length:
                     raise RemoteError("Length", f"{found} bytes arrived of {length}")
-            except RemoteError as error:
-                if error.kind != "FileAlreadyExistsException":
+            except BaseException as error:  # also of a process that is told to end
+                if not (isinstance(error, RemoteError) and error.kind == "FileAlreadyExistsException"):
                     with contextlib.suppress(RemoteError):
                         self._ask("DELETE", "DELETE", path)
                 raise

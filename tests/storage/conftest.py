@@ -11,7 +11,7 @@ import pytest
 
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
-from tests.support.daemons import Hdfs, hdfs, s3
+from tests.support.daemons import Hdfs, gcs, hdfs, s3
 
 BUCKET = "warehouse"
 
@@ -39,6 +39,12 @@ def s3_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def gcs_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with gcs(tmp_path_factory.mktemp("gcs"), BUCKET) as url:
+        yield url
+
+
 def s3_options(url: str) -> StoreOptions:
     return StoreOptions.of({"s3": {"endpoint_url": url, "key": "somebody", "secret": "something"}})
 
@@ -47,7 +53,7 @@ def hdfs_options(cluster: Hdfs) -> StoreOptions:
     return StoreOptions.of({"hdfs": {"url": cluster.url, "user": getpass.getuser(), "timeout": 20}})
 
 
-@pytest.fixture(params=["local", "hdfs", "s3"])
+@pytest.fixture(params=["local", "hdfs", "s3", "gs"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     kind = request.param
     name = f"{request.node.originalname}-{tmp_path.name}"
@@ -60,5 +66,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         location = f"{cluster.location}/{name}/t"
         stores.make_directories(location, like=f"{cluster.location}/")
         return Place(kind=kind, location=location, stores=stores)
+    if kind == "gs":
+        options = {"endpoint_url": request.getfixturevalue("gcs_url"), "token": "anon", "project": "tests"}
+        return Place(kind=kind, location=f"gs://{BUCKET}/{name}/t", stores=Stores(StoreOptions.of({"gs": options})))
     url: str = request.getfixturevalue("s3_url")
     return Place(kind=kind, location=f"s3a://{BUCKET}/{name}/t", stores=Stores(s3_options(url)))

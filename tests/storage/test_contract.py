@@ -22,22 +22,22 @@ def root(place: Place) -> str:
 def test_what_was_written_is_read_whole_and_by_ranges(place: Place) -> None:
     path = f"{root(place)}/base_0000001/bucket_00000"
     place.stores.make_directories(path.rpartition("/")[0], like=root(place))
-    content = bytes(range(256)) * 5000
+    content = bytes(range(256)) * 3500
     place.stores.write(path, content)
     assert place.stores.read(path) == content
     assert place.stores.length(path) == len(content)
-    assert place.stores.read_range(path, 1_000_001, 7) == content[1_000_001:1_000_008]
+    assert place.stores.read_range(path, 500_001, 7) == content[500_001:500_008]
     assert place.stores.read_range(path, len(content) - 3, 10) == content[-3:]
     place.stores.sync(root(place))
 
 
 def test_an_uploaded_file_is_the_local_one(place: Place, tmp_path: Path) -> None:
     local = tmp_path / "scratch"
-    local.write_bytes(b"orc" * 4_000_000)
+    local.write_bytes(b"orc" * 300_000)
     path = f"{root(place)}/_compactor_v7/attempts/a/rows"
     place.stores.make_directories(path.rpartition("/")[0], like=root(place))
     place.stores.upload(str(local), path)
-    assert place.stores.length(path) == 12_000_000
+    assert place.stores.length(path) == 900_000
     assert place.stores.read(path) == local.read_bytes()
 
 
@@ -130,7 +130,7 @@ def test_what_is_not_there(place: Place) -> None:
     for call in (place.stores.read, place.stores.length):
         with pytest.raises(StorageError, match=r"cannot .*gone"):
             call(gone)
-    if place.kind == "s3":
+    if not place.stores.capabilities(gone).renames:
         assert place.stores.listing(gone).files == ()  # no key is no directory
     else:
         with pytest.raises(BadFile, match=r"gone: the metastore names it.*restore it, or drop the partition"):
@@ -140,7 +140,7 @@ def test_what_is_not_there(place: Place) -> None:
 def test_what_it_guarantees_is_one_of_the_table(place: Place) -> None:
     found = place.stores.capabilities(root(place))
     assert found in EVERY
-    assert found.renames == (place.kind != "s3")
+    assert found.renames == (place.kind in ("local", "hdfs"))
     free = place.stores.free_bytes(root(place))
     assert (free is not None and free > 0) == found.knows_free_bytes
 

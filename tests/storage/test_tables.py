@@ -111,7 +111,7 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
     request = site.target(entity_of(table)).lock(LockType.SHARED_READ)
     assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
     outcome = compact(site)
-    if place.kind != "s3":
+    if place.kind in ("local", "hdfs"):
         assert outcome.fate is Fate.COMPACTED
         site.metastore.transactions.commit(reader)
         return

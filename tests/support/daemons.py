@@ -241,3 +241,26 @@ def s3(folder: Path) -> Iterator[str]:
         yield url
     finally:
         server.end()
+
+
+@contextmanager
+def gcs(folder: Path, bucket: str) -> Iterator[str]:
+    """The address of an emulator of Google's store, with one bucket, in memory."""
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    options = ["start", "--host", "127.0.0.1", "--port", str(port), "--in-memory", "--default-bucket", bucket]
+    server = Daemon(name="gcs", folder=folder, command=[sys.executable, "-m", "gcp_storage_emulator", *options])
+
+    def answers() -> bool:
+        try:
+            with urlopen(f"{url}/storage/v1/b/{bucket}", timeout=5):
+                return True
+        except (URLError, OSError):
+            return False
+
+    server.start()
+    try:
+        server.until(answers)
+        yield url
+    finally:
+        server.end()

@@ -46,6 +46,13 @@ def test_a_location_of_another_storage_fails(deployment: Site, warehouse: Path) 
     assert finding.fix
 
 
+def test_what_the_stores_in_use_guarantee_is_told(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    assert found(deployment, "guarantees").found.startswith(
+        "1 directories in local or mounted directory: a directory is"
+    )
+
+
 def test_a_directory_that_is_gone_fails(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step(CALM), warehouse)
     shutil.rmtree(warehouse / "f1_basic")

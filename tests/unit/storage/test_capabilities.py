@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from compactor.storage.capabilities import EVERY, HDFS, LOCAL, S3
 
 
@@ -19,3 +21,20 @@ def test_several_files_are_seen_one_by_one_where_no_directory_is_renamed() -> No
 def test_every_store_is_told_apart_and_as_json() -> None:
     assert len({one.store for one in EVERY}) == len(EVERY)
     assert S3.to_json()["renames"] is False
+
+
+def test_the_documented_table_is_what_the_code_goes_by() -> None:
+    """docs/storage.md says of each store what ``doctor`` says, and callers decide by."""
+    text = (Path(__file__).parents[3] / "docs" / "storage.md").read_text("utf-8")
+    for one in EVERY:
+        values = [one.renames, one.refuses_taken_names, one.syncs, one.completes_whole, one.has_owner, one.has_acl]
+        values += [one.bulk_removal, one.knows_free_bytes]
+        cells = [one.store, *("yes" if value else "no" for value in values), one.tried]
+        assert f"| {' | '.join(cells)} |" in text
+
+
+def test_a_store_is_told_in_one_sentence() -> None:
+    assert str(S3).startswith(
+        "S3: no rename: several files are named, and directories removed, under an exclusive lock"
+    )
+    assert "owner, mode and ACL are kept" in str(HDFS)

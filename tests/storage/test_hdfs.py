@@ -1,0 +1,145 @@
+"""What only HDFS has: owner, mode and ACL, NameNodes of which one is active, and streams that break."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compactor.errors import BadSetting, StorageError
+from compactor.storage.hdfs import HdfsStorage
+from compactor.storage.options import StoreOptions
+from tests.storage.conftest import hdfs_options
+from tests.support.daemons import Hdfs, free_port
+
+
+def reached(cluster: Hdfs, **options: object) -> HdfsStorage:
+    own = hdfs_options(cluster).of_place("hdfs", "")
+    return HdfsStorage(StoreOptions.of({"hdfs": {**own, **options}}))
+
+
+@pytest.fixture
+def store(cluster: Hdfs) -> HdfsStorage:
+    return reached(cluster)
+
+
+@pytest.fixture
+def top(cluster: Hdfs, store: HdfsStorage, request: pytest.FixtureRequest) -> str:
+    path = f"{cluster.location}/{request.node.name}"
+    store.make_directories(path, like=f"{cluster.location}/")
+    return path
+
+
+def status(store: HdfsStorage, path: str) -> dict[str, Any]:
+    return dict(store._json("GETFILESTATUS", path)["FileStatus"])
+
+
+def test_what_is_made_is_like_its_model(store: HdfsStorage, top: str) -> None:
+    store._ask("SETPERMISSION", "PUT", top, permission="1770")
+    store._ask("SETOWNER", "PUT", top, owner="hive", group="analysts")
+    store.make_directories(f"{top}/_compactor_v7/out/base_1", like=top)
+    store.write(f"{top}/_compactor_v7/out/base_1/bucket_00000", b"1")
+    store.adopt(f"{top}/_compactor_v7/out", like=top)
+    for path, mode in (("_compactor_v7", "1770"), ("_compactor_v7/out/base_1", "1770"), (BUCKET, "660")):
+        found = status(store, f"{top}/{path}")
+        assert (found["owner"], found["group"], found["permission"]) == ("hive", "analysts", mode), path
+
+
+BUCKET = "_compactor_v7/out/base_1/bucket_00000"
+
+
+def test_an_acl_goes_with_it(store: HdfsStorage, top: str) -> None:
+    entries = ["user::rwx", "user:joe:r-x", "group::r-x", "other::---", "default:user:ann:rwx"]
+    store._ask("SETACL", "PUT", top, aclspec=",".join(entries))
+    store.make_directories(f"{top}/_compactor_v7/out/base_1", like=top)
+    store.write(f"{top}/{BUCKET}", b"1")
+    store.adopt(f"{top}/_compactor_v7/out", like=top)
+    model = store._json("GETACLSTATUS", top)["AclStatus"]["entries"]
+    assert "user:joe:r-x" in model
+    assert "default:user:ann:rwx" in model
+    assert store._json("GETACLSTATUS", f"{top}/_compactor_v7/out/base_1")["AclStatus"]["entries"] == model
+    of_file = store._json("GETACLSTATUS", f"{top}/{BUCKET}")["AclStatus"]["entries"]
+    assert of_file == [entry for entry in model if not entry.startswith("default:")]
+    assert status(store, f"{top}/{BUCKET}")["permission"] == "640"
+
+
+def test_whose_owner_cannot_be_given_is_told_and_goes_on(
+    cluster: Hdfs, store: HdfsStorage, top: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store._ask("SETPERMISSION", "PUT", top, permission="777")
+    other = reached(cluster, user="somebody-else")
+    other.make_directories(f"{top}/a", like=top)
+    assert "the owner of" in caplog.text
+    assert status(store, f"{top}/a")["permission"] == "777"
+
+
+def test_what_may_not_be_done_says_so(cluster: Hdfs, store: HdfsStorage, top: str) -> None:
+    store.write(f"{top}/f", b"1")
+    store._ask("SETPERMISSION", "PUT", top, permission="700")
+    other = reached(cluster, user="somebody-else")
+    for call in (
+        lambda: other.listing(top),
+        lambda: other.rename(f"{top}/f", f"{top}/g"),
+        lambda: other.remove(f"{top}/f"),
+        lambda: other.write(f"{top}/h", b"1"),
+        lambda: other.exists(f"{top}/f"),
+    ):
+        with pytest.raises(
+            StorageError, match=r"cannot .*AccessControlException: Permission denied: user=somebody-else"
+        ):
+            call()
+    assert store.children(top) == ("f",)
+
+
+def test_a_stream_that_breaks_leaves_no_whole_file(store: HdfsStorage, top: str) -> None:
+    """PROTOCOL 3.4: HDFS closes what it got as a file of its own; it goes, and its length tells."""
+
+    class Breaks(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell() >= 200_000:
+                raise OSError("the disk is gone")
+            return super().read(min(size or -1, 100_000) if size != -1 else 100_000)
+
+    with pytest.raises(StorageError, match="the disk is gone"):
+        store._create(f"{top}/broken", Breaks(bytes(400_000)), 400_000)
+    # the data node may create it after we removed it; it is never whole, and its name is that of one attempt
+    assert not store.exists(f"{top}/broken") or store.length(f"{top}/broken") < 400_000
+    with pytest.raises(StorageError, match="Length: 3 bytes arrived of 5"):
+        store._create(f"{top}/f", b"123", 5)
+    assert not store.exists(f"{top}/f")
+
+
+def test_a_name_that_is_taken_keeps_its_file(store: HdfsStorage, top: str, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"new")
+    store.write(f"{top}/f", b"old")
+    with pytest.raises(StorageError, match="FileAlreadyExistsException"):
+        store.upload(str(tmp_path / "f"), f"{top}/f")
+    assert store.read(f"{top}/f") == b"old"
+
+
+def test_the_store_itself_refuses_a_taken_name(store: HdfsStorage, top: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 5: also when it was taken after we looked."""
+    for name in ("a", "b"):
+        store.make_directories(f"{top}/{name}", like=top)
+    monkeypatch.setattr(HdfsStorage, "_status", lambda self, path: None)
+    with pytest.raises(StorageError, match="is there already"):
+        store.rename(f"{top}/a", f"{top}/b")
+    monkeypatch.undo()
+    assert (store.children(top), store.children(f"{top}/b")) == (("a", "b"), ())
+
+
+def test_the_next_name_node_is_asked_when_one_is_away(cluster: Hdfs, top: str) -> None:
+    urls = [f"http://127.0.0.1:{free_port()}", cluster.url]
+    store = reached(cluster, url=urls)
+    store.write(f"{top}/f", b"1")
+    assert store.children(top) == ("f",)
+    away = reached(cluster, url=urls[:1])
+    with pytest.raises(StorageError, match=r"cannot list .*Connection: no answer"):
+        away.children(top)
+
+
+def test_an_address_that_is_none_is_told(cluster: Hdfs, top: str) -> None:
+    with pytest.raises(BadSetting, match=r"expected http://host:port of a NameNode or HttpFS"):
+        reached(cluster, url="nn:9870").children(top)
