@@ -40,14 +40,14 @@ def test_what_is_no_target(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     catalog = deployment.metastore.catalog
     catalog.create_table("default", "p", f"{warehouse}/p", list(table.columns), partition_keys=KEYS)
-    catalog.create_table("default", "far", "s3a://b/far", list(table.columns))
+    catalog.create_table("default", "far", "ftp://b/far", list(table.columns))
     with pytest.raises(NotFound, match="gone"):
         deployment.target(Entity(database="default", table="gone"))
     with pytest.raises(NotFound, match="k=no"):
         deployment.target(Entity(database="default", table="p", partition="k=no"))
     with pytest.raises(Refused, match="name the partition"):
         deployment.target(Entity(database="default", table="p"))
-    with pytest.raises(NotSupported, match="s3a"):
+    with pytest.raises(NotSupported, match="ftp"):
         deployment.target(Entity(database="default", table="far"))
 
 
