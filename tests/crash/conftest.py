@@ -30,7 +30,8 @@ def hive3() -> Iterator[tuple[str, servers.Rows]]:
 @pytest.fixture
 def metastore_url(request: pytest.FixtureRequest, tmp_path: Path, empty_metastore: Path) -> Iterator[str]:
     """Where a fresh metastore with state is; of Hive 3.1 where the test's parameter ``store`` says so."""
-    if request.node.callspec.params.get("store", EMBEDDED) == EMBEDDED:
+    callspec = getattr(request.node, "callspec", None)
+    if callspec is None or callspec.params.get("store", EMBEDDED) == EMBEDDED:
         shutil.copyfile(empty_metastore, tmp_path / "metastore.db")
         yield f"sqlite:///{tmp_path / 'metastore.db'}"
     else:
