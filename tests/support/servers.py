@@ -211,13 +211,14 @@ def _unpack(archive: Path, cache: Path) -> None:
 
 
 @contextmanager
-def postgres(port: int | None = None) -> Iterator[Server]:
+def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Server]:
     """A PostgreSQL server whose user ``hive`` needs no password.
 
-    With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed.
+    With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed. A
+    ``durable`` one is on the disk and waits for it at each commit, as a site's own does.
     """
     user = _unprivileged("postgres")
-    with _folder(user) as folder:
+    with _folder(user, durable=durable) as folder:
         bin = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)))
         data = folder / "data"
         _run([str(bin / "initdb"), "-D", str(data), "-U", "hive", "-A", "trust", "-E", "UTF8", "-N"], user, "")
@@ -227,8 +228,8 @@ def postgres(port: int | None = None) -> Iterator[Server]:
             "listen_addresses": "" if port is None else "127.0.0.1",
             "port": str(port or 5432),
             "unix_socket_directories": str(folder),
-            "fsync": "off",
-            "full_page_writes": "off",
+            "fsync": "on" if durable else "off",
+            "full_page_writes": "on" if durable else "off",
             "shared_buffers": "32MB",
             "max_connections": "200",
             "deadlock_timeout": "100ms",
@@ -250,10 +251,10 @@ def postgres(port: int | None = None) -> Iterator[Server]:
 
 
 @contextmanager
-def mariadb() -> Iterator[Server]:
-    """A MariaDB server whose user ``root`` needs no password."""
+def mariadb(*, durable: bool = False) -> Iterator[Server]:
+    """A MariaDB server whose user ``root`` needs no password; ``durable`` as for ``postgres``."""
     user = _unprivileged("mysql")
-    with _folder(user) as folder:
+    with _folder(user, durable=durable) as folder:
         data, temporary = folder / "data", folder / "tmp"
         _run(["mkdir", str(temporary)], user, "")
         common = ["--no-defaults", f"--datadir={data}", f"--tmpdir={temporary}"]
@@ -262,8 +263,8 @@ def mariadb() -> Iterator[Server]:
         options = (
             f"--socket={folder / 's'}",
             "--skip-networking",
-            "--innodb-flush-log-at-trx-commit=2",
-            "--innodb-doublewrite=0",
+            f"--innodb-flush-log-at-trx-commit={1 if durable else 2}",
+            f"--innodb-doublewrite={1 if durable else 0}",
             "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=16M",
             "--skip-log-bin",
@@ -327,9 +328,9 @@ def _as(user: str, command: Sequence[str], *options: str) -> list[str]:
 
 
 @contextmanager
-def _folder(user: str) -> Iterator[Path]:
-    """A folder of ``user``'s in memory where there is such a place; short, since it is part of a socket's name."""
-    parent = MEMORY if os.access(MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+def _folder(user: str, *, durable: bool) -> Iterator[Path]:
+    """A folder of ``user``'s; short, since it is part of a socket's name. In memory where that can be and may."""
+    parent = MEMORY if not durable and os.access(MEMORY, os.W_OK) else Path("/var/tmp")
     folder = Path(tempfile.mkdtemp(prefix="cs-", dir=parent))
     try:
         if os.geteuid() == 0:
