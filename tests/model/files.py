@@ -98,15 +98,17 @@ def _write(path: Path, schema: str, lines: Sequence[Any], layout: Layout, metada
         pyorc.Writer(
             file,
             schema,
-            batch_size=layout.stripe_rows,
-            stripe_size=1,  # every batch becomes a stripe
+            batch_size=layout.stripe_rows,  # so that every row is with the encoder when a stripe ends
             row_index_stride=layout.stride,
             compression=pyorc.CompressionKind[layout.codec],
             dict_key_size_threshold=1.0 if layout.dictionary else 0.0,
             converters=_CONVERTERS,
         ) as writer,
     ):
-        writer.writerows(lines)
+        for start in range(0, len(lines), layout.stripe_rows):
+            if start:
+                writer.write_intermediate_footer()  # as a streaming writer's flush: ends the stripe
+            writer.writerows(lines[start : start + layout.stripe_rows])
         if metadata:
             writer.set_user_metadata(**metadata)
 

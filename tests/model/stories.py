@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -218,7 +218,7 @@ _happenings = st.one_of(
 )
 _compactions = st.builds(
     Compact,
-    major=st.booleans(),
+    major=st.sampled_from((False, False, True)),
     small_stripe_bytes=st.sampled_from((0, 1 << 20)),
     full_verify=st.booleans(),
     any_readers=st.booleans(),
@@ -227,16 +227,23 @@ _compactions = st.builds(
 
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
-    """Some chapters of writing, each with a compaction at its end and mostly a cleaning."""
+    """Some chapters of writing, each with a compaction at its end and mostly a cleaning.
+
+    In half of the stories all files have one layout, so that their stripes may stand in one file.
+    """
+    one = draw(_layouts)
+    uniform = draw(st.booleans())
     chapters: list[Any] = []
     for _ in range(draw(st.integers(1, 3))):
-        chapters += draw(st.lists(_happenings, min_size=1, max_size=6))
+        for happening in draw(st.lists(_happenings, min_size=2, max_size=6)):
+            alike = uniform and hasattr(happening, "layout")
+            chapters.append(replace(happening, layout=one) if alike else happening)
         chapters.append(draw(_compactions))
         if draw(st.booleans()):
             chapters.append(Clean())
     return Story(
         columns=tuple(draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=4))),
         originals=tuple(draw(st.lists(st.tuples(st.integers(0, 1), _counts), max_size=3))),
-        original_layout=draw(_layouts),
+        original_layout=one,
         happenings=(*chapters, Clean()),
     )
