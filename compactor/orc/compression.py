@@ -8,7 +8,7 @@ import zlib
 
 import pyarrow as pa
 
-from compactor.errors import BadFile
+from compactor.errors import BadFile, NotSupported
 
 
 class Compression(enum.IntEnum):
@@ -35,6 +35,7 @@ def decompress(data: bytes, compression: Compression, block_size: int, name: str
     """The plain bytes of a sequence of chunks; ``name`` is the file's and ``part`` what it is of it, for the error.
 
     Raises:
+        NotSupported: the codec is LZO or Brotli.
         BadFile: a chunk is cut off, holds more than ``block_size`` bytes, or the codec rejects it.
     """
     if compression is Compression.NONE:
@@ -65,6 +66,11 @@ def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
 
 
 def _plain(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
+    if compression in (Compression.LZO, Compression.BROTLI):
+        raise NotSupported(
+            f"file {name}: compressed with {compression.name}, which is not read here; set orc.compress of the table to "
+            "ZLIB or ZSTD and run a major compaction of Hive once"
+        )
     try:
         plain = _decoded(chunk, compression, block_size)
     except (zlib.error, pa.ArrowException, OSError, ValueError, IndexError) as error:
@@ -89,7 +95,7 @@ def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
             return bytes(stream.read(block_size + 1))
     if compression is Compression.LZ4:
         return _lz4(chunk, block_size)
-    raise ValueError(f"{compression.name} is not handled here")
+    raise ValueError(f"{compression.name} is no codec of chunks")
 
 
 def _packed(plain: bytes, compression: Compression) -> bytes:

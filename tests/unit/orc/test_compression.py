@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.errors import BadFile
+from compactor.errors import BadFile, NotSupported
 from compactor.orc.compression import Compression, compress, decompress
 
 _HANDLED = [Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -42,3 +42,10 @@ def test_a_cut_chunk_is_a_bad_file() -> None:
 def test_a_chunk_larger_than_its_block_is_a_bad_file() -> None:
     with pytest.raises(BadFile, match="longer than the block"):
         decompress(compress(b"x" * 1000, Compression.ZLIB, 4096), Compression.ZLIB, 100, "f")
+
+
+@pytest.mark.parametrize("codec", [Compression.LZO, Compression.BROTLI])
+def test_codecs_that_are_not_read_are_refused_by_name(codec: Compression) -> None:
+    with pytest.raises(NotSupported, match=rf"file f: compressed with {codec.name}.*orc\.compress"):
+        decompress(b"\x06\x00\x00abc", codec, 1024, "f")
+    assert decompress(b"\x07\x00\x00abc", codec, 1024, "f") == b"abc"  # a chunk that was stored as it is
