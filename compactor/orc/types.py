@@ -43,6 +43,7 @@ class Kind(enum.IntEnum):
 
 _ACID_FIELDS_LOWER = tuple(name.lower() for name in ACID_FIELDS)
 ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+MAX_PRECISION = 38  #: digits of a decimal
 TEXT_KINDS = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR})
 CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
 INTEGERS = frozenset({Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG})
@@ -122,6 +123,11 @@ def _checked(items: Sequence[messages.Message], name: str) -> Types:
             wanted = max(1, len(item.children))
         if len(item.children) != (wanted or 0):
             raise BadFile(f"file {name}: column {number} ({item.kind.name}) has {len(item.children)} children")
+        if item.kind is Kind.DECIMAL and not max(1, item.scale) <= item.precision <= MAX_PRECISION:
+            raise BadFile(
+                f"file {name}: column {number} is decimal({item.precision},{item.scale}), 1..{MAX_PRECISION} digits and no "
+                "more after the point were wanted; its footer is damaged, or older than Hive 0.13"
+            )
     return types
 
 

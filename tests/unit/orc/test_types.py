@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import BadFile, NotLossless
+from compactor.orc import messages
 from compactor.orc.types import (
     Kind,
     acid_types,
@@ -70,6 +71,16 @@ def test_column_ids_are_in_pre_order() -> None:
     types = parse_hive_type("struct<a:array<int>,b:map<string,struct<x:int>>,c:date>")
     assert types[0].children == (1, 3, 7)
     assert (types[3].children, types[5].children) == ((4, 5), (6,))
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(0, 0), (39, 2), (5, 6)])
+def test_a_decimal_without_digits_is_a_bad_file(precision: int, scale: int) -> None:
+    items = [
+        messages.Type(kind=Kind.STRUCT, subtypes=[1], field_names=[b"d"]),
+        messages.Type(kind=Kind.DECIMAL, precision=precision, scale=scale),
+    ]
+    with pytest.raises(BadFile, match=rf"file f: column 1 is decimal\({precision},{scale}\), 1..38 digits"):
+        from_messages(items, "f")
 
 
 def test_a_tree_with_a_loop_is_a_bad_file() -> None:
