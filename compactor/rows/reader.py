@@ -35,8 +35,8 @@ def read_snapshot(
 
     Yields:
         batches of ``writeid`` (int64), ``bucketid`` (int32), ``rowid`` (int64), then the table's columns in their
-        order. A timestamp is ``timestamp[ns]``, or ``struct<seconds,nanos>`` in batches of files that hold one which
-        doesn't fit.
+        order. A timestamp is ``timestamp[ns]``, or ``struct<seconds,nanos>`` from the first batch of a stripe on that
+        holds one which doesn't fit.
 
     Raises:
         BadFile: a file cannot be read.
@@ -81,12 +81,21 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
 
 
 def _decoded(piece: Piece, types: Types) -> Iterator[pa.RecordBatch]:
-    """A stripe's rows; through Arrow, and from the start through pyorc where Arrow would lose something."""
+    """A stripe's rows, batch by batch; through Arrow, and through pyorc from the first batch that Arrow would lose
+    something of."""
+    shown = 0
     try:
-        batches = list(_flat(piece, ARROW, types))
+        for batch in _flat(piece, ARROW, types):
+            yield batch
+            shown += batch.num_rows
+        return
     except Unfit:
-        batches = list(_flat(piece, PYORC, types))
-    yield from batches
+        pass  # the other codec begins at the stripe's first row again
+    for batch in _flat(piece, PYORC, types):
+        known = min(shown, batch.num_rows)
+        shown -= known
+        if known < batch.num_rows:
+            yield batch.slice(known)
 
 
 def _flat(piece: Piece, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:

@@ -5,6 +5,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as po
+import pyorc
+from pyorc.converters import ORCConverter
 
 from compactor.acid import bucket
 from compactor.acid.directory import acid_directory
@@ -34,6 +36,16 @@ def read(tmp_path: Path, high: int, row_type: str = ROW, aborted: set[int] | Non
     )
     directory = acid_directory(LocalStorage().listing(str(tmp_path)), ids, ALL_TXNS)
     return [row for batch in read_snapshot(str(tmp_path), directory, ids, row_type) for row in batch.to_pylist()]
+
+
+class Seconds(ORCConverter):
+    @staticmethod
+    def to_orc(value: int, timezone: object) -> tuple[int, int]:
+        return value, 0
+
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, timezone: object) -> int:
+        raise AssertionError("nothing is read")
 
 
 def test_a_snapshot_shows_what_it_sees(tmp_path: Path) -> None:
@@ -68,3 +80,26 @@ def test_originals_get_their_row_ids(tmp_path: Path) -> None:
 
 def test_nothing_there_shows_nothing(tmp_path: Path) -> None:
     assert read(tmp_path, 5) == []
+
+
+def test_a_stripe_is_read_in_batches_also_where_the_codec_changes(tmp_path: Path) -> None:
+    """PROTOCOL 2.4: no more than a batch in memory; a timestamp of the year 9999 late in a stripe repeats no row."""
+    rows, late = 150_000, 253_402_300_799
+    folder = tmp_path / "delta_0000001_0000001_0000"
+    folder.mkdir()
+    schema = "struct<operation:int,originalTransaction:bigint,bucket:int,rowId:bigint,currentTransaction:bigint,row:{}>"
+    with (
+        (folder / "bucket_00000").open("wb") as file,
+        pyorc.Writer(
+            file, schema.format("struct<t:timestamp>"), converters={pyorc.TypeKind.TIMESTAMP: Seconds}
+        ) as writer,
+    ):
+        for n in range(rows):
+            writer.write((0, 1, bucket.encode(0), n, 1, (n if n < rows - 1 else late,)))
+    write_ids = ValidWriteIdList(table="default.t", high_watermark=WriteId(1))
+    txns = ValidTxnList(high_watermark=TxnId(1))
+    directory = acid_directory(LocalStorage().listing(str(tmp_path)), write_ids, txns)
+    batches = list(read_snapshot(str(tmp_path), directory, write_ids, "struct<t:timestamp>"))
+    assert [n for batch in batches for n in batch.column(2).to_pylist()] == list(range(rows))
+    assert pa.types.is_timestamp(batches[0].schema.field("t").type)
+    assert batches[-1].column(3).to_pylist()[-1] == {"seconds": late, "nanos": 0}
