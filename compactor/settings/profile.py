@@ -72,7 +72,9 @@ def parse_profile(text: str) -> Profile:
         raise BadSetting(f"compactor.toml: not TOML ({error})") from None
     for key in document:
         if key not in ("metastore", "storage"):
-            raise BadSetting(f"compactor.toml: {key!r} is unknown at the top; wanted [metastore.NAME] or [storage.KIND]")
+            raise BadSetting(
+                f"compactor.toml: {key!r} is unknown at the top; wanted [metastore.NAME] or [storage.KIND]"
+            )
     tables = document.get("metastore", {})
     if not isinstance(tables, dict):
         raise BadSetting("compactor.toml: 'metastore' is a value; wanted [metastore.NAME]")
