@@ -44,7 +44,7 @@ bench: setup ## ratios such as stripe copy to plain copy, each measured in one r
 
 .PHONY: torture
 torture: setup ## all tests again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
-	@. tools/environment; exec env HYPOTHESIS_PROFILE=search TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
+	@. tools/environment; exec env HYPOTHESIS_PROFILE=search TORTURE_MUTATIONS=$${TORTURE_MUTATIONS:-10000} TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
 
 .PHONY: clean
 clean: ## remove what demo, tests and tools left (not .venv and .tools)
