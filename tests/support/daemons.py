@@ -25,7 +25,7 @@ import requests
 from tests.support.servers import ROOT, maven
 
 HADOOP = "3.4.1"
-_START_SECONDS = 60.0
+_START_SECONDS = 180.0
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tests</groupId><artifactId>hdfs</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 _DEPENDENCY = (
