@@ -40,6 +40,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore import components, entries, partition_names, stringable, txn_rows
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.entries import CC, CQ, entity_is
+from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
@@ -139,7 +140,8 @@ class Compactions:
         """
         properties = [stringable.encode(request.properties) if request.properties else None for request in requests]
         with self._changing() as conn:
-            # first, since the counter's row keeps two askers apart on every database
+            schedule_alone(conn, self._dialect)
+            # before anything is looked at, since the counter's row keeps two askers of ours apart on every database
             counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
             first = int(conn.execute(self._dialect.for_update(counter)).scalar_one())
             known = _Duplicates(conn, [request.entity for request in requests])

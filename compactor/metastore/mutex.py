@@ -25,6 +25,7 @@ from compactor.metastore.single_rows import inserted
 from compactor.metastore.tables import AUX_TABLE
 
 PREFIX = "Compactor:"
+SCHEDULER = "CompactionScheduler"  #: held by everybody who enters requests, Hive and us
 _ANCHOR = 0
 _AUX = AUX_TABLE.c
 
@@ -80,7 +81,7 @@ class Mutexes:
         """What Hive's own threads ever held here, with the time of their last pass in epoch ms where they leave one."""
         with self._database.read() as conn:
             rows = conn.execute(select(_AUX.MT_KEY1, _AUX.MT_KEY2)).all()
-        return {row.MT_KEY1: row.MT_KEY2 for row in rows if ":" not in row.MT_KEY1}
+        return {row.MT_KEY1: row.MT_KEY2 for row in rows if ":" not in row.MT_KEY1 and row.MT_KEY1 != SCHEDULER}
 
     @retried
     def extend(self, lease: Lease, ttl_ms: int) -> Lease:
@@ -115,3 +116,15 @@ class Mutexes:
 
 def _exactly(lease: Lease) -> tuple[ColumnElement[bool], ...]:
     return (_AUX.MT_KEY1 == PREFIX + lease.name, _AUX.MT_KEY2 == lease.until, _AUX.MT_COMMENT == lease.owner)
+
+
+def schedule_alone(conn: Connection, dialect: Dialect) -> None:
+    """Keep everybody else who enters requests away until this transaction ends.
+
+    Hive's ``CompactFunction`` looks for a request of the same entity while it holds the row ``CompactionScheduler``,
+    and draws the number of its own only then: the number's counter alone does not keep it away.
+    """
+    row = dialect.for_update(select(_AUX.MT_KEY2).where(_AUX.MT_KEY1 == SCHEDULER))
+    if conn.execute(row).first() is None:
+        inserted(conn, insert(AUX_TABLE).values(MT_KEY1=SCHEDULER, MT_KEY2=0))
+        conn.execute(row).first()

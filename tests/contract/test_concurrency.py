@@ -3,12 +3,18 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from pathlib import Path
+
+from sqlalchemy import insert, select, update
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
+from compactor.errors import Refused
 from compactor.metastore.catalog import Column
+from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.store import Metastore
+from compactor.metastore.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
 
 PROCESSES, ROUNDS = 16, 3
 ROOT = Path(__file__).parents[2]
@@ -49,3 +55,35 @@ def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp
     assert got["locks"] == list(range(1, total + 1))
     assert got["claims"] == requested
     assert counter.read_text() == str(total)
+
+
+def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> None:
+    """Hive looks for a request of the same entity, and enters its own later: only AUX_TABLE's CompactionScheduler, which
+    it holds meanwhile, keeps others out in between. Two requests would be two compactions of one directory at once.
+    """
+    metastore.catalog.create_table("default", "t", "/warehouse/t", [Column(name="a", type="int")])
+    entity = Entity(database="default", table="t")
+    asked = Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test")
+    for _ in range(2):  # the row is not there yet, then it is
+        answers: list[object] = []
+
+        def ask(answers: list[object] = answers) -> None:
+            try:
+                answers.append(metastore.compactions.request(asked))
+            except Refused as error:
+                answers.append(error)
+
+        thread = threading.Thread(target=ask)
+        with metastore.database.write() as conn:
+            schedule_alone(conn, metastore.dialect)
+            assert conn.execute(select(COMPACTION_QUEUE.c.CQ_ID)).all() == []
+            thread.start()
+            thread.join(0.3)
+            number = conn.execute(select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)).scalar_one()
+            conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=number + 1))
+            hives = {"CQ_ID": number, "CQ_DATABASE": "default", "CQ_TABLE": "t", "CQ_STATE": "i", "CQ_TYPE": "a"}
+            conn.execute(insert(COMPACTION_QUEUE).values(**hives))
+        thread.join(30)
+        [answer] = answers
+        assert isinstance(answer, Refused), answer
+        metastore.compactions.abort_request(number)
