@@ -16,7 +16,7 @@ from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
 from compactor.state import store
 from tests.support import hive4, servers
-from tests.support.beside import Beside
+from tests.support.beside import Beside, prepare
 
 
 @pytest.fixture(scope="session")
@@ -51,21 +51,13 @@ def both(place: tuple[hive4.Place, servers.Server]) -> Iterator[Beside]:
     hive = hive4.Hive(where)
     made = None
     try:
-        hive.wait_until_ready()
-        hive.sql("show databases")  # makes the database default
-        hive.set("hive.vectorized.execution.enabled", "false", session="by row")
+        prepare(hive)
         with open_site(configure(flags={"compactor.mode": "clean", "url": url}, environment={})) as site:
             made = Beside(hive=hive, site=site, url=url, engine=engine)
             yield made
     finally:
         (made.hive if made is not None else hive).kill()
         engine.dispose()
-
-
-@pytest.fixture
-def restarted(place: tuple[hive4.Place, servers.Server]) -> hive4.Place:
-    """Where a Hive that takes the place of another one is."""
-    return place[0]
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ import socket
 from compactor.compaction.states import State
 from compactor.service.batch import claimable, run_entries
 from compactor.service.worker import Fate
-from tests.support import hive4
+from tests.support import hive4, servers
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 
 
-def test_a_restart_of_hive_takes_nothing_of_ours_back(beside: Beside, restarted: hive4.Place) -> None:
+def test_a_restart_of_hive_takes_nothing_of_ours_back(
+    beside: Beside, place: tuple[hive4.Place, servers.Server]
+) -> None:
     """PROTOCOL 6: what workers of its own host held Hive queues again as soon as it is back; ours bear another name."""
     for name in ("held_by_us", "held_by_hive"):
         beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
@@ -25,9 +27,7 @@ def test_a_restart_of_hive_takes_nothing_of_ours_back(beside: Beside, restarted:
     seen: list[tuple[str | None, State]] = []
 
     def restart(check: object) -> None:
-        beside.hive.kill()
-        beside.hive = hive4.Hive(restarted)
-        beside.hive.wait_until_ready()
+        beside.restart(place[0])
         beside.hive.do("initiator", session="roles")  # where it takes its own back
         seen.extend((entry.worker_id, entry.state) for entry in beside.queue())
 

@@ -29,7 +29,7 @@ from compactor.rewrite.unit import Unit, UnitResult
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from tests.support.expected import difference, plain_rows, render
-from tests.support.hive4 import Hive
+from tests.support.hive4 import Hive, Place
 from tests.support.oracle import read_lines
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
@@ -67,6 +67,12 @@ class Beside:
     site: Site
     url: str
     engine: Engine
+
+    def restart(self, place: Place) -> None:
+        """A new Hive in the place of one that is killed at whatever it does."""
+        self.hive.kill()
+        self.hive = Hive(place)
+        prepare(self.hive)
 
     # --- what is asked for ------------------------------------------------------------------------------------------
 
@@ -140,11 +146,16 @@ class Beside:
         """The table's rows: Hive's SELECT, our reader and the plain one agree on them and on their ROW__IDs."""
         hives = sorted(_with_id(line) for line in self.hive.sql(f"select row__id, * from {table}"))
         found = self.site.metastore.catalog.table("default", table)
-        assert difference(hives, self._read(found)) == "", "Hive and our reader"
-        assert difference(hives, read_lines(self.site.metastore, found)) == "", "Hive and the plain reader"
+        for reader, seen in (
+            ("our reader", self._read(found)),
+            ("the plain one", read_lines(self.site.metastore, found)),
+        ):
+            differs = difference(hives, seen)
+            assert differs == "", f"{table}: Hive's rows and those of {reader}: {differs}"
         lines = sorted(line for _, line in hives)
         if wanted is not None:
-            assert difference(wanted, lines) == ""
+            differs = difference(wanted, lines)
+            assert differs == "", f"{table}: what was written, and what is read: {differs}"
         return lines
 
     def _read(self, table: Table) -> Lines:
@@ -188,6 +199,13 @@ class Beside:
     def contents(self) -> dict[str, list[tuple[Any, ...]]]:
         """Every row of ``TABLES``."""
         return {name: sorted(self.sql(f'SELECT * FROM "{name}"'), key=repr) for name in TABLES}
+
+
+def prepare(hive: Hive) -> None:
+    """Wait for it; its session ``by row`` does without batches of rows."""
+    hive.wait_until_ready()
+    hive.sql("show databases")  # makes the database default
+    hive.set("hive.vectorized.execution.enabled", "false", session="by row")
 
 
 def entity(table: str, partition: str | None = None) -> Entity:

@@ -20,7 +20,7 @@ from tests.support.servers import ROOT, maven
 
 SOURCES = ROOT / "tests" / "live" / "hive4"
 CACHE = ROOT / "build" / "cache" / "hive-4.1.0"
-_START_SECONDS, _STATEMENT_SECONDS = 120, 120
+_START_SECONDS, _STATEMENT_SECONDS = 300, 300
 #: Its classes reach into Java's own, which Java 17 allows only where it is told to.
 _OPENED = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "time")),
@@ -119,6 +119,12 @@ class Hive:
             with suppress(OSError):
                 pipe.close()
 
+    def _causes(self) -> str:
+        """What the log says last of a job that failed, of which the statement's own error says nothing."""
+        lines = self.log.read_text("utf-8", "replace").splitlines()[-400:]
+        causes = [line for line in lines if line.startswith(("Caused by: ", "java.")) or " ERROR " in line]
+        return "".join(f"\n  log: {line}" for line in causes[-12:])
+
     def _listen(self) -> None:
         assert self._process.stdout is not None
         with suppress(ValueError):  # closed by kill
@@ -131,7 +137,7 @@ class Hive:
                 if answer["ok"]:
                     asked.set_result(answer["rows"])
                 else:
-                    asked.set_exception(HiveError(answer["error"]))
+                    asked.set_exception(HiveError(f"{answer['error']}{self._causes()}"))
         gone = HiveError(f"Hive has ended; it said: {self.log.read_text('utf-8', 'replace')[-3000:]}")
         for asked in [self._ready, *self._waiting.values()]:
             if not asked.done():
