@@ -24,6 +24,8 @@ _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 @click.argument("table", metavar="DB.TABLE")
 @click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v; else every partition.")
 @click.option("--type", "kind", type=_TYPES, default="major", show_default=True)
+@click.option("--buckets", type=click.IntRange(min=1), metavar="N", help="Rebalance: number of files; else as it is.")
+@click.option("--order-by", metavar="COLUMNS", help="Rebalance: sorts the rows over all files, as in 'a desc, b'.")
 @click.option("--pool", metavar="Q", help="Else the table's own hive.compactor.worker.pool.")
 @click.option("--property", "pairs", metavar="K=V", multiple=True, help="A setting of this request; may be repeated.")
 @click.option("--wait", is_flag=True, help="Wait until it is compacted.")
@@ -34,6 +36,8 @@ def compact(
     table: str,
     partition: str | None,
     kind: str,
+    buckets: int | None,
+    order_by: str | None,
     pool: str | None,
     pairs: tuple[str, ...],
     wait: bool,
@@ -46,7 +50,14 @@ def compact(
     with face.site() as site:
         try:
             asked = request_compaction(
-                site, table=table, partition=partition, type=kind, pool=pool, properties=properties
+                site,
+                table=table,
+                partition=partition,
+                type=kind,
+                pool=pool,
+                properties=properties,
+                order_by=order_by,
+                buckets=buckets,
             )
         except Refused as error:
             click.echo(f"compactor: refused: {error}", err=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
@@ -19,17 +19,17 @@ from compactor.errors import CompactorError, NotLossless, StorageError
 from compactor.ids import WriteId
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Assembler, Written
-from compactor.orc.compat import one_calendar, target_of
-from compactor.orc.evolution import common_types
 from compactor.orc.few_open import FewOpen
-from compactor.orc.reencode import Piece, SyntheticKeys, last_key, reencode
+from compactor.orc.reencode import last_key, reencode
 from compactor.orc.source import LocalSink, LocalSource
-from compactor.orc.tail import Tail, empty_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type, row_types
+from compactor.orc.tail import Tail
+from compactor.orc.types import Types
 from compactor.rewrite.attempts import attempt_folder, handed_over
 from compactor.rewrite.events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.merge import Run, merge
+from compactor.rewrite.outputs import like_of, new_tail, output_of, output_types, piece_of
+from compactor.rewrite.rebalance import rebalance
 from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
@@ -75,6 +75,8 @@ def execute(unit: Unit) -> UnitResult:
 
 
 def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
+    if unit.rebalance is not None:
+        return rebalance(unit, unit.rebalance, storage, folder)
     events = load(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage) as files:
         kept_events, applied = split(unit, events.events)
@@ -108,7 +110,6 @@ class _Rows:
 
 
 FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
-BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 
 
 def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, path: str) -> _Rows:
@@ -127,48 +128,17 @@ def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, pa
     if in_order(choices):
         like = target_tail(choices, types)
         final = fit(choices, like, unit.small_stripe_bytes)
-        written, last_keys, copied = _string_together(final, like or _like(choices, types), types, path)
+        written, last_keys, copied = _string_together(final, like or like_of(choices, types), types, path)
     else:
         copied = []
-        written, last_keys = _merged(choices, _like(choices, types), types, path)
+        written, last_keys = _merged(choices, like_of(choices, types), types, path)
     verify(path, last_keys, rows=figures.rows_out, full=unit.full_verify, deletes=deletes)
     figures += Figures(
         stripes_copied=len(copied),
         stripes_encoded=len(choices) - dropped - len(copied),
         bytes_copied=sum(c.length for c in copied),
     )
-    return _Rows(output=_output(unit, DeltaKind.INSERT, path, written), figures=figures)
-
-
-def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
-    """The output's types: the least that hold what the inputs hold, under the table's names."""
-    table = parse_hive_type(unit.row_type)
-    found = {file.path: row_types(file.tail.types) for file in files if file.tail.rows}
-    if not found and events is not None and events.types is not None:
-        found = {"": row_types(events.types)}
-    return acid_types(common_types(found, table) if found else table)
-
-
-def _like(choices: Iterable[Choice], types: Types) -> Tail:
-    """The tail whose class the output gets where nothing is copied: that of the largest file that may serve."""
-    tails = list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values())
-    tails.sort(key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
-    # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding says so.
-    of_each = {tail.calendar: tail for tail in reversed(tails)}
-    fitting = [t for t in tails if t is of_each[t.calendar] and all(one_calendar(other, t) for other in tails)]
-    return _new(fitting[0] if fitting else tails[0], types)
-
-
-def _new(best: Tail, types: Types) -> Tail:
-    """An empty file of the class that ``best`` has, or should have."""
-    target = target_of(best)
-    return empty_tail(
-        types,
-        compression=target.compression,
-        compression_block_size=target.compression_block_size or BLOCK_SIZE,
-        row_index_stride=target.row_index_stride,
-        calendar=target.calendar,
-    )
+    return _Rows(output=output_of(DeltaKind.INSERT, path, unit.number, written), figures=figures)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -198,7 +168,7 @@ class _Strung:
         """
         part = f"{self.path}.part{len(self.parts)}"
         try:
-            tail = reencode([_piece(c) for c in choices], part, like=self.like, types=self.types)
+            tail = reencode([piece_of(c) for c in choices], part, like=self.like, types=self.types)
         except NotLossless:
             if not any(c.is_only_small for c in choices):
                 raise
@@ -240,20 +210,11 @@ def _string_together(
     return written, strung.last_keys, strung.copied
 
 
-def _piece(choice: Choice) -> Piece:
-    file = choice.file
-    original = None
-    if file.is_raw:
-        first = file.first_row_id + file.first_row_of(choice.stripe)
-        original = SyntheticKeys(write_id=file.write_id, bucket=file.bucket, first_row_id=first)
-    return Piece(source=file.source, tail=file.tail, stripe_index=choice.stripe, keep=choice.keep, original=original)
-
-
 def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> tuple[Written, list[RowId]]:
     """Rows in key order where the inputs don't follow each other."""
     files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
-        Run(pieces=[_piece(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
+        Run(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
         for of_file in files
     ]
     tail = merge([run for run in runs if run.pieces], path, like=like, types=types)
@@ -268,13 +229,6 @@ def _write_kept(
     loaded: LoadedEvents,
     path: str,
 ) -> Output:
-    like = _new(loaded.like or files[0].tail, types)
+    like = new_tail(loaded.like or files[0].tail, types)
     written = write_events(events, path, like=like, types=types)
-    return _output(unit, DeltaKind.DELETE, path, written)
-
-
-def _output(unit: Unit, kind: DeltaKind, path: str, written: Written) -> Output:
-    assert written.checksum is not None
-    return Output(
-        kind=kind, path=path, number=unit.number, rows=written.rows, length=written.length, crc32=written.checksum
-    )
+    return output_of(DeltaKind.DELETE, path, unit.number, written)

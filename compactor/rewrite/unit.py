@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.compaction.order_by import OrderBy
 from compactor.ids import WriteId
 from compactor.rows.inputs import Input
 from compactor.storage.options import StoreOptions
@@ -21,6 +22,28 @@ class Shape(enum.Enum):
 
     MAJOR = "base"  #: every visible row that is not deleted
     MINOR = "deltas"  #: the rows of the insert deltas, and the delete events aimed below them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The files of one file number that a rebalance reads; rows and delete events meet within it only."""
+
+    number: int
+    inserts: tuple[Input, ...]
+    deletes: tuple[Input, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """What a rebalance makes of all ``parts``: ``files`` files of equally many rows, with new ROW__IDs.
+
+    With ``order_by`` rows stand in that order and all have ``write_id``; else they keep their order and write IDs.
+    """
+
+    parts: tuple[Part, ...]
+    files: int
+    write_id: WriteId  #: the rebalance's own, which its base bears
+    order_by: tuple[OrderBy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +62,7 @@ class Unit:
     small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
     full_verify: bool = False
     stores: StoreOptions = field(default_factory=StoreOptions)
+    rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
 
     @property
     def input_bytes(self) -> int:

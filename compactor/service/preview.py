@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.acid.names import DeltaKind
 from compactor.compaction.decision import NothingToDo, enough
@@ -12,17 +12,23 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.ids import TxnId
 from compactor.rewrite.events import load
-from compactor.rewrite.execute import output_types, split
+from compactor.rewrite.execute import split
+from compactor.rewrite.outputs import output_types
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
+from compactor.service.rebalancing import must_be_possible
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target, View, compactor_view
 from compactor.service.survey import Survey
 from compactor.storage.stores import opened
 
-_SHAPES = {CompactionType.MAJOR: Shape.MAJOR, CompactionType.MINOR: Shape.MINOR}
+_SHAPES = {
+    CompactionType.MAJOR: Shape.MAJOR,
+    CompactionType.MINOR: Shape.MINOR,
+    CompactionType.REBALANCE: Shape.MAJOR,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +101,8 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
     if found.is_insert_only:
         raise NotSupported(f"{found}: insert-only tables are not compacted by this release; leave them to Hive")
     wanted = None if type is None else parse_type(type)
-    if wanted is not None and wanted not in _SHAPES:
-        raise NotSupported(f"{found}: a {wanted.label.lower()} compaction is not done by this release")
+    if wanted is CompactionType.REBALANCE:
+        must_be_possible(found, buckets=None, order_by=None)
     names: list[str | None] = [None]
     if partition is not None:
         names = [site.metastore.catalog.resolve_partition(found, partition)]
@@ -125,6 +131,8 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     if isinstance(sufficient, NothingToDo):
         return Preview(entity=entity, type=kind, because=because, nothing=sufficient.because)
     made = _planned(site, target, view, _SHAPES[kind])
+    if kind is CompactionType.REBALANCE:
+        return _rebalanced(site, target, because, made)
     told = _costed(target, kind, because, made)
     if made.shape is Shape.MINOR and not made.layout.has_visibility and told.cost.delete_events_in:
         because += "; with deletes in it, it becomes a major on Hive 3.1"
@@ -171,6 +179,20 @@ def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> P
         highest_write_id=made.highest_write_id,
         cost=cost,
     )
+
+
+def _rebalanced(site: Site, target: Target, because: str, made: Plan) -> Preview:
+    """Every stripe is encoded anew, since every ROW__ID changes."""
+    own = site.metastore.write_ids.next(target.table.database, target.table.name)
+    told = _costed(target, CompactionType.REBALANCE, because, replace(made, highest_write_id=own))
+    cost = replace(
+        told.cost,
+        stripes_copied=0,
+        stripes_reencoded=told.cost.stripes_copied + told.cost.stripes_reencoded,
+        bytes_copied=0,
+        bytes_reencoded=told.cost.bytes_copied + told.cost.bytes_reencoded,
+    )
+    return replace(told, cost=cost)
 
 
 def _unit(unit: Unit) -> Cost:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State
 from compactor.errors import CompactorError, Refused
 from compactor.metastore.catalog import Table
 from compactor.service.mode import Mode, may
+from compactor.service.rebalancing import must_be_possible
 from compactor.service.site import Site
 from compactor.settings.precedence import with_request, with_table
 
@@ -72,7 +74,8 @@ def request_compaction(
 ) -> list[Enqueued]:
     """Enqueues the table, or the partition (as Hive stores its name, or ``k=v,k=v``); without one, every partition.
 
-    Thresholds don't apply. A partition that is queued already is told as refused; the others are enqueued.
+    Thresholds don't apply. ``buckets``, how many files, and ``order_by``, such as ``a desc, b``, are a rebalance's. A
+    partition that is queued already is told as refused; the others are enqueued.
 
     Raises:
         NotFound: no such table or partition.
@@ -80,13 +83,16 @@ def request_compaction(
         BadSetting: a property is no setting, or not one that a request may set.
     """
     kind = parse_type(type)
-    if kind is CompactionType.REBALANCE:
-        raise Refused(f"{table}: rebalance is not done by this release; ask for minor or major")
+    if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
+        raise Refused(f"{table}: buckets and ORDER BY are a rebalance's; ask for rebalance")
     found = site.metastore.catalog.table(*parse_table(table))
     settings = with_table(site.settings, found.parameters, found.database_parameters)
     with_request(settings, properties or {})
     if not found.is_transactional:
         raise Refused(f"{table}: the table is not transactional; only ACID tables are compacted")
+    order: tuple[OrderBy, ...] = ()
+    if kind is CompactionType.REBALANCE:
+        order = must_be_possible(found, buckets=buckets, order_by=order_by)
     if not may(settings, Mode.REQUEST):
         raise Refused(f"{table}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
     requests = [
@@ -96,7 +102,7 @@ def request_compaction(
             initiator=f"compactor-{site.host}-manual",
             pool=pool or settings.text("hive.compactor.worker.pool") or None,
             properties=properties or {},
-            order_by=order_by,
+            order_by=stored(order),
             buckets=buckets,
         )
         for entity in _entities(site, found, partition)

@@ -6,14 +6,14 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, Refused
-from compactor.ids import TxnId
+from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import Partition, Table
@@ -126,10 +126,14 @@ class View:
     directory: AcidDirectory
 
 
-def compactor_view(site: Site, target: Target, own: TxnId | None = None) -> View:
-    """What a compaction may read of ``target``. With ``own``, that transaction's directories count as not there."""
+def compactor_view(site: Site, target: Target, own: TxnId | None = None, *, up_to: WriteId | None = None) -> View:
+    """What a compaction may read of ``target``. With ``own``, that transaction's directories count as not there; with
+    ``up_to``, nothing above that write ID is read, whoever committed it."""
     txns = site.metastore.transactions.snapshot(own)
     write_ids = site.write_ids(target.table, txns).for_compactor()
+    if up_to is not None and up_to < write_ids.high_watermark:
+        aborted = frozenset(w for w in write_ids.aborted if w <= up_to)
+        write_ids = replace(write_ids, high_watermark=up_to, aborted=aborted)
     listing = site.storage.listing(target.location)
     exempt = frozenset() if own is None else frozenset({own})
     return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))

@@ -32,6 +32,7 @@ from compactor.locking.kinds import LockType
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite import publish, stage
 from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.rebalance import rebalanced
 from compactor.rewrite.runner import Runner
 from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Figures, Shape
@@ -39,11 +40,16 @@ from compactor.service import repair
 from compactor.service.exclusive import renames
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.mode import Mode, may
+from compactor.service.rebalancing import must_be_possible, own_view
 from compactor.service.site import VERSION, Site, Target, View, compactor_view
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-_SHAPES = {CompactionType.MAJOR: Shape.MAJOR, CompactionType.MINOR: Shape.MINOR}
+_SHAPES = {
+    CompactionType.MAJOR: Shape.MAJOR,
+    CompactionType.MINOR: Shape.MINOR,
+    CompactionType.REBALANCE: Shape.MAJOR,  # of which ``rewrite.rebalance`` makes its own
+}
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
 
 
@@ -190,6 +196,11 @@ class _Hold:
     txn: TxnId | None = None
     target: Target | None = None
     is_alone: bool = False  #: holds the exclusive lock
+    write_id: WriteId | None = None  #: a rebalance's own
+
+    @property
+    def rebalances(self) -> bool:
+        return self.entry.type is CompactionType.REBALANCE
 
     def abandon(self) -> None:
         """Abort the transaction, hide what it named, remove what it staged; in this order (PROTOCOL 6)."""
@@ -217,22 +228,20 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
     target = hold.target = site.target(entry.entity, entry.properties)
     _may_compact(target, entry)
     _must_be_undone_whole(site, target)
-    txn = hold.txn = site.metastore.transactions.open(
-        hold.run_as(), site.host, type=TxnType.COMPACTION, agent=hold.worker_id
-    )[0]
+    kind = TxnType.REBALANCE_COMPACTION if hold.rebalances else TxnType.COMPACTION
+    txn = hold.txn = site.metastore.transactions.open(hold.run_as(), site.host, type=kind, agent=hold.worker_id)[0]
     reach(Step.TXN_OPENED)
     period = site.settings.milliseconds("hive.txn.timeout") // 2
     with Heartbeat(site.metastore.transactions, txn, period) as heart:
         if not renames(site, target):
             repair.sweep(site, target)  # may need the table alone, which our own lock would prevent
-        lock = site.metastore.locks.try_acquire(txn, [target.lock(LockType.SHARED_READ)], site.user, site.host)
-        if lock is None:
-            raise LockNotGranted(
-                f"{entry.entity}: a statement holds or waits for it exclusively; the next pass tries again"
-            )
+        _lock(hold)
         reach(Step.LOCKED)
         repair.sweep(site, target)
-        view = compactor_view(site, target, txn)
+        if hold.rebalances:
+            view, hold.write_id = own_view(site, target, txn)
+        else:
+            view = compactor_view(site, target, txn)
         if site.settings.boolean("hive.txn.use.minhistorywriteid"):
             site.metastore.write_ids.hold(txn, view.write_ids)
         repair.no_strangers(site, target, view)
@@ -240,6 +249,20 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
         if isinstance(sufficient, NothingToDo):
             return _nothing_to_write(hold, view, sufficient)
         return _rewrite(hold, view, heart, runner, options)
+
+
+def _lock(hold: _Hold) -> None:
+    """Shared with everybody who doesn't want the table alone; a rebalance keeps writers of old rows out as well.
+
+    Raises:
+        LockNotGranted: not at once; nobody queues behind a compaction that waits.
+    """
+    site, target = hold.site, hold.the_target()
+    kind = LockType.EXCL_WRITE if hold.rebalances else LockType.SHARED_READ
+    if site.metastore.locks.try_acquire(hold.transaction(), [target.lock(kind)], site.user, site.host) is not None:
+        return
+    why = "somebody writes to it" if hold.rebalances else "a statement holds or waits for it exclusively"
+    raise LockNotGranted(f"{target.entity}: {why}; the next pass tries again")
 
 
 def _may_compact(target: Target, entry: Entry) -> None:
@@ -255,8 +278,10 @@ def _may_compact(target: Target, entry: Entry) -> None:
         raise Refused(f"{entry.entity}: the table is sorted, and compaction would not keep its order")
     if entry.type not in _SHAPES:
         raise NotSupported(
-            f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by this release; ask for minor or major"
+            f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"
         )
+    if entry.type is CompactionType.REBALANCE:
+        must_be_possible(table, buckets=entry.buckets or None, order_by=entry.order_by)
 
 
 def _must_be_undone_whole(site: Site, target: Target) -> None:
@@ -371,7 +396,7 @@ def _tidy(site: Site, planned: Plan) -> None:
 
 def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
     target = hold.the_target()
-    return plan(
+    planned = plan(
         view.directory,
         shape,
         location=target.location,
@@ -383,6 +408,11 @@ def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
         full_verify=options.full_verify,
         stores=hold.site.storage.options,
     )
+    if hold.write_id is None:
+        return planned
+    entry = hold.entry
+    order = must_be_possible(target.table, buckets=entry.buckets or None, order_by=entry.order_by)
+    return rebalanced(planned, hold.write_id, entry.buckets or None, order)
 
 
 def _record(hold: _Hold, highest: WriteId, *, component: bool) -> None:

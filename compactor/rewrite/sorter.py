@@ -1,0 +1,148 @@
+"""Sorts more rows than memory holds: sorted runs on disk, merged a few at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+RUN_BYTES = 64 * 1024 * 1024  #: decoded bytes that are held and sorted at once
+FAN_IN = 16  #: runs that are merged at once
+Way: TypeAlias = Literal["ascending", "descending"]
+Column: TypeAlias = "pa.ChunkedArray"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Key:
+    """One column to sort by. Its values come in the order that Arrow gives them, none of them a NULL that matters."""
+
+    values: Column
+    way: Way = "ascending"
+
+
+Keys: TypeAlias = Callable[[pa.Table], Sequence[Key]]
+
+
+class Sorter:
+    """Takes batches of one schema in any order, gives them back sorted. Rows of equal keys come in any order."""
+
+    def __init__(self, folder: str, keys: Keys, *, run_bytes: int = RUN_BYTES, fan_in: int = FAN_IN) -> None:
+        """``folder`` is on this machine's disk and there; ``keys`` finds the columns to sort by in some rows."""
+        self._folder, self._keys = folder, keys
+        self._run_bytes, self._fan_in = run_bytes, fan_in
+        self._held: list[pa.RecordBatch] = []
+        self._size = 0
+        self._runs: list[str] = []
+        self._made = 0
+        self.rows = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """More rows; they may be written to disk."""
+        self._held.append(batch)
+        self._size += batch.nbytes
+        self.rows += batch.num_rows
+        if self._size >= self._run_bytes:
+            self._spill()
+
+    def sorted(self) -> Iterator[pa.RecordBatch]:
+        """All rows in order, once; nothing can be added any more."""
+        if not self._runs:
+            yield from self._sorted_held()
+            return
+        self._spill()
+        while len(self._runs) > self._fan_in:
+            first, self._runs = self._runs[: self._fan_in], self._runs[self._fan_in :]
+            self._runs.append(self._written(self._merged(first)))
+            for path in first:
+                os.unlink(path)
+        yield from self._merged(self._runs)
+
+    def discard(self) -> None:
+        """Removes what is on disk."""
+        for name in os.listdir(self._folder):
+            if name.startswith("run-"):
+                os.unlink(os.path.join(self._folder, name))
+        self._held, self._runs, self._size = [], [], 0
+
+    def _spill(self) -> None:
+        if self._held:
+            self._runs.append(self._written(self._sorted_held()))
+
+    def _sorted_held(self) -> Iterator[pa.RecordBatch]:
+        """Rows in memory, in batches of which ``fan_in`` are as large as a run."""
+        held, size = self._held, self._size
+        self._held, self._size = [], 0
+        if not held:
+            return
+        table = pa.Table.from_batches(held)
+        rows = max(1, min(1 << 16, table.num_rows * self._run_bytes // self._fan_in // max(1, size)))
+        order = self._order([table])
+        for start in range(0, len(order), rows):
+            yield _taken(table, order[start : start + rows])
+
+    def _written(self, batches: Iterator[pa.RecordBatch]) -> str:
+        path = os.path.join(self._folder, f"run-{self._made}")
+        self._made += 1
+        first = next(batches)
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, first.schema, options=options) as writer:
+            writer.write_batch(first)
+            for batch in batches:
+                writer.write_batch(batch)
+        return path
+
+    def _merged(self, runs: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Sorts the first batch of every run together, and gives what cannot come after a row that is not read yet."""
+        streams = {number: _read(path) for number, path in enumerate(runs)}
+        buffers: dict[int, pa.Table] = {}
+        while True:
+            for number in [n for n in streams if n not in buffers]:
+                batch = next(streams[number], None)
+                if batch is None:
+                    del streams[number]
+                else:
+                    buffers[number] = pa.Table.from_batches([batch])
+            if not buffers:
+                return
+            numbers = sorted(buffers)
+            tables = [buffers[number] for number in numbers]
+            order = self._order(tables)
+            ends = np.cumsum([table.num_rows for table in tables])
+            # The last buffered row of a run that goes on: whatever follows it is not below it.
+            bounds = [end - 1 for number, end in zip(numbers, ends, strict=True) if number in streams]
+            limit = len(order) if not bounds else int(np.flatnonzero(np.isin(order, bounds))[0]) + 1
+            taken = order[:limit]
+            yield _taken(pa.concat_tables(tables), taken)
+            counts = np.bincount(np.searchsorted(ends, taken, side="right"), minlength=len(numbers))
+            for number, table, count in zip(numbers, tables, counts, strict=True):
+                buffers[number] = table.slice(int(count))
+                if not buffers[number].num_rows:
+                    del buffers[number]
+
+    def _order(self, tables: Sequence[pa.Table]) -> npt.NDArray[np.int64]:
+        """Places of the rows of all tables, one after another, in order."""
+        columns: dict[str, list[pa.Array]] = {}
+        ways: list[tuple[str, Way]] = []
+        for table in tables:
+            ways = []
+            for place, key in enumerate(self._keys(table)):
+                columns.setdefault(f"k{place}", []).extend(key.values.chunks)
+                ways.append((f"k{place}", key.way))
+        together = pa.table({name: pa.chunked_array(chunks) for name, chunks in columns.items()})
+        return np.asarray(pc.sort_indices(together, sort_keys=ways)).astype(np.int64)
+
+
+def _read(path: str) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(path, "rb") as file, pa.ipc.open_stream(file) as reader:
+        yield from reader
+
+
+def _taken(table: pa.Table, places: npt.NDArray[np.int64]) -> pa.RecordBatch:
+    found: pa.RecordBatch = table.take(pa.array(places)).combine_chunks().to_batches()[0]
+    return found
