@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,11 +15,13 @@ import pyarrow.orc as po
 import pyorc
 import pytest
 
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, NotLossless, NotSupported
+from compactor.ids import WriteId
 from compactor.orc.compression import Compression
 from compactor.orc.messages import Message
 from compactor.orc.types import row_types, schema_text
 from compactor.rewrite.execute import execute
+from compactor.rewrite.unit import Part, Rebalance
 from compactor.rows.inputs import Input
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
 
@@ -370,6 +372,28 @@ def test_mixture(tmp_path: Path, mixture: Mixture) -> None:
         assert snapshot(after.parent, mixture.table) == shown
     if "union" not in mixture.row and not mixture.raw:
         assert po.ORCFile(output.path).read().num_rows == output.rows
+
+
+@pytest.mark.parametrize("mixture", MIXTURES, ids=[f"{m.row}-{n}" for n, m in enumerate(MIXTURES)])
+def test_mixture_rebalanced(tmp_path: Path, mixture: Mixture) -> None:
+    """PROTOCOL 1.6, 4: every stripe is decoded; the same rows in two files, or a refusal of what only copying keeps."""
+    unit = make_unit(tmp_path, mixture.files, mixture.table)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*0") if path.is_file()}
+    part = Part(number=0, inserts=unit.inserts, deletes=unit.deletes)
+    rebalanced = replace(unit, rebalance=Rebalance(parts=(part,), files=2, write_id=WriteId(DELETER)))
+    try:
+        result = execute(rebalanced)
+    except (NotLossless, NotSupported):
+        assert mixture.fates == [REFUSE] or COPY in mixture.fates
+        return
+    finally:
+        assert {path: path.read_bytes() for path in before} == before
+    assert mixture.fates != [REFUSE]
+    rows = [row for output in result.outputs for row in rows_of(output.path, raw=mixture.raw)]
+    wanted = _wanted(tmp_path, mixture, unit.inserts)
+    assert sorted(map(repr, rows)) == sorted(map(repr, wanted))
+    if not any(file.is_raw for file in mixture.files):
+        assert rows == wanted
 
 
 def _documented() -> dict[str, str]:

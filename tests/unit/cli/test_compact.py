@@ -43,6 +43,17 @@ def test_a_request_is_queued_as_it_was_asked_for(compactor: Compactor, metastore
 
 
 @pytest.mark.usefixtures("_tables")
+def test_a_rebalance_with_files_and_order(compactor: Compactor, metastore: Metastore) -> None:
+    done = compactor("compact", "default.t", "--type", "rebalance", "--buckets", "4", "--order-by", "a desc")
+    assert done.exit_code == 0
+    (entry,) = metastore.compactions.queue()
+    assert (entry.type.label, entry.buckets, entry.order_by) == ("REBALANCE", 4, "order by a desc")
+    assert compactor("compact", "default.t", "--type", "rebalance", "--order-by", "a + 1").exit_code == 3
+    assert compactor("compact", "default.t", "--type", "rebalance", "--buckets", "0").exit_code == 2
+    assert compactor("compact", "default.t", "--buckets", "2").exit_code == 3
+
+
+@pytest.mark.usefixtures("_tables")
 def test_exit_codes_tell_what_became_of_it(compactor: Compactor) -> None:
     assert compactor("compact", "default.plain").exit_code == 3
     assert compactor("compact", "default.nowhere").exit_code == 3

@@ -17,7 +17,10 @@ A = OrderBy(column="a")
         ("ORDER  BY `a`, b", (A, OrderBy(column="b"))),
         ("a nulls first", (OrderBy(column="a", nulls_first=True),)),
         ("a DESC NULLS LAST , b", (OrderBy(column="a", descending=True), OrderBy(column="b"))),
-        ("`odd ``name, desc` desc nulls first", (OrderBy(column="odd `name, desc", descending=True, nulls_first=True),)),
+        (
+            "`odd ``name, desc` desc nulls first",
+            (OrderBy(column="odd `name, desc", descending=True, nulls_first=True),),
+        ),
     ],
 )
 def test_what_hive_and_people_write(text: str, wanted: tuple[OrderBy, ...]) -> None:
@@ -26,7 +29,9 @@ def test_what_hive_and_people_write(text: str, wanted: tuple[OrderBy, ...]) -> N
     assert parse_order_by(stored(found) or "") == wanted
 
 
-@pytest.mark.parametrize("text", ["", "a,", "a b", "a + 1", "lower(a)", "t.a", "a desc desc", "`a", "order by ,", "a, ,b"])
+@pytest.mark.parametrize(
+    "text", ["", "a,", "a b", "a + 1", "lower(a)", "t.a", "a desc desc", "`a", "order by ,", "a, ,b"]
+)
 def test_anything_else_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(Refused, match="ORDER BY"):
         parse_order_by(text)

@@ -33,7 +33,9 @@ def rows(kind: Any, values: list[Any]) -> Any:
     return pa.StructArray.from_arrays([pa.array(values, kind)], names=["c"])
 
 
-@pytest.mark.parametrize(("kind", "values"), COLUMNS, ids=lambda part: str(part) if isinstance(part, pa.DataType) else "")
+@pytest.mark.parametrize(
+    ("kind", "values"), COLUMNS, ids=lambda part: str(part) if isinstance(part, pa.DataType) else ""
+)
 def test_places_do_not_count_and_values_do(kind: Any, values: list[Any]) -> None:
     """PROTOCOL 4: a row that is changed, lost or doubled is found."""
     many = values * 5

@@ -13,6 +13,8 @@ from compactor.service.preview import preview
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from tests.support.expected import step
+from tests.support.passes import compact
+from tests.support.tables import make_table, story
 
 
 def tree(root: Path) -> set[str]:
@@ -34,6 +36,20 @@ def test_what_is_foretold_is_what_happens(kind: str, deployment: Site, warehouse
     assert told.cost.stripes_reencoded == outcome.figures.stripes_encoded
     assert told.input_bytes == outcome.figures.bytes_in
     assert told.highest_write_id == deployment.metastore.compactions.entry(asked.entry_id).highest_write_id
+
+
+def test_a_rebalance_is_foretold_with_the_next_write_id(deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    story(deployment, table)
+    (told,) = preview(deployment, "default.t", type="rebalance")
+    outcome = compact(deployment, "rebalance")
+    assert told.outputs == outcome.output
+    assert told.highest_write_id == deployment.metastore.compactions.entry(outcome.entry.id).highest_write_id
+    assert (told.cost.rows_in, told.cost.rows_out) == (outcome.figures.rows_in, outcome.figures.rows_out)
+    assert (told.cost.stripes_copied, told.cost.bytes_copied) == (0, 0)
+    assert told.cost.stripes_reencoded == outcome.figures.stripes_encoded
+    assert told.cost.bytes_reencoded > 0
+    assert told.input_bytes == outcome.figures.bytes_in
 
 
 def test_without_a_type_it_is_what_the_initiator_would_ask_for(deployment: Site, warehouse: Path) -> None:
@@ -84,5 +100,6 @@ def test_what_is_not_compacted_is_refused_by_name(deployment: Site, warehouse: P
         preview(deployment, "default.plain")
     with pytest.raises(NotSupported, match="insert-only"):
         preview(deployment, "default.io")
-    with pytest.raises(NotSupported, match="rebalance"):
-        preview(deployment, "default.f1_basic", type="rebalance")
+    catalog.create_table("default", "by", str(warehouse / "by"), [], parameters={"transactional": "true"}, buckets=2)
+    with pytest.raises(Refused, match="is bucketed"):
+        preview(deployment, "default.by", type="rebalance")

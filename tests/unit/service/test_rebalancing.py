@@ -60,7 +60,7 @@ def values(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(row[3:] for row in rows)
 
 
-def delete_where(site: Site, table: Table, gone: set[int], write: bool = True) -> None:
+def delete_where(site: Site, table: Table, gone: set[int]) -> None:
     """Deletes by ROW__ID into the file that the bucket property names, as Hive's writer does."""
     with writing(site) as txn:
         statement = txn.statement(entity_of(table), Operation.DELETE)
@@ -219,7 +219,7 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
         (open_one,) = site.metastore.transactions.open_transactions()
         assert (open_one.id, open_one.type) == (entry.txn_id, TxnType.REBALANCE_COMPACTION)
         with site.metastore.database.read() as conn:
-            rows = conn.execute(TXN_COMPONENTS.select().where(TXN_COMPONENTS.c.TC_TXNID == entry.txn_id)).all()
+            rows = conn.execute(TXN_COMPONENTS.select().where(TXN_COMPONENTS.c.TC_TXNID.in_([entry.txn_id]))).all()
         assert {(row.TC_OPERATION_TYPE, row.TC_WRITEID) for row in rows} == {
             ("u", entry.highest_write_id),
             ("c", entry.highest_write_id),
@@ -300,20 +300,23 @@ def test_a_larger_write_id_that_committed_meanwhile_is_not_read(site: Site, tabl
 def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
     """PROTOCOL 1.6: a delete whose snapshot is older than the rebalance must not commit: WRITE_SET says so."""
     before = rows_of(site, table)
-    with pytest.raises(TransactionAborted), writing(site) as txn:
-        txns = site.metastore.transactions.snapshot(txn.id)
-        assert rebalance(site, buckets=3).fate is Fate.COMPACTED
-        statement = txn.statement(entity_of(table), Operation.DELETE)
-        old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
-        write_deletes(
-            statement.location,
-            statement.target.row_type,
-            pa.table(old),
-            write_id=statement.write_id,
-            statement_id=0,
-            number=bucket.decode(before[0][1]).number,
-        )
-        assert txns.high_watermark == txn.id
+
+    def late() -> None:
+        with writing(site) as txn:
+            assert rebalance(site, buckets=3).fate is Fate.COMPACTED
+            statement = txn.statement(entity_of(table), Operation.DELETE)
+            old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
+            write_deletes(
+                statement.location,
+                statement.target.row_type,
+                pa.table(old),
+                write_id=statement.write_id,
+                statement_id=0,
+                number=bucket.decode(before[0][1]).number,
+            )
+
+    with pytest.raises(TransactionAborted):
+        late()
     assert values(rows_of(site, table)) == values(before)
 
 
@@ -339,7 +342,7 @@ def table_with(site: Site, warehouse: Path, **changes: Any) -> Iterator[Table]:
 def test_a_bucketed_table_is_refused(site: Site, warehouse: Path) -> None:
     """As in Hive: "Cannot execute rebalancing compaction on bucketed tables."."""
     with table_with(site, warehouse, buckets=2, bucket_columns=("a",)) as table:
-        with pytest.raises(Refused, match="default.t: is bucketed"):
+        with pytest.raises(Refused, match="is bucketed"):
             request_compaction(site, table="default.t", type="rebalance")
         request = Request(entity=entity_of(table), type=CompactionType.REBALANCE, initiator="x")
         outcome = work(site, site.metastore.compactions.request(request), InProcessRunner(), Options())
@@ -369,7 +372,10 @@ def test_what_cannot_be_made_is_refused_when_it_is_asked_for(
     site: Site, warehouse: Path, asked: dict[str, Any], said: str
 ) -> None:
     keys = [Column(name="p", type="string")]
-    with table_with(site, warehouse, partition_keys=keys) as table, pytest.raises(Refused, match=said.replace("+", ".")):
+    with (
+        table_with(site, warehouse, partition_keys=keys) as table,
+        pytest.raises(Refused, match=said.replace("+", ".")),
+    ):
         must_be_possible(table, **{"buckets": None, "order_by": None, **asked})
 
 
@@ -390,7 +396,7 @@ def test_what_hive_asked_for(site: Site, table: Table) -> None:
     assert [row[3] for row in rows_of(site, table)] == sorted(row[3] for row in rows_of(site, table))
 
 
-def test_a_table_of_originals_and_one_that_is_balanced_already(site: Site, table: Table) -> None:
+def test_one_that_is_balanced_already(site: Site, table: Table) -> None:
     """It changes ROW__IDs whenever it is asked for, also of a base alone."""
     before = values(rows_of(site, table))
     first = rebalance(site)

@@ -79,11 +79,18 @@ def test_what_is_not_there_or_not_done(deployment: Site, parted: Table) -> None:
         request_compaction(deployment, table="gone")
     with pytest.raises(NotFound, match="k=gone"):
         request_compaction(deployment, table="p", partition="k=gone")
-    with pytest.raises(Refused, match="rebalance is not done by this release"):
-        request_compaction(deployment, table="p", type="rebalance")
+    with pytest.raises(Refused, match="no such column"):
+        request_compaction(deployment, table="p", type="rebalance", order_by="nowhere")
     with pytest.raises(BadSetting, match=r"compactor\.no"):
         request_compaction(deployment, table="p", properties={"compactor.no": "1"})
     assert deployment.metastore.compactions.queue() == []
+
+
+def test_a_rebalance_is_queued_as_hive_would(deployment: Site, parted: Table) -> None:
+    asked = request_compaction(deployment, table="p", type="rebalance", buckets=3, order_by="A desc")
+    entries = deployment.metastore.compactions.queue()
+    assert len(entries) == len(asked)
+    assert {(e.type, e.buckets, e.order_by) for e in entries} == {(CompactionType.REBALANCE, 3, "order by a desc")}
 
 
 def test_waiting_ends_when_all_is_compacted(deployment: Site, warehouse: Path) -> None:

@@ -116,11 +116,11 @@ def test_what_this_release_does_not_compact_is_refused_by_name(
     assert site.metastore.compactions.history()[0].error == outcome.message
 
 
-def test_a_type_of_a_later_release_is_refused_by_name(site: Site, table: Table) -> None:
+def test_a_type_that_no_worker_does_is_refused_by_name(site: Site, table: Table) -> None:
     before = names_in(Path(table.location))
-    outcome = forced(site, entity_of(table), CompactionType.REBALANCE)
+    outcome = forced(site, entity_of(table), CompactionType.ABORT_CLEANUP)
     assert outcome.fate in (Fate.REFUSED, Fate.FAILED)
-    assert "rebalance compaction is not done by this release" in outcome.message
+    assert "compaction is not done by a worker" in outcome.message
     assert names_in(Path(table.location)) == before
 
 
