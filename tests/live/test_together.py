@@ -6,7 +6,7 @@ import itertools
 import signal
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from compactor.compaction.entry import Entry
@@ -16,6 +16,7 @@ from tests.support.hive4 import HiveError
 
 _STATEMENTS = 16  #: of each writer, at least
 _PATIENCE = 300.0
+_TURN_SECONDS = 0.05  #: in which somebody else gets his turn
 _SOON = ("hive.compactor.check.interval=1s", "hive.compactor.cleaner.run.interval=500ms")
 #: Jobs of MapReduce keep what row they are at and whether they are done where all jobs of a JVM share it (``IOContextMap``,
 #: ``ExecMapper``). Two beside each other in one JVM were seen to fail, and Hive's own major to lose rows that an UPDATE of
@@ -71,6 +72,7 @@ class Writer(threading.Thread):
     def _sql(self, statement: str) -> None:
         with _ONE_JOB:
             self._beside.hive.sql(statement, session=self.name)
+        time.sleep(_TURN_SECONDS)
 
 
 def test_everything_at_once(beside: Beside, tmp_path: Path) -> None:
@@ -109,17 +111,16 @@ def _ended(beside: Beside) -> list[Entry]:
 
 
 def _hives_roles(beside: Beside, writers: list[Writer]) -> None:
-    """Hive's initiator, worker and cleaner in turn, with a request by hand now and then, until everybody has done
+    """Hive's initiator, worker and cleaner in turn, with a request by hand each time, until everybody has done
     something and its compactions and ours are cleaned."""
     deadline = time.monotonic() + _PATIENCE
     for turn in itertools.count():
-        if turn % 2 and not beside.queue(State.INITIATED, State.WORKING):
-            kind = "major" if turn % 4 == 1 else "minor"
+        beside.hive.do("initiator", session="roles")
+        with _ONE_JOB:
             with suppress(HiveError):  # somebody was faster, and it is scheduled already
-                beside.hive_request("parted", kind, "p='x:y'", session="asking")
-        for role in ("initiator", "worker", "cleaner"):
-            with _ONE_JOB if role == "worker" else nullcontext():
-                beside.hive.do(role, session="roles")
+                beside.hive_request("parted", ("major", "minor")[turn % 2], "p='x:y'", session="asking")
+            beside.hive.do("worker", session="roles")
+        beside.hive.do("cleaner", session="roles")
         succeeded = {entry.worker_version for entry in _ended(beside) if entry.state is State.SUCCEEDED}
         if len(succeeded) == 2 and all(writer.statements >= _STATEMENTS for writer in writers):
             return
