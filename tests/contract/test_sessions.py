@@ -20,7 +20,7 @@ from tests.support.sessions import Session
 pytestmark = pytest.mark.usefixtures("hive4")
 Begin = Callable[..., Session]
 #: Writers stand beside each other and the first committer wins.
-LOOSE = {"hive__txn__xlock__write": "false"}
+STRICT, LOOSE = ({"hive__txn__xlock__write": value} for value in ("true", "false"))
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_merges_that_insert_do_conflict_where_that_is_wanted(begin: Begin) -> No
     """hive.txn.xlock.mergeinsert: with exclusive writers the second waits, with shared ones it loses."""
     merge = "merge into t using u on t.a = u.a when not matched then insert values (1)"
     wanted = {"hive__txn__xlock__mergeinsert": "true"}
-    one, two = begin(**wanted), begin(**wanted)
+    one, two = begin(**wanted, **STRICT), begin(**wanted, **STRICT)
     assert one.run(merge)
     assert not two.run(merge)
     one.commit()
@@ -229,7 +229,7 @@ def test_merges_that_insert_do_conflict_where_that_is_wanted(begin: Begin) -> No
 
 def test_the_snapshot_of_who_waited_is_stale(begin: Begin) -> None:
     """Locks alone don't save a session whose snapshot is older than what it waited for: it loses at commit."""
-    one, two = begin(), begin()
+    one, two = begin(**STRICT), begin(**STRICT)
     one.run("update t set a = 1")
     assert not two.run("update t set a = 2")
     one.commit()
