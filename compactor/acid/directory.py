@@ -75,7 +75,7 @@ class DataFile:
 class AcidDir:
     """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden.
 
-    ``strangers`` are files whose names say no file number: some readers read them all the same.
+    ``strangers`` are files whose names say no file number (theirs is -1): some readers read them all the same.
     """
 
     acid: Base | Delta
@@ -83,7 +83,7 @@ class AcidDir:
     files: tuple[DataFile, ...]
     total_bytes: int
     raw: bool = False
-    strangers: tuple[str, ...] = ()
+    strangers: tuple[DataFile, ...] = ()
 
     @property
     def base(self) -> Base:
@@ -371,7 +371,9 @@ class _Found:
             total_bytes=sum(f.length for f in visible),
             raw=any(f.raw for f in data),
             strangers=tuple(
-                f.path for f in visible if parse_file(f.name) is None and not f.name.endswith(FLUSH_LENGTH_SUFFIX)
+                _data_file(f)
+                for f in sorted(visible, key=lambda f: f.path)
+                if parse_file(f.name) is None and not f.name.endswith(FLUSH_LENGTH_SUFFIX)
             ),
         )
 

@@ -101,6 +101,11 @@ class OriginalFile:
     name: str
 
 
+def original_name(number: int, copy: int = 0) -> str:
+    """``000003_0``, and ``000003_0_copy_1`` for one more file of that number."""
+    return f"{number:06d}_0" + (f"_copy_{copy}" if copy else "")
+
+
 def _visibility(txn: TxnId) -> str:
     return f"_v{txn:07d}" if txn else ""
 

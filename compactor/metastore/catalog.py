@@ -18,7 +18,7 @@ from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import NotFound, Refused
 from compactor.metastore import partition_names
-from compactor.metastore.catalog_values import Column, Partition, Table
+from compactor.metastore.catalog_values import Column, Partition, StorageFormat, Table
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.records import Records
 from compactor.metastore.single_rows import inserted
@@ -119,6 +119,25 @@ class Catalog:
         if not found:
             raise NotFound(f"table {table} has no partition {part_name!r}; look at `compactor explain {table}`")
         return found[0]
+
+    def storage_format(self, table: Table, partition: Partition | None = None) -> StorageFormat:
+        """How files are read: a partition keeps the format that its table had when it was made.
+
+        Raises:
+            NotFound: it is gone.
+        """
+        of = SDS.join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
+        where = TBLS.c.TBL_ID == table.id
+        if partition is not None:
+            of = SDS.join(PARTITIONS, PARTITIONS.c.SD_ID == SDS.c.SD_ID)
+            where = PARTITIONS.c.PART_ID == partition.id
+        with self._database.read() as conn:
+            row = conn.execute(select(SDS.c.INPUT_FORMAT, SDS.c.SERDE_ID).select_from(of).where(where)).first()
+            if row is None:
+                raise _no_table(table.database, table.name)
+            of_serde = select(SERDE_PARAMS).where(SERDE_PARAMS.c.SERDE_ID == row.SERDE_ID)
+            parameters = _grouped_parameters(conn, of_serde, "SERDE_ID")[row.SERDE_ID]
+        return StorageFormat(input_format=row.INPUT_FORMAT, serde_parameters=parameters)
 
     def match_partition(self, table: Table, recorded_name: str) -> Partition | None:
         """The partition that a lock or a write means, whose name Hive may have escaped twice; None when it is gone."""

@@ -92,6 +92,14 @@ class Partition:
         return is_true(parameter(self.parameters, NO_CLEANUP))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageFormat:
+    """How the files of a table, or of one of its partitions, are read."""
+
+    input_format: str | None
+    serde_parameters: Mapping[str, str] = field(default_factory=_nothing)
+
+
 def parameter(parameters: Mapping[str, str], key: str) -> str | None:
     """The value of ``key`` in any case; the exact spelling wins where several are set."""
     if key in parameters:

@@ -27,6 +27,7 @@ from compactor.orc.types import Types
 from compactor.rewrite.attempts import attempt_folder, handed_over
 from compactor.rewrite.events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.failure import Failure
+from compactor.rewrite.insert_only import execute_insert_only
 from compactor.rewrite.merge import Run, merge
 from compactor.rewrite.outputs import like_of, new_tail, output_of, output_types, piece_of
 from compactor.rewrite.rebalance import rebalance
@@ -77,6 +78,8 @@ def execute(unit: Unit) -> UnitResult:
 def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
     if unit.rebalance is not None:
         return rebalance(unit, unit.rebalance, storage, folder)
+    if unit.file_format is not None:
+        return execute_insert_only(unit, storage, os.path.join(folder, "rows"))
     events = load(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage) as files:
         kept_events, applied = split(unit, events.events)

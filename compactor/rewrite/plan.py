@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from compactor.acid.directory import AcidDir, AcidDirectory
 from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import BadFile, BadName, Refused
+from compactor.errors import BadFile, BadName, NotSupported, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input, of_directory, of_originals
 from compactor.storage.options import StoreOptions
@@ -30,6 +31,7 @@ class Plan:
     row_type: str
     inputs: tuple[str, ...]  #: top-level names that are read
     layout: Layout = Layout.VISIBILITY
+    file_format: FileFormat | None = None  #: of an insert-only table
 
     def directory(self, kind: DeltaKind) -> str:
         """The final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
@@ -60,6 +62,8 @@ def plan(
     small_stripe_bytes: int | None = None,
     full_verify: bool = False,
     stores: StoreOptions | None = None,
+    file_format: FileFormat | None = None,
+    is_bucketed: bool = True,
 ) -> Plan:
     """The work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
 
@@ -68,21 +72,27 @@ def plan(
 
     Args:
         stores: how executors reach the location.
+        file_format: of an insert-only table, None of a full ACID one.
+        is_bucketed: of an insert-only table, whether the numbers of its files mean buckets.
 
     Raises:
         BadName: a directory's name cannot be understood, so its rows might be lost.
         BadFile: a data file has a name that says no file number.
         Refused: there is nothing to read.
+        NotSupported: an insert-only table's files lie beside its bases and deltas, or are delete deltas.
     """
+    if file_format is not None:
+        _inserts_only(directory, location)
     if directory.unparsable:
         raise BadName(
             f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; find out "
             "who wrote it and move it away, then ask again"
         )
+    inputs = _inputs if file_format is None or is_bucketed else _any_inputs
     deltas = directory.compactable()
     sources: list[tuple[int, Input]] = []
     if shape is Shape.MAJOR:
-        sources = [*_originals(directory), *(_inputs(directory.base) if directory.base else ())]
+        sources = [*_originals(directory), *(inputs(directory.base) if directory.base else ())]
     if not deltas and not sources:
         raise Refused(f"{location}: nothing to compact")
     lowest, highest = _range(directory, deltas, shape)
@@ -92,7 +102,7 @@ def plan(
         inserts[number].append(source)
     for delta in deltas:
         target = inserts if delta.delta.kind is DeltaKind.INSERT else deletes
-        for number, source in _inputs(delta):
+        for number, source in inputs(delta):
             target[number].append(source)
     staging = f"{location}/{staging_name(txn)}"
     units = tuple(
@@ -108,6 +118,7 @@ def plan(
             row_type=row_type,
             full_verify=full_verify,
             stores=stores or StoreOptions(),
+            file_format=file_format,
         )
         for number in sorted({*inserts, *(deletes if shape is Shape.MINOR else ())})
     )
@@ -124,7 +135,28 @@ def plan(
         row_type=row_type,
         inputs=_names(directory, deltas, shape),
         layout=layout,
+        file_format=file_format,
     )
+
+
+def _inserts_only(directory: AcidDirectory, location: str) -> None:
+    if directory.originals:
+        raise NotSupported(
+            f"{location}: {directory.originals[0].path} lies outside of every base and delta, and whether readers of an "
+            "insert-only table show it depends on hive.mm.allow.originals; rewrite the partition with INSERT OVERWRITE"
+        )
+    if directory.delete_deltas:
+        raise NotSupported(
+            f"{location}: {directory.delete_deltas[0].directory} is a delete delta in an insert-only table; find out who "
+            "wrote it and move it away"
+        )
+
+
+def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
+    """Also files that other writers of insert-only tables named their own way: readers show them all."""
+    group = directory.directory
+    named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.strangers]
+    return [*of_directory(directory), *named]
 
 
 def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[WriteId, WriteId]:
@@ -147,7 +179,7 @@ def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
 
 def _inputs(directory: AcidDir) -> list[tuple[int, Input]]:
     for stranger in directory.strangers:
-        raise _no_number(stranger)
+        raise _no_number(stranger.path)
     return list(of_directory(directory))
 
 

@@ -96,9 +96,21 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
     storage.make_directories(path, like=plan.location)
     files: list[StagedFile] = []
     for output in outputs:
-        file = BucketFile(number=output.number).name
+        file = output.file_name or BucketFile(number=output.number).name
         storage.rename(output.path, f"{path}/{file}")
         files.append(StagedFile(name=file, length=output.length, crc32=output.crc32, rows=output.rows))
+    if plan.file_format is None:
+        _finish_acid(storage, plan, path, files)
+    elif not files:
+        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores know no empty directory
+    if plan.shape is Shape.MAJOR and not plan.layout.has_visibility:
+        # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
+        storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
+    return StagedDirectory(name=name, staged=path, files=tuple(files))
+
+
+def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile]) -> None:
+    """What every directory of ACID rows holds besides them."""
     if not files:
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
@@ -106,10 +118,6 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
         crc = zlib.crc32(storage.read(f"{path}/{file}"))
         files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
     storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
-    if plan.shape is Shape.MAJOR and not plan.layout.has_visibility:
-        # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
-        storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
-    return StagedDirectory(name=name, staged=path, files=tuple(files))
 
 
 def check(storage: Storage, plan: Plan, staged: Staged) -> None:

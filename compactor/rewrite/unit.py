@@ -13,6 +13,7 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy
 from compactor.ids import WriteId
+from compactor.rewrite.file_format import FileFormat
 from compactor.rows.inputs import Input
 from compactor.storage.options import StoreOptions
 
@@ -63,6 +64,7 @@ class Unit:
     full_verify: bool = False
     stores: StoreOptions = field(default_factory=StoreOptions)
     rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
+    file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
 
     @property
     def input_bytes(self) -> int:
@@ -71,7 +73,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A finished attempt file at ``path`` (absolute), to become ``bucket_<number>`` of the directory of ``kind``."""
+    """A finished attempt file at ``path`` (absolute), to become ``file_name`` in the directory of ``kind``;
+    ``bucket_<number>`` where that is None."""
 
     kind: DeltaKind
     path: str
@@ -79,6 +82,7 @@ class Output:
     rows: int
     length: int
     crc32: int
+    file_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -248,7 +248,14 @@ class Scan:
         location = found.partitions[entity.partition].location if entity.partition else found.table.location
         listing = self.site.storage.listing(self.site.storage.resolve(location))
         directory = acid_directory(listing, found.write_ids, self.txns)
-        facts = Facts.of(directory, aborts=count, oldest_abort_age_ms=age, is_insert_only=found.table.is_insert_only)
+        inserts = found.table.is_insert_only
+        facts = Facts.of(
+            directory,
+            aborts=count,
+            oldest_abort_age_ms=age,
+            is_insert_only=inserts,
+            minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows bear no write ID
+        )
         decision = decide(facts, found.settings)
         ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]
         if isinstance(decision, CleanOnly) and ready:

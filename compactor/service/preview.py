@@ -13,11 +13,13 @@ from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.ids import TxnId
 from compactor.rewrite.events import load
 from compactor.rewrite.execute import split
+from compactor.rewrite.insert_only import measure
 from compactor.rewrite.outputs import output_types
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
+from compactor.service.file_formats import file_format_of
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target, View, compactor_view
@@ -98,8 +100,6 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
     found = site.metastore.catalog.table(*parse_table(table))
     if not found.is_transactional:
         raise Refused(f"{found}: the table is not transactional; only ACID tables are compacted")
-    if found.is_insert_only:
-        raise NotSupported(f"{found}: insert-only tables are not compacted by this release; leave them to Hive")
     wanted = None if type is None else parse_type(type)
     if wanted is CompactionType.REBALANCE:
         must_be_possible(found, buckets=None, order_by=None)
@@ -134,8 +134,10 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     if kind is CompactionType.REBALANCE:
         return _rebalanced(site, target, because, made)
     told = _costed(target, kind, because, made)
-    if made.shape is Shape.MINOR and not made.layout.has_visibility and told.cost.delete_events_in:
-        because += "; with deletes in it, it becomes a major on Hive 3.1"
+    becomes_major = told.cost.delete_events_in or made.file_format is not None
+    if made.shape is Shape.MINOR and not made.layout.has_visibility and becomes_major:
+        why = "with deletes in it" if made.file_format is None else "of an insert-only table"
+        because += f"; {why}, it becomes a major on Hive 3.1"
         told = _costed(target, kind, because, _planned(site, target, view, Shape.MAJOR))
     return told
 
@@ -150,6 +152,8 @@ def _planned(site: Site, target: Target, view: View, shape: Shape) -> Plan:
         row_type=target.row_type,
         layout=site.metastore.dialect.layout,
         stores=site.storage.options,
+        file_format=file_format_of(site, target),
+        is_bucketed=target.table.buckets > 0,
     )
 
 
@@ -195,7 +199,21 @@ def _rebalanced(site: Site, target: Target, because: str, made: Plan) -> Preview
     return replace(told, cost=cost)
 
 
+def _insert_only_unit(unit: Unit) -> Cost:
+    figures = measure(unit, opened(unit.stores))
+    return Cost(
+        rows_in=figures.rows_in,
+        rows_out=figures.rows_out,
+        stripes_copied=figures.stripes_copied,
+        stripes_reencoded=figures.stripes_encoded,
+        bytes_copied=figures.bytes_copied,
+        bytes_reencoded=figures.bytes_in - figures.bytes_copied,
+    )
+
+
 def _unit(unit: Unit) -> Cost:
+    if unit.file_format is not None:
+        return _insert_only_unit(unit)
     events = load(unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores))
     kept, applied = split(unit, events.events)
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:

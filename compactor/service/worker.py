@@ -31,6 +31,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite import publish, stage
+from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.rebalance import rebalanced
 from compactor.rewrite.runner import Runner
@@ -38,6 +39,7 @@ from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Figures, Shape
 from compactor.service import repair
 from compactor.service.exclusive import renames
+from compactor.service.file_formats import file_format_of
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.mode import Mode, may
 from compactor.service.rebalancing import must_be_possible, own_view
@@ -195,6 +197,7 @@ class _Hold:
     worker_id: str
     txn: TxnId | None = None
     target: Target | None = None
+    file_format: FileFormat | None = None  #: of an insert-only table
     is_alone: bool = False  #: holds the exclusive lock
     write_id: WriteId | None = None  #: a rebalance's own
 
@@ -227,6 +230,7 @@ def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
     site, entry = hold.site, hold.entry
     target = hold.target = site.target(entry.entity, entry.properties)
     _may_compact(target, entry)
+    hold.file_format = file_format_of(site, target)
     _must_be_undone_whole(site, target)
     kind = TxnType.REBALANCE_COMPACTION if hold.rebalances else TxnType.COMPACTION
     txn = hold.txn = site.metastore.transactions.open(hold.run_as(), site.host, type=kind, agent=hold.worker_id)[0]
@@ -270,10 +274,6 @@ def _may_compact(target: Target, entry: Entry) -> None:
     table = target.table
     if not table.is_transactional:
         raise Refused(f"{entry.entity}: the table is not transactional; only ACID tables are compacted")
-    if table.is_insert_only:
-        raise NotSupported(f"{entry.entity}: insert-only tables are not compacted by this release; leave them to Hive")
-    if "orc" not in (table.input_format or "").lower():
-        raise NotSupported(f"{entry.entity}: expected the ORC input format, found {table.input_format}")
     if target.partition.sort_columns if target.partition else table.sort_columns:
         raise Refused(f"{entry.entity}: the table is sorted, and compaction would not keep its order")
     if entry.type not in _SHAPES:
@@ -344,6 +344,10 @@ def _not_as_minor(hold: _Hold, planned: Plan, staged: Staged, heart: Heartbeat) 
     if planned.shape is Shape.MAJOR:
         return ""
     if not planned.layout.has_visibility:
+        if planned.file_format is not None:
+            return (
+                "Hive 3.1 would show its rows to snapshots from before some of them: insert-only rows bear no write ID"
+            )
         return _not_in_one_step(staged)
     halves = staged.is_pair and hold.the_target().settings.text("compactor.readers") == "any"
     if not halves or _take_exclusive(hold, heart):
@@ -407,6 +411,8 @@ def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
         small_stripe_bytes=options.small_stripe_bytes,
         full_verify=options.full_verify,
         stores=hold.site.storage.options,
+        file_format=hold.file_format,
+        is_bucketed=target.table.buckets > 0,
     )
     if hold.write_id is None:
         return planned

@@ -1,0 +1,109 @@
+"""Runs one unit of an insert-only table: plain files without ACID columns, whose rows nobody deletes.
+
+What a snapshot sees is decided by directories alone; every row of a file that is read is kept, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from compactor.acid.names import DeltaKind, original_name
+from compactor.orc.few_open import FewOpen
+from compactor.orc.source import Source
+from compactor.rewrite import insert_only_orc, insert_only_parquet, insert_only_text
+from compactor.rewrite.file_format import FileFormat
+from compactor.rewrite.insert_only_file import Made
+from compactor.rewrite.unit import Figures, Output, Unit, UnitResult
+from compactor.rows.acid_file import open_files
+from compactor.rows.inputs import Input
+from compactor.rows.opening import open_source
+from compactor.storage.protocol import Storage
+
+
+def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
+    """Writes the unit's files beside each other at ``path`` with a number behind.
+
+    Raises:
+        BadFile: an input cannot be read.
+        NotLossless, NotSupported: something would be lost.
+        VerificationFailed: an output is not what it must be.
+    """
+    made, read = _written(unit, storage, path)
+    outputs = tuple(
+        Output(
+            kind=DeltaKind.INSERT,
+            path=file.path,
+            number=unit.number,
+            rows=file.rows,
+            length=file.length,
+            crc32=file.crc32,
+            file_name=original_name(unit.number, copy),
+        )
+        for copy, file in enumerate(made)
+    )
+    figures = Figures(
+        rows_in=read,
+        rows_out=sum(file.rows for file in made),
+        stripes_copied=sum(file.copied for file in made),
+        stripes_encoded=sum(file.encoded for file in made),
+        bytes_copied=sum(file.bytes_copied for file in made),
+        files_in=len(unit.inserts),
+        files_out=len(made),
+        bytes_in=unit.input_bytes,
+        bytes_out=sum(file.length for file in made),
+    )
+    return UnitResult(number=unit.number, outputs=outputs, figures=figures)
+
+
+def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
+    """The files, and how many rows the inputs have."""
+    if unit.file_format is FileFormat.ORC:
+        with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
+            made = insert_only_orc.write(files, path, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
+            return made, sum(file.tail.rows for file in files)
+    with _opened(unit, storage) as sources:
+        if unit.file_format is FileFormat.PARQUET:
+            read = sum(file.rows for group in insert_only_parquet.groups(sources) for file in group)
+            return insert_only_parquet.write(sources, path, full=unit.full_verify), read
+        made = insert_only_text.write(sources, path, full=unit.full_verify)
+        return made, sum(file.rows for file in made)  # counted from the inputs and, apart, from the output
+
+
+def measure(unit: Unit, storage: Storage) -> Figures:
+    """What ``execute_insert_only`` would do, without writing; rows of text are counted."""
+    if unit.file_format is FileFormat.ORC:
+        with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
+            groups = insert_only_orc.groups(files)
+            stripes = [stripe for group in groups for stripe in group.stripes(unit.small_stripe_bytes)]
+            copied = [stripe for stripe in stripes if stripe.copied]
+            rows = sum(group.rows for group in groups)
+            return Figures(
+                rows_in=rows,
+                rows_out=rows,
+                stripes_copied=len(copied),
+                stripes_encoded=len(stripes) - len(copied),
+                bytes_copied=sum(stripe.length for stripe in copied),
+                bytes_in=sum(stripe.length for stripe in stripes),
+            )
+    with _opened(unit, storage) as sources:
+        if unit.file_format is FileFormat.PARQUET:
+            files_of = insert_only_parquet.groups(sources)
+            rows = sum(file.rows for group in files_of for file in group)
+            copied_groups = sum(len(file.row_groups) for group in files_of for file in group)
+        else:
+            rows, copied_groups = sum(insert_only_text.count(source) for source in sources), 0
+        size = unit.input_bytes
+        return Figures(rows_in=rows, rows_out=rows, stripes_copied=copied_groups, bytes_copied=size, bytes_in=size)
+
+
+def _with_bytes(unit: Unit) -> list[Input]:
+    """Files that are not empty: an empty one holds no row in any format, and readers pass over it."""
+    return [source for source in unit.inserts if source.length]
+
+
+@contextmanager
+def _opened(unit: Unit, storage: Storage) -> Iterator[Sequence[Source]]:
+    with FewOpen() as few:
+        yield [few.open(partial(open_source, storage, f"{unit.location}/{i.path}")) for i in _with_bytes(unit)]

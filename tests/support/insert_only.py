@@ -1,0 +1,141 @@
+"""Insert-only tables of plain files, and what a reader of Hive's rules finds in them without any code of ours but the
+choice of directories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import orc, parquet
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.names import Base, Delta, DeltaKind
+from compactor.metastore.catalog import Column, Table
+from compactor.rewrite.file_format import FileFormat
+from compactor.service.site import Site
+from compactor.service.transaction import Operation, writing
+from tests.support.tables import entity_of
+
+INPUTS = {
+    FileFormat.ORC: "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat",
+    FileFormat.PARQUET: "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
+    FileFormat.TEXT: "org.apache.hadoop.mapred.TextInputFormat",
+}
+NUMBERS = (0, 1)
+
+
+def make_insert_only(
+    site: Site,
+    warehouse: Path,
+    file_format: FileFormat = FileFormat.ORC,
+    name: str = "t",
+    *,
+    buckets: int = -1,
+    input_format: str | None = None,
+    parameters: Mapping[str, str] | None = None,
+) -> Table:
+    """``default.<name>(a int, b string)``, empty."""
+    if "default" not in site.metastore.catalog.databases():
+        site.metastore.catalog.create_database("default", str(warehouse))
+    location = warehouse / name
+    location.mkdir()
+    return site.metastore.catalog.create_table(
+        "default",
+        name,
+        str(location),
+        [Column(name="a", type="int"), Column(name="b", type="string")],
+        parameters={"transactional": "true", "transactional_properties": "insert_only", **(parameters or {})},
+        buckets=buckets,
+        bucket_columns=("a",) if buckets > 0 else (),
+        input_format=input_format or INPUTS[file_format],
+    )
+
+
+def rows(values: Iterable[int]) -> pa.Table:
+    """Rows ``(v, 'row v')``; every seventh text is NULL."""
+    found = list(values)
+    texts = [None if v % 7 == 0 else f"row {v}" for v in found]
+    return pa.table({"a": pa.array(found, pa.int32()), "b": pa.array(texts, pa.string())})
+
+
+def write_file(path: Path, file_format: FileFormat, table: pa.Table) -> None:
+    """One plain file as another writer would leave it."""
+    if file_format is FileFormat.ORC:
+        orc.write_table(table, path, compression="zlib")
+    elif file_format is FileFormat.PARQUET:
+        parquet.write_table(table, path, compression="snappy", write_page_index=True)
+    else:
+        lines = ["\x01".join("\\N" if cell is None else str(cell) for cell in row.values()) for row in table.to_pylist()]
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+class _Changed(Exception):
+    """Makes a transaction abort."""
+
+
+def insert(
+    site: Site,
+    table: Table,
+    file_format: FileFormat,
+    values: Iterable[int],
+    *,
+    commits: bool = True,
+    overwrites: bool = False,
+    numbers: tuple[int, ...] = NUMBERS,
+) -> Path:
+    """Rows in one transaction, shared out to the files of ``numbers``; the directory."""
+    found = list(values)
+    directory = Path()
+    with suppress(_Changed), writing(site) as txn:
+        statement = txn.statement(entity_of(table), Operation.INSERT)
+        written = statement.write_id
+        name = Delta(
+            kind=DeltaKind.INSERT, min_write_id=written, max_write_id=written, statement_id=statement.statement_id
+        ).name
+        directory = Path(statement.location) / (Base(write_id=written).name if overwrites else name)
+        directory.mkdir()
+        for number in numbers:
+            part = [v for v in found if v % len(numbers) == numbers.index(number)]
+            if part:
+                write_file(directory / f"{number:06d}_0", file_format, rows(part))
+        if not commits:
+            raise _Changed
+    return directory
+
+
+def story(site: Site, table: Table, file_format: FileFormat) -> None:
+    """Inserts, one of them aborted."""
+    for start in range(0, 60, 10):
+        insert(site, table, file_format, range(start, start + 10))
+    insert(site, table, file_format, range(1000, 1010), commits=False)
+    insert(site, table, file_format, range(60, 70))
+
+
+def read_file(path: Path, file_format: FileFormat) -> list[tuple[Any, ...]]:
+    """A file's rows by another reader than ours."""
+    if path.stat().st_size == 0:
+        return []
+    if file_format is FileFormat.TEXT:
+        lines = path.read_bytes().decode().splitlines()
+        cells = (line.split("\x01") for line in lines)
+        return [tuple(None if cell == "\\N" else cell for cell in row) for row in cells]
+    table = orc.read_table(path) if file_format is FileFormat.ORC else parquet.read_table(path)
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+def rows_of(site: Site, table: Table, file_format: FileFormat) -> list[tuple[Any, ...]]:
+    """Every row as a transaction of its own sees it, sorted; it is open while it reads."""
+    txn = site.metastore.transactions.open("reader", site.host)[0]
+    try:
+        target = site.target(entity_of(table))
+        txns = site.metastore.transactions.snapshot(txn)
+        directory = acid_directory(site.storage.listing(target.location), site.write_ids(table, txns), txns)
+        parts = [*([directory.base] if directory.base else []), *directory.deltas]
+        paths = [file.path for part in parts for file in (*part.files, *part.strangers)]
+        found = [row for path in paths for row in read_file(Path(target.location) / path, file_format)]
+    finally:
+        site.metastore.transactions.commit(txn)
+    return sorted(found, key=repr)
