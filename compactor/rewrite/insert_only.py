@@ -14,7 +14,7 @@ from compactor.orc.few_open import FewOpen
 from compactor.orc.source import Source
 from compactor.rewrite import insert_only_orc, insert_only_parquet, insert_only_text
 from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.insert_only_file import Made
+from compactor.rewrite.insert_only_file import Counted, Made, chunks
 from compactor.rewrite.unit import Figures, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
@@ -31,6 +31,8 @@ def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
         VerificationFailed: an output is not what it must be.
     """
     made, read = _written(unit, storage, path)
+    if not made and unit.inserts:
+        made = [_without_rows(unit, storage, path)]
     outputs = tuple(
         Output(
             kind=DeltaKind.INSERT,
@@ -69,6 +71,16 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
             return insert_only_parquet.write(sources, path, full=unit.full_verify), read
         made = insert_only_text.write(sources, path, full=unit.full_verify)
         return made, sum(file.rows for file in made)  # counted from the inputs and, apart, from the output
+
+
+def _without_rows(unit: Unit, storage: Storage, path: str) -> Made:
+    """One of the inputs as it is, where none has a row: a directory without files lets old rows come back in Trino
+    (PROTOCOL 1.4)."""
+    first = next(iter(_with_bytes(unit)), unit.inserts[0])
+    with FewOpen() as few, Counted(path) as out:
+        for data in chunks(few.open(partial(open_source, storage, f"{unit.location}/{first.path}")), 0, first.length):
+            out.write(data)
+    return Made(path=path, rows=0, length=out.length, crc32=out.crc32)
 
 
 def measure(unit: Unit, storage: Storage) -> Figures:

@@ -126,6 +126,7 @@ def _told(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | N
 def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity)
+    file_format_of(site, target)  # says so where files of its format are not compacted
     view = compactor_view(site, target)
     sufficient = enough(view.directory, kind)
     if isinstance(sufficient, NothingToDo):

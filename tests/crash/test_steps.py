@@ -25,6 +25,7 @@ from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Base, Delta,
 from compactor.compaction.states import State
 from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
+from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service.batch import claimable, run_entries
 from compactor.service.cleaner import clean
@@ -32,7 +33,7 @@ from compactor.service.repair import repair
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.steps import Step
-from tests.support import roles
+from tests.support import insert_only, roles
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
 
 INITIATOR, WORKER, CLEANER, REPAIR = "initiator", "worker", "cleaner", "repair"
@@ -121,6 +122,50 @@ def test_a_crash_at_any_step_is_invisible_and_repaired(
 def values_of(site: Site, table: Table) -> list[Any]:
     """The rows without their ROW__IDs."""
     return sorted(row[3:] for row in rows_of(site, table))
+
+
+#: No step is other for these tables than for ACID rows; units and naming differ.
+_OF_FILES = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, *_NAMING, Step.HIDDEN)
+_INSERT_ONLY = [
+    ("embedded", kind, file_format, step)
+    for kind in ("minor", "major")
+    for file_format in FileFormat
+    for step in _OF_FILES
+]
+_INSERT_ONLY += [("hive3", "minor", FileFormat.TEXT, step) for step in (Step.ACCEPTED, Step.NAMED)]
+
+
+@pytest.mark.parametrize(
+    ("store", "kind", "file_format", "step"), _INSERT_ONLY, ids=lambda part: getattr(part, "name", part)
+)
+def test_a_crash_over_an_insert_only_table(
+    deployment: Site, metastore_url: str, warehouse: Path, step: Step, file_format: FileFormat, kind: str, store: str
+) -> None:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table = insert_only.make_insert_only(site, warehouse, file_format)
+    insert_only.insert(site, table, file_format, range(2000, 2020), overwrites=True)
+    insert_only.story(site, table, file_format)
+
+    def look() -> list[Any]:
+        return insert_only.rows_of(site, table, file_format)
+
+    wanted = look()
+    with watched(site, table, wanted, lambda *_: look()):
+        request_compaction(site, table="default.t", type=kind)
+        if ROLE[step] == WORKER:
+            killed(roles.worker, metastore_url, step)
+        elif ROLE[step] == CLEANER:
+            run_entries(site, claimable(site), InProcessRunner())
+            killed(roles.cleaner, metastore_url, step)
+        else:
+            killed(roles.worker, metastore_url, Step.NAMED)
+            age(site)
+            killed(roles.repair, metastore_url, step)
+        finish(site)
+    assert look() == wanted
+    assert_settled(site, warehouse / "t")
+    if store == "hive3":
+        assert_plain(warehouse / "t", "major")  # what a minor becomes there
 
 
 def compact(site: Site, table: Table, kind: str) -> None:

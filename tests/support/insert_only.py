@@ -68,7 +68,9 @@ def write_file(path: Path, file_format: FileFormat, table: pa.Table) -> None:
     elif file_format is FileFormat.PARQUET:
         parquet.write_table(table, path, compression="snappy", write_page_index=True)
     else:
-        lines = ["\x01".join("\\N" if cell is None else str(cell) for cell in row.values()) for row in table.to_pylist()]
+        lines = [
+            "\x01".join("\\N" if cell is None else str(cell) for cell in row.values()) for row in table.to_pylist()
+        ]
         path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 

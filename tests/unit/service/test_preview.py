@@ -95,7 +95,8 @@ def test_what_is_not_compacted_is_refused_by_name(deployment: Site, warehouse: P
     catalog = deployment.metastore.catalog
     catalog.create_table("default", "plain", str(warehouse / "plain"), [])
     inserts = {"transactional": "true", "transactional_properties": "insert_only"}
-    catalog.create_table("default", "io", str(warehouse / "io"), [], parameters=inserts)
+    (warehouse / "io").mkdir()
+    catalog.create_table("default", "io", str(warehouse / "io"), [], parameters=inserts, input_format="Avro")
     with pytest.raises(Refused, match="not transactional"):
         preview(deployment, "default.plain")
     with pytest.raises(NotSupported, match="insert-only"):
