@@ -14,14 +14,20 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
 
 @click.command()
+@click.option(
+    "--before-hive-3",
+    is_flag=True,
+    help="Instead, list what Hive 2 must compact before it is replaced: partitions updated since their last major.",
+)
 @faced
-def doctor(face: Face) -> None:
+def doctor(face: Face, before_hive_3: bool) -> None:
     """Check a deployment, writing nothing, and say what to fix."""
+    from compactor.service import before_hive_3 as upgrade
     from compactor.service import doctor as service
 
     try:
         with face.site(read_only=True) as site:
-            findings = service.doctor(site)
+            findings = upgrade.before_hive_3(site) if before_hive_3 else service.doctor(site)
     except CompactorError as error:  # what cannot be opened is a finding as well
         findings = [service.broken("deployment", error), *service.machine()]
     failed = sum(finding.level is service.Level.FAIL for finding in findings)
