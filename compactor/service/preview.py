@@ -9,7 +9,7 @@ from compactor.acid.names import DeltaKind
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, NotSupported, Refused
+from compactor.errors import CompactorError, Refused
 from compactor.ids import TxnId
 from compactor.rewrite.events import load
 from compactor.rewrite.execute import split

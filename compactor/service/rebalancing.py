@@ -19,7 +19,9 @@ def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None)
         NotSupported: it is insert-only, whose rows have no ROW__IDs to change.
     """
     if table.is_insert_only:
-        raise NotSupported(f"{table}: rows of insert-only tables have no ROW__ID and stay in their files; ask for major")
+        raise NotSupported(
+            f"{table}: rows of insert-only tables have no ROW__ID and stay in their files; ask for major"
+        )
     if table.buckets > 0 or table.bucket_columns:
         raise Refused(
             f"{table}: is bucketed (CLUSTERED BY {', '.join(table.bucket_columns) or '?'} INTO {table.buckets} BUCKETS); "

@@ -36,3 +36,8 @@ def test_json_has_every_finding_with_its_level(compactor: Compactor, metastore: 
     assert done.exit_code == (1 if failed else 0)
     assert {"level", "subject", "found", "wanted", "fix"} == set(told["findings"][0])
     assert next(f for f in told["findings"] if f["subject"] == "java")["fix"]
+
+
+def test_before_hive_3_is_a_check_of_its_own(compactor: Compactor, metastore: Metastore) -> None:
+    told = json.loads(compactor("doctor", "--before-hive-3", "--json").stdout)
+    assert [(f["level"], f["subject"]) for f in told["findings"]] == [("ok", "before Hive 3")]
