@@ -19,8 +19,8 @@ _PATIENCE = 300.0
 _TURN_SECONDS = 0.05  #: in which somebody else gets his turn
 _SOON = ("hive.compactor.check.interval=1s", "hive.compactor.cleaner.run.interval=500ms")
 #: Jobs of MapReduce keep what row they are at and whether they are done where all jobs of a JVM share it (``IOContextMap``,
-#: ``ExecMapper``). Two beside each other in one JVM were seen to fail, and Hive's own major to lose rows that an UPDATE of
-#: Hive's had written over a base of Hive's. A cluster runs each task in a JVM of its own, and here one job runs at a time.
+#: ``ExecMapper``). With two sessions and its worker beside each other in one JVM Hive alone, without us, was seen to fail
+#: and to lose rows in a major of its own. A cluster runs each task in a JVM of its own; here one job runs at a time.
 _ONE_JOB = threading.Lock()
 
 
