@@ -6,6 +6,8 @@ from typing import cast
 
 from sqlalchemy import Connection, text
 
+from compactor.database.prepared import send
+
 #: Epoch milliseconds at this statement, not at the transaction's beginning: it may have waited for a lock since.
 _NOW = {
     # Julian day of 1970-01-01T00:00Z times milliseconds of a day. SQLite's ``unixepoch`` has no milliseconds everywhere.
@@ -17,4 +19,4 @@ _NOW = {
 
 def now_ms(conn: Connection) -> int:
     """Now, in epoch milliseconds of the database's clock."""
-    return cast(int, conn.execute(_NOW[conn.dialect.name]).scalar_one())
+    return cast(int, send(conn, _NOW[conn.dialect.name], {}).scalar())

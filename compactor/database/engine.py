@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, DisconnectionError, Timeou
 from compactor.database.backend import Backend, masked, secrets
 from compactor.database.mysql import MySQLBackend
 from compactor.database.postgres import PostgresBackend
+from compactor.database.prepared import send_text
 from compactor.database.retry import ATTEMPTS, PAUSE_SECONDS
 from compactor.database.sqlite import SqliteBackend
 from compactor.database.trouble import Retryable, Trouble
@@ -231,7 +232,7 @@ class _Beginning:
     def __call__(self, conn: Connection) -> None:
         writes = conn.get_execution_options().get(_WRITES, True)
         for statement in self._backend.begin_write if writes else self._backend.begin_read:
-            conn.exec_driver_sql(statement)
+            send_text(conn, statement)
 
 
 def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> Database:

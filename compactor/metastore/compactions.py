@@ -34,6 +34,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.prepared import send
 from compactor.database.retry import retried
 from compactor.errors import DatabaseUnavailable, LostClaim, NotFound, NotSupported, Refused, TryAgain
 from compactor.ids import TxnId, WriteId
@@ -283,7 +284,7 @@ class Compactions:
                     "CQ_HIGHEST_WRITE_ID": None,
                 }
                 stored = self._rows.stored(COMPACTION_QUEUE, taken)
-                if conn.execute(_CLAIMED, {"of_id": entry_id, **stored}).rowcount == 1:
+                if send(conn, _CLAIMED, {"of_id": entry_id, **stored}).count == 1:
                     self._rows.keep({entry_id: taken})
                     return self._locked(conn, entry_id)
         return None
@@ -659,7 +660,7 @@ class Compactions:
         return int(found)
 
     def _locked(self, conn: Connection, entry_id: int) -> Entry | None:
-        found = self._rows.queued(conn.execute(_row_of(self._dialect), {"of_id": entry_id}).mappings())
+        found = self._rows.queued(send(conn, _row_of(self._dialect), {"of_id": entry_id}).mappings())
         return found[0] if found else None
 
     def _waiting(
@@ -668,7 +669,7 @@ class Compactions:
         """Requests that may be claimed, oldest first; only the first that nobody holds where the schema can tell."""
         if ids is None and self._rows.is_whole:
             chosen: dict[str, object] = {"before": enqueued_before} if pool is None else {"of_pool": pool}
-            return conn.execute(_oldest(self._dialect, of_pool=pool is not None), chosen).scalars().all()
+            return [row[0] for row in send(conn, _oldest(self._dialect, of_pool=pool is not None), chosen).rows]
         if ids is None:
             found = self._rows.queued(conn.execute(_WAITING).mappings())
             return [entry.id for entry in found if _is_for(entry, pool, enqueued_before)]

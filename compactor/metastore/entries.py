@@ -76,11 +76,11 @@ class Rows:
         """Whether the schema has every column."""
         return not self._lacking
 
-    def queued(self, rows: Iterable[RowMapping]) -> list[Entry]:
+    def queued(self, rows: Iterable[_Row]) -> list[Entry]:
         """Rows of COMPACTION_QUEUE."""
         return [queued(row) for row in self._completed(rows, "CQ")]
 
-    def ended(self, rows: Iterable[RowMapping]) -> list[Entry]:
+    def ended(self, rows: Iterable[_Row]) -> list[Entry]:
         """Rows of COMPLETED_COMPACTIONS."""
         return [ended(row) for row in self._completed(rows, "CC")]
 
@@ -109,7 +109,7 @@ class Rows:
             found[_ENDED_AS] = state
         return found
 
-    def _completed(self, rows: Iterable[RowMapping], prefix: str) -> list[_Row]:
+    def _completed(self, rows: Iterable[_Row], prefix: str) -> list[_Row]:
         found: list[_Row] = list(rows)
         if self.beyond is None or self.is_whole or not found:
             return found

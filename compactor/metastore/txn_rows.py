@@ -25,6 +25,7 @@ from sqlalchemy import (
     update,
 )
 
+from compactor.database.prepared import send
 from compactor.ids import TxnId
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.tables import (
@@ -76,8 +77,8 @@ class TxnRow:
 
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
     """The row of ``txn``, locked to the end of the transaction; None where there is none."""
-    row = conn.execute(_row_of(dialect), {"of_txn": txn}).first()
-    return None if row is None else TxnRow(state=row.TXN_STATE, type=TxnType(row.TXN_TYPE or 0))
+    rows = send(conn, _row_of(dialect), {"of_txn": txn}).rows
+    return TxnRow(state=rows[0][0], type=TxnType(rows[0][1] or 0)) if rows else None
 
 
 @cache  # a statement that is made once costs a fraction of one that is made for each call

@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, selec
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
+from compactor.database.prepared import send
 from compactor.database.retry import retried
 from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
@@ -39,12 +40,12 @@ class WriteIds:
         with self._database.write() as conn:
             if must_be_open(conn, self._dialect, txn).type is TxnType.READ_ONLY:
                 raise Refused(f"transaction {txn} is read-only; it gets no write ID of {database}.{table}")
-            known = conn.execute(_OF_TXN, {"of_database": database, "of_table": table, "of_txn": txn}).scalar()
+            known = send(conn, _OF_TXN, {"of_database": database, "of_table": table, "of_txn": txn}).scalar()
             if known is not None:
                 return WriteId(known)
             drawn = self._draw(conn, database, table)
             mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
-            conn.execute(_MAPPING, mapping)
+            send(conn, _MAPPING, mapping)
             return drawn
 
     def next(self, database: str, table: str) -> WriteId:
@@ -128,13 +129,13 @@ class WriteIds:
 
     def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
         here = {"of_database": database, "of_table": table}
-        found = conn.execute(self._counter, here).scalar()
+        found = send(conn, self._counter, here).scalar()
         if found is None:
             first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2)
             if inserted(conn, first):
                 return WriteId(1)
             return self._draw(conn, database, table)
-        conn.execute(_DRAWN, {**here, "NWI_NEXT": found + 1})
+        send(conn, _DRAWN, {**here, "NWI_NEXT": found + 1})
         return WriteId(found)
 
     def _watermark(self, conn: Connection, database: str, table: str, txns: ValidTxnList) -> WriteId:

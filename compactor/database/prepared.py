@@ -1,0 +1,134 @@
+"""Statements that every writer and every worker pass through, compiled once and sent by the driver's own cursor.
+
+Beside a local server SQLAlchemy takes longer over such a statement than the server does. What it would do to values and
+rows is checked once to be nothing; where somebody listens to an engine's statements, as tracing does, they go its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Connection, Dialect, Executable, Select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.compiler import SQLCompiler
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the database answered: rows of a query, or the number of rows that an UPDATE met."""
+
+    rows: Sequence[Sequence[Any]]
+    count: int
+    names: Sequence[str] = ()
+
+    def scalar(self) -> Any:
+        """The first column of the first row; None without rows."""
+        return self.rows[0][0] if self.rows else None
+
+    def mappings(self) -> list[dict[str, Any]]:
+        """Each row by the names of its columns."""
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+
+def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
+    """``statement`` with ``values`` for its parameters and set columns, within the transaction of ``conn``.
+
+    It must be made once, at import or behind a cache: what is compiled is kept as long as the process lives.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    if conn.engine.dispatch.before_cursor_execute:
+        return _listened(conn, statement, values)
+    form = _form(statement, conn.dialect, tuple(values))
+    with _Cursor(conn, form.text) as cursor:
+        cursor.execute(form.text, form.arguments(values))
+        rows = cursor.fetchall() if cursor.description is not None else ()
+        return Answer(rows, cursor.rowcount, form.names)
+
+
+def send_text(conn: Connection, text: str) -> None:
+    """A statement in the database's own words, without parameters and without an answer.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    with _Cursor(conn, text) as cursor:
+        cursor.execute(text)
+
+
+class _Cursor:
+    """A cursor of the driver whose errors are those that SQLAlchemy would raise."""
+
+    def __init__(self, conn: Connection, text: str) -> None:
+        self._conn = conn
+        self._text = text
+
+    def __enter__(self) -> Any:
+        self._cursor = self._conn.connection.cursor()
+        return self._cursor
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        dialect = self._conn.dialect
+        if error is None:
+            self._cursor.close()
+        elif isinstance(error, dialect.loaded_dbapi.Error):
+            raw = self._conn.connection.dbapi_connection
+            lost = dialect.is_disconnect(error, raw, self._cursor)
+            if lost:
+                self._conn.invalidate(error)
+            raise DBAPIError.instance(
+                self._text,
+                None,
+                error,
+                dialect.loaded_dbapi.Error,
+                connection_invalidated=lost,
+                dialect=dialect,
+            ) from error
+
+
+def _listened(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
+    result = conn.execute(statement, dict(values))
+    if not result.returns_rows:
+        return Answer((), result.rowcount)
+    return Answer([tuple(row) for row in result.all()], result.rowcount, tuple(result.keys()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A statement as one database gets it."""
+
+    text: str
+    fixed: Mapping[str, Any]  #: parameters whose values stand in the statement
+    order: Sequence[str] | None  #: of parameters, where the driver takes them by position
+    names: Sequence[str]
+
+    def arguments(self, values: Mapping[str, Any]) -> Any:
+        if self.order is None:
+            return {**self.fixed, **values}
+        return [values[name] if name in values else self.fixed[name] for name in self.order]
+
+
+@lru_cache(maxsize=256)
+def _form(statement: Executable, dialect: Dialect, given: tuple[str, ...]) -> _Form:
+    compiled = statement.compile(dialect=dialect, column_keys=list(given))  # type: ignore[attr-defined] # every kind has it
+    assert isinstance(compiled, SQLCompiler)
+    unknown = set(given) - set(compiled.params)
+    columns = list(statement.selected_columns) if isinstance(statement, Select) else []
+    changed = [bind.type for bind in compiled.binds.values() if bind.type.dialect_impl(dialect).bind_processor(dialect)]
+    changed += [c.type for c in columns if c.type.dialect_impl(dialect).result_processor(dialect, None)]
+    if unknown or changed or compiled.insert_prefetch or compiled.update_prefetch or compiled.post_compile_params:
+        raise AssertionError(f"not to be sent as it is: {compiled} ({unknown or changed})")
+    return _Form(
+        text=str(compiled),
+        fixed={name: value for name, value in compiled.params.items() if name not in given},
+        order=list(compiled.positiontup or ()) if compiled.positional else None,
+        names=_names(columns),
+    )
+
+
+def _names(columns: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(column.key for column in columns)

@@ -1,0 +1,80 @@
+"""Statements that are compiled once and sent by the driver's own cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Boolean, Column, Integer, MetaData, String, Table, bindparam, event, insert, select, text, update
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from compactor.database.engine import Database, open_database
+from compactor.database.prepared import send, send_text
+from compactor.errors import DatabaseUnavailable
+
+T = Table("t", MetaData(), Column("a", Integer, primary_key=True), Column("b", String(9)), Column("c", Boolean))
+OF_A = select(T.c.a, T.c.b).where(T.c.a == bindparam("of_a"), T.c.b != "never")
+SET_B = update(T).where(T.c.a == bindparam("of_a"))
+NEW = insert(T)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    opened = open_database(f"sqlite:///{tmp_path / 'd.db'}")
+    with opened.write() as conn:
+        conn.execute(text("CREATE TABLE t (a INTEGER PRIMARY KEY, b TEXT, c INTEGER)"))
+        conn.execute(text("INSERT INTO t VALUES (1, 'one', 0), (2, 'two', 0)"))
+    yield opened
+    opened.close()
+
+
+def test_rows_counts_and_names(database: Database) -> None:
+    with database.write() as conn:
+        found = send(conn, OF_A, {"of_a": 2})
+        assert (found.scalar(), [tuple(row) for row in found.rows]) == (2, [(2, "two")])
+        assert found.mappings() == [{"a": 2, "b": "two"}]
+        assert send(conn, OF_A, {"of_a": 9}).scalar() is None
+        assert send(conn, SET_B, {"of_a": 2, "b": "II"}).count == 1
+        assert send(conn, SET_B, {"of_a": 9, "b": "IX"}).count == 0
+        send(conn, NEW, {"a": 3, "b": "three"})
+    with database.read() as conn:
+        assert [row.b for row in conn.execute(select(T.c.b).order_by(T.c.a))] == ["one", "II", "three"]
+
+
+def test_it_belongs_to_the_transaction(database: Database) -> None:
+    with pytest.raises(KeyError), database.write() as conn:
+        send(conn, NEW, {"a": 3, "b": "three"})
+        raise KeyError
+    with database.read() as conn:
+        assert send(conn, OF_A, {"of_a": 3}).scalar() is None
+
+
+def test_who_listens_hears_the_statement_and_the_answer_is_the_same(database: Database) -> None:
+    with database.write() as conn:
+        unheard = send(conn, OF_A, {"of_a": 1})
+    heard = []
+    event.listen(database.engine, "before_cursor_execute", lambda *found: heard.append(found[2]))
+    with database.write() as conn:
+        assert send(conn, OF_A, {"of_a": 1}).mappings() == unheard.mappings()
+        assert send(conn, SET_B, {"of_a": 1, "b": "I"}).count == 1
+    assert [statement.split()[0] for statement in heard] == ["SELECT", "UPDATE"]
+
+
+def test_errors_are_those_of_sqlalchemy(database: Database) -> None:
+    with pytest.raises(IntegrityError, match="UNIQUE"), database.write() as conn:
+        send(conn, NEW, {"a": 1, "b": "again"})
+    with database.write() as conn, pytest.raises(OperationalError, match="syntax error"):
+        send_text(conn, "SELEC 1")
+    with pytest.raises(DatabaseUnavailable, match="no such table"), database.read() as conn:
+        send(conn, _LOST, {})
+
+
+_LOST = text("SELECT a FROM lost")
+
+
+def test_what_would_have_to_be_changed_on_its_way_is_not_sent(database: Database) -> None:
+    with database.write() as conn:
+        for statement, values in ((select(T.c.c), {}), (OF_A, {"of_a": 1, "other": 2})):
+            with pytest.raises(AssertionError, match="not to be sent as it is"):
+                send(conn, statement, values)
