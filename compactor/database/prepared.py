@@ -56,6 +56,9 @@ def send_text(conn: Connection, text: str) -> None:
     Raises:
         DBAPIError: as SQLAlchemy raises it.
     """
+    if conn.engine.dispatch.before_cursor_execute:
+        conn.exec_driver_sql(text)
+        return
     with _Cursor(conn, text) as cursor:
         cursor.execute(text)
 

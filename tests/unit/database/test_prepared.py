@@ -58,7 +58,7 @@ def test_who_listens_hears_the_statement_and_the_answer_is_the_same(database: Da
     with database.write() as conn:
         assert send(conn, OF_A, {"of_a": 1}).mappings() == unheard.mappings()
         assert send(conn, SET_B, {"of_a": 1, "b": "I"}).count == 1
-    assert [statement.split()[0] for statement in heard] == ["SELECT", "UPDATE"]
+    assert [statement.split()[0] for statement in heard] == ["BEGIN", "SELECT", "UPDATE"]
 
 
 def test_errors_are_those_of_sqlalchemy(database: Database) -> None:
