@@ -43,9 +43,13 @@ def test_rows_counts_and_names(database: Database) -> None:
 
 
 def test_it_belongs_to_the_transaction(database: Database) -> None:
-    with pytest.raises(KeyError), database.write() as conn:
-        send(conn, NEW, {"a": 3, "b": "three"})
-        raise KeyError
+    def fails() -> None:
+        with database.write() as conn:
+            send(conn, NEW, {"a": 3, "b": "three"})
+            raise KeyError("of the body")
+
+    with pytest.raises(KeyError, match="of the body"):
+        fails()
     with database.read() as conn:
         assert send(conn, OF_A, {"of_a": 3}).scalar() is None
 
