@@ -6,7 +6,7 @@ rows is checked once to be nothing; where somebody listens to an engine's statem
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -120,7 +120,7 @@ def _form(statement: Executable, dialect: Dialect, given: tuple[str, ...]) -> _F
     compiled = statement.compile(dialect=dialect, column_keys=list(given))  # type: ignore[attr-defined] # every kind has it
     assert isinstance(compiled, SQLCompiler)
     unknown = set(given) - set(compiled.params)
-    columns = list(statement.selected_columns) if isinstance(statement, Select) else []
+    columns: list[Any] = list(statement.selected_columns) if isinstance(statement, Select) else []
     changed = [bind.type for bind in compiled.binds.values() if bind.type.dialect_impl(dialect).bind_processor(dialect)]
     changed += [c.type for c in columns if c.type.dialect_impl(dialect).result_processor(dialect, None)]
     if unknown or changed or compiled.insert_prefetch or compiled.update_prefetch or compiled.post_compile_params:
@@ -129,9 +129,5 @@ def _form(statement: Executable, dialect: Dialect, given: tuple[str, ...]) -> _F
         text=str(compiled),
         fixed={name: value for name, value in compiled.params.items() if name not in given},
         order=list(compiled.positiontup or ()) if compiled.positional else None,
-        names=_names(columns),
+        names=[column.key for column in columns],
     )
-
-
-def _names(columns: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(column.key for column in columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,28 +82,6 @@ S3 = Capabilities(
     knows_free_bytes=False,
     tried="moto's server, not Amazon's",
 )
-GCS = Capabilities(
-    store="Google Cloud Storage",
-    renames=False,
-    refuses_taken_names=False,
-    syncs=False,
-    completes_whole=True,
-    has_owner=False,
-    has_acl=False,
-    bulk_removal=False,
-    knows_free_bytes=False,
-    tried="an emulator, not Google's",
-)
-ABFS = Capabilities(
-    store="Azure Data Lake",
-    renames=False,
-    refuses_taken_names=False,
-    syncs=False,
-    completes_whole=True,
-    has_owner=False,
-    has_acl=False,
-    bulk_removal=False,
-    knows_free_bytes=False,
-    tried="nothing",
-)
+GCS = replace(S3, store="Google Cloud Storage", bulk_removal=False, tried="an emulator, not Google's")
+ABFS = replace(GCS, store="Azure Data Lake", tried="nothing")
 EVERY = (LOCAL, HDFS, S3, GCS, ABFS)

@@ -51,8 +51,9 @@ def recorded(metastore: Metastore, claimed: Entry) -> Entry:
 
 def commit(metastore: Metastore, table: Table, entry: Entry, body: Callable[[], None] = lambda: None) -> None:
     assert entry.txn_id is not None
-    place = {"table_id": table.id, "partition_id": None, "location": table.location}
-    with metastore.compactions.committing(entry, WORKER, entry.txn_id, **place):  # type: ignore[arg-type]
+    with metastore.compactions.committing(
+        entry, WORKER, entry.txn_id, table_id=table.id, partition_id=None, location=table.location
+    ):
         body()
 
 
