@@ -38,8 +38,17 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
-#: Folders whose tests share what is dear to start (servers, Airflow's database): one worker takes all of them.
-_TOGETHER = ("tests/contract", "tests/integration/airflow", "tests/live", "tests/storage")
+#: Where tests share what is dear to start (servers, Airflow's database): one worker takes all of a folder or file.
+_TOGETHER = (
+    "tests/contract",
+    "tests/integration/airflow",
+    "tests/integration/locks",
+    "tests/live",
+    "tests/storage",
+    "tests/torture/test_memory.py",
+    "tests/unit/airflow/test_dags.py",
+    "tests/unit/demo/test_tables.py",
+)
 
 _LIVE = "tests/live"
 _WITHOUT_LIVE = os.environ.get("LIVE") == "0"
@@ -50,8 +59,9 @@ def pytest_report_header() -> list[str]:
     return [f"LIVE=0: {_LIVE} (a real Hive beside us) is deselected"] if _WITHOUT_LIVE else []
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``-n`` the tests of a file stay together, and those of some folders."""
+    """With ``-n`` the tests of some folders stay together; any worker takes any other test."""
     live = config.rootpath / _LIVE
     left_out = [item for item in items if _WITHOUT_LIVE and item.path.is_relative_to(live)]
     if left_out:
@@ -59,8 +69,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     for item in items:
         file = item.path.relative_to(item.config.rootpath).as_posix()
-        group = next((folder for folder in _TOGETHER if file.startswith(folder)), file)
-        item.add_marker(pytest.mark.xdist_group(group))
+        group = next((folder for folder in _TOGETHER if file.startswith(folder)), None)
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture
