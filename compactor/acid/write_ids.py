@@ -40,12 +40,6 @@ class ValidTxnList:
     def is_aborted(self, txn: TxnId) -> bool:
         return txn <= self.high_watermark and txn in self.aborted
 
-    def with_own(self, txn: TxnId) -> ValidTxnList:
-        """The same snapshot for the transaction that took it: its own writes are visible to it."""
-        return ValidTxnList(
-            high_watermark=max(self.high_watermark, txn), open=self.open - {txn}, aborted=self.aborted - {txn}
-        )
-
     def __str__(self) -> str:
         """``<high watermark>:<smallest open>:<open>:<aborted>``; runs of five and more ids as ``a-b`` (Hive 4)."""
         return ":".join(

@@ -139,13 +139,6 @@ class Catalog:
             parameters = _grouped_parameters(conn, of_serde, "SERDE_ID")[row.SERDE_ID]
         return StorageFormat(input_format=row.INPUT_FORMAT, serde_parameters=parameters)
 
-    def match_partition(self, table: Table, recorded_name: str) -> Partition | None:
-        """The partition that a lock or a write means, whose name Hive may have escaped twice; None when it is gone."""
-        names = dict.fromkeys((recorded_name, partition_names.escaped_once_less(recorded_name)))
-        with self._database.read() as conn:
-            found = {part.name: part for part in _partitions(conn, table, PARTITIONS.c.PART_NAME.in_(names))}
-        return next((found[name] for name in names if name in found), None)
-
     def resolve_partition(self, table: Table, text: str) -> str:
         """PART_NAME for what a person wrote: the name as stored, or ``k=v,k=v`` with plain values.
 

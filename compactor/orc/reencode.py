@@ -107,32 +107,6 @@ def reencode(
     )
 
 
-def reencode_original(
-    source: Source,
-    tail: Tail,
-    *,
-    write_id: WriteId,
-    bucket_property: int,
-    first_row_id: int,
-    path: str | os.PathLike[str],
-    like: Tail,
-    types: Types,
-    keep: Mask | None = None,
-    user_metadata: Mapping[str, bytes] | None = None,
-) -> Tail:
-    """All rows of an original file as ACID rows with the keys that readers give them; see ``reencode``.
-
-    ``keep`` has an entry for each row of the file. ``types`` are those of the ACID file.
-    """
-    pieces, row = [], 0
-    for number, stripe in enumerate(tail.stripes):
-        keys = SyntheticKeys(write_id=write_id, bucket=bucket_property, first_row_id=first_row_id + row)
-        part = None if keep is None else keep[row : row + stripe.rows]
-        pieces.append(Piece(source=source, tail=tail, stripe_index=number, keep=part, original=keys))
-        row += stripe.rows
-    return reencode(pieces, path, like=like, types=types, user_metadata=user_metadata)
-
-
 def encode_acid(
     batches: Iterable[pa.RecordBatch],
     path: str | os.PathLike[str],

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from compactor.acid.row_id import RowId
-from compactor.ids import WriteId
 from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at
 
 
@@ -38,11 +37,6 @@ class DeleteEvents:
     def part(self, start: int, stop: int) -> DeleteEvents:
         """The events at these places."""
         return DeleteEvents(keys=self.keys[start:stop], current=self.current[start:stop])
-
-    def split(self, first: WriteId) -> tuple[DeleteEvents, DeleteEvents]:
-        """Events that aim at rows inserted before write ID ``first``, and those at rows of ``first`` and later."""
-        cut = int(np.searchsorted(self.keys["write_id"], first, side="left"))
-        return self.part(0, cut), self.part(cut, len(self))
 
     def any_between(self, low: RowId, high: RowId) -> bool:
         """Whether an event's key lies in ``low..high``, both inclusive."""

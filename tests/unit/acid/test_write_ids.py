@@ -90,14 +90,6 @@ def test_bad_write_id_list(text: str) -> None:
         ValidWriteIdList.parse(text)
 
 
-def test_own_transaction_is_visible_to_itself() -> None:
-    txns = _txns((9, frozenset({7, 8}), frozenset()))
-    assert not txns.is_valid(TxnId(8))
-    assert txns.with_own(TxnId(8)).is_valid(TxnId(8))
-    assert not txns.with_own(TxnId(8)).is_valid(TxnId(7))
-    assert txns.with_own(TxnId(12)).is_valid(TxnId(12))
-
-
 def test_aborted_above_the_watermark_is_not_known_yet() -> None:
     txns = ValidTxnList(high_watermark=TxnId(5), aborted=frozenset({TxnId(7)}))
     assert not txns.is_aborted(TxnId(7))

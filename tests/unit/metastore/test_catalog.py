@@ -148,16 +148,6 @@ def test_what_is_no_partition(catalog: Catalog, partitioned: Table) -> None:
         catalog.resolve_partition(flat, "d=x")
 
 
-def test_recorded_names_are_matched(catalog: Catalog, partitioned: Table) -> None:
-    """Every static-partition INSERT of Hive 4 records the name escaped twice."""
-    odd = catalog.add_partition(partitioned, ["a=b", "1"])
-    assert catalog.match_partition(partitioned, "d=a%3Db/n=1") == odd
-    assert catalog.match_partition(partitioned, "d=a%253Db/n=1") == odd
-    assert catalog.match_partition(partitioned, "d=gone/n=1") is None
-    exact = catalog.add_partition(partitioned, ["a%3Db", "1"])
-    assert catalog.match_partition(partitioned, "d=a%253Db/n=1") == exact
-
-
 def test_properties(catalog: Catalog) -> None:
     made = catalog.create_table("default", "t", "/t", [INT])
     assert catalog.set_table_parameter(made, "no_cleanup", "true").no_cleanup

@@ -29,6 +29,7 @@ from compactor.orc.reencode import (
     ARROW,
     PYORC,
     Piece,
+    SyntheticKeys,
     check_calendar,
     encode_acid,
     joined,
@@ -36,7 +37,6 @@ from compactor.orc.reencode import (
     piece_batches,
     read_keys,
     reencode,
-    reencode_original,
     with_codec,
 )
 from compactor.orc.source import BytesSource, LocalSink, LocalSource
@@ -327,8 +327,7 @@ def test_days_before_1582_never_change_their_calendar() -> None:
         check_calendar(replace(modern, stripe_statistics=None), replace(modern, calendar=2))
 
 
-@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
-def test_original_rows_become_acid_rows(tmp_path: Path, codec: Codec) -> None:
+def test_original_rows_become_acid_rows(tmp_path: Path) -> None:
     file = io.BytesIO()
     with pyorc.Writer(file, "struct<a:int,b:varchar(5)>", stripe_size=1024) as writer:
         writer.writerows((i, f"v{i}" if i % 3 else None) for i in range(3000))
@@ -336,17 +335,14 @@ def test_original_rows_become_acid_rows(tmp_path: Path, codec: Codec) -> None:
     tail = read_tail(source)
     types = acid_types(row_types(tail.types))
     keep = np.arange(3000) % 5 != 0
-    out = reencode_original(
-        source,
-        tail,
-        write_id=WriteId(7),
-        bucket_property=536870912,
-        first_row_id=100,
-        path=tmp_path / "re",
-        like=replace(empty_tail(types), row_index_stride=1000),
-        types=types,
-        keep=keep,
-    )
+    pieces, row = [], 0
+    for number, stripe in enumerate(tail.stripes):
+        keys = SyntheticKeys(write_id=WriteId(7), bucket=536870912, first_row_id=100 + row)
+        kept = keep[row : row + stripe.rows]
+        pieces.append(Piece(source=source, tail=tail, stripe_index=number, keep=kept, original=keys))
+        row += stripe.rows
+    like = replace(empty_tail(types), row_index_stride=1000)
+    out = reencode(pieces, tmp_path / "re", like=like, types=types)
     assert (out.is_acid, out.rows) == (True, 2400)
     with open(tmp_path / "re", "rb") as stream:
         rows = list(pyorc.Reader(stream))

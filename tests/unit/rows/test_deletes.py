@@ -42,15 +42,6 @@ def test_any_between_is_inclusive(blocks: list[list[Key]], a: Key, b: Key) -> No
     assert found == any(low <= key <= high for key in flat(blocks))
 
 
-@given(EVENTS, st.integers(0, 5))
-def test_split_cuts_by_the_write_id_of_the_row(blocks: list[list[Key]], first: int) -> None:
-    """PROTOCOL 1.5, 5: what aims at the range's own rows is applied, the rest is kept."""
-    kept, applied = events(blocks).split(WriteId(first))
-    assert [k.item() for k in kept.keys] == sorted(k for k in flat(blocks) if k[0] < first)
-    assert [k.item() for k in applied.keys] == sorted(k for k in flat(blocks) if k[0] >= first)
-    assert len(kept) + len(applied) == len(flat(blocks))
-
-
 @given(EVENTS)
 def test_all_events_stay_each_with_its_deleter(blocks: list[list[Key]]) -> None:
     found = events(blocks)
