@@ -40,6 +40,12 @@ def test_make_alone_lists_its_targets() -> None:
     assert listed == ["help", "setup", "demo", "up", "test", "lint", "bench", "torture", "clean"]
 
 
+def test_the_runbook_has_a_remedy_for_every_kind_of_error() -> None:
+    classes = re.findall(r"^class (\w+)\(", (ROOT / "compactor/errors.py").read_text("utf-8"), re.MULTILINE)
+    headings = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text("utf-8"), re.MULTILINE)
+    assert headings == [name for name in classes if name != "CompactorError"]
+
+
 def _cited(word: str) -> set[str]:
     pattern = re.compile(rf"{word} (\d+(?:\.\d+)?)")
     files = [path for folder in ("compactor", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
