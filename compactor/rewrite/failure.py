@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NoReturn
 
 from compactor import errors
 
@@ -16,7 +15,9 @@ class Failure:
     message: str
 
 
-def raised(failure: Failure) -> NoReturn:
-    """Raises what the executor raised."""
+def error_of(failure: Failure) -> errors.CompactorError:
+    """What the executor raised."""
     kind = getattr(errors, failure.kind, errors.CompactorError)
-    raise kind(failure.message)
+    error = kind(failure.message)
+    assert isinstance(error, errors.CompactorError)
+    return error

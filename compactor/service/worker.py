@@ -34,7 +34,7 @@ from compactor.rewrite import publish, stage
 from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.rebalance import rebalanced
-from compactor.rewrite.runner import Runner
+from compactor.rewrite.runner import Job, Runner
 from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Figures, Shape
 from compactor.service import repair
@@ -447,7 +447,9 @@ def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner) -> Stag
         if site.metastore.locks.waiting_exclusive(entity):
             raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
 
-    results = runner.run(planned.units, check)
+    (results,) = runner.run([Job(units=planned.units, check=check)])
+    if isinstance(results, CompactorError):
+        raise results
     staged = stage.accept(site.storage, planned, results)
     stage.check(site.storage, planned, staged)
     stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)

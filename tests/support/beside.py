@@ -24,8 +24,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
 from compactor.metastore.catalog import Table
-from compactor.rewrite.runner import InProcessRunner
-from compactor.rewrite.unit import Unit, UnitResult
+from compactor.rewrite.runner import Answer, InProcessRunner, Job
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from tests.support.expected import difference, plain_rows, render
@@ -54,9 +53,10 @@ class Meanwhile(InProcessRunner):
         super().__init__()
         self._what = what
 
-    def run(self, units: Sequence[Unit], check: Callable[[], None]) -> list[UnitResult]:
-        self._what(check)
-        return super().run(units, check)
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        for job in jobs:
+            self._what(job.check)
+        return super().run(jobs)
 
 
 @dataclass(slots=True, kw_only=True)

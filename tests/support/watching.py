@@ -7,8 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from compactor.rewrite.runner import InProcessRunner
-from compactor.rewrite.unit import Unit, UnitResult
+from compactor.rewrite.runner import Answer, InProcessRunner, Job
 
 
 def rows_of_database(path: Path) -> dict[str, list[str]]:
@@ -39,14 +38,14 @@ def names_in(path: Path) -> set[str]:
 
 
 class Interrupted:
-    """Runs units in this process; calls ``before`` when the units of an entry begin and ``after`` when they are done."""
+    """Runs units in this process; calls ``before`` when they begin and ``after`` when they are done."""
 
     def __init__(self, before: Callable[[], object] = lambda: None, after: Callable[[], object] = lambda: None) -> None:
         self._before = before
         self._after = after
 
-    def run(self, units: Sequence[Unit], check: Callable[[], None]) -> list[UnitResult]:
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
         self._before()
-        results = InProcessRunner().run(units, check)
+        answers = InProcessRunner().run(jobs)
         self._after()
-        return results
+        return answers

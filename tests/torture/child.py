@@ -32,10 +32,10 @@ from compactor.orc.tail import read_tail
 from compactor.orc.types import row_types, schema_text
 from compactor.rewrite import stage
 from compactor.rewrite.plan import plan
-from compactor.rewrite.runner import InProcessRunner
 from compactor.rewrite.unit import Shape
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
+from tests.support.units import run_units
 from tests.torture import victims
 from tests.torture.mutations import mutate
 
@@ -164,7 +164,7 @@ def compact(table: Path, row_type: str, dice: random.Random) -> list[Path]:
         full_verify=dice.random() < 0.25,
     )
     stage.prepare(storage, planned)
-    staged = stage.accept(storage, planned, InProcessRunner().run(planned.units, lambda: None))
+    staged = stage.accept(storage, planned, run_units(planned.units))
     stage.check(storage, planned, staged)
     return [Path(d.staged) / file.name for d in staged.directories for file in d.files]
 

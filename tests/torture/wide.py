@@ -17,10 +17,10 @@ from compactor.orc.tail import empty_tail
 from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rewrite import stage
 from compactor.rewrite.plan import plan
-from compactor.rewrite.runner import InProcessRunner
 from compactor.rewrite.unit import Shape
 from compactor.rows.sealing import seal_rows
 from compactor.storage.local import LocalStorage
+from tests.support.units import run_units
 from tests.torture.child import forget_peak, peak
 
 ROWS = 3_000_000
@@ -70,7 +70,7 @@ def compact(table: Path, shape: Shape) -> int:
         row_type=ROW_TYPE,
     )
     stage.prepare(storage, planned)
-    staged = stage.accept(storage, planned, InProcessRunner().run(planned.units, lambda: None))
+    staged = stage.accept(storage, planned, run_units(planned.units))
     stage.check(storage, planned, staged)
     return staged.figures.rows_out
 

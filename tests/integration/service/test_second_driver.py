@@ -28,7 +28,7 @@ def planned(site: Site, warehouse: Path) -> int:
 class Untouchable:
     """A runner that must not be asked."""
 
-    def run(self, units: object, check: object) -> list[object]:
+    def run(self, jobs: object) -> list[object]:
         raise AssertionError("a second driver began to work")
 
 

@@ -8,10 +8,11 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, LostClaim
 from compactor.ids import WriteId
-from compactor.rewrite.runner import InProcessRunner
+from compactor.rewrite.runner import PARCEL_BYTES, PARCEL_UNITS, InProcessRunner, Job, Tally
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.units import run_units
 from tests.support.watching import names_in
 
 
@@ -35,7 +36,7 @@ def units(tmp_path: Path) -> list[Unit]:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_results_come_in_the_order_of_the_units(units: list[Unit], threads: int) -> None:
     asked = []
-    results = InProcessRunner(threads).run(units, lambda: asked.append(1))
+    results = run_units(units, InProcessRunner(threads), lambda: asked.append(1))
     assert [r.number for r in results] == [0, 1, 2, 3]
     assert len(asked) == 4
 
@@ -50,7 +51,7 @@ def test_who_is_told_to_stop_begins_no_further_unit(units: list[Unit]) -> None:
             raise answer
 
     with pytest.raises(LostClaim):
-        InProcessRunner().run(units, check)
+        run_units(units, check=check)
     assert len(names_in(Path(units[0].staging) / "attempts")) == 1
 
 
@@ -58,4 +59,36 @@ def test_who_is_told_to_stop_begins_no_further_unit(units: list[Unit]) -> None:
 def test_the_error_of_a_unit_is_raised(units: list[Unit], threads: int) -> None:
     broken = replace(units[2], inserts=(Input(path="d/gone", length=1),))
     with pytest.raises(BadFile, match="gone"):
-        InProcessRunner(threads).run([units[0], broken], lambda: None)
+        run_units([units[0], broken], InProcessRunner(threads))
+
+
+def test_an_entry_that_fails_leaves_the_others_alone(units: list[Unit]) -> None:
+    def lost() -> None:
+        raise LostClaim("not ours any more")
+
+    broken = replace(units[1], inserts=(Input(path="d/gone", length=1),))
+    wanted = [Job(units=[units[0]], check=lambda: None), Job(units=[broken, units[2]], check=lambda: None)]
+    wanted += [Job(units=[units[3]], check=lost), Job(units=[units[3]], check=lambda: None)]
+    first, second, third, fourth = InProcessRunner().run(wanted)
+    assert isinstance(second, BadFile)
+    assert isinstance(third, LostClaim)
+    assert [[r.number for r in a] for a in (first, fourth) if isinstance(a, list)] == [[0], [3]]
+    assert len(names_in(Path(units[0].staging) / "attempts")) == 3  # the second of the broken entry never began
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "width", "wanted"),
+    [
+        (5, 1, 2, [1] * 5),
+        (64, 1, 2, [16] * 4),
+        (200, 1, 2, [PARCEL_UNITS] * 6 + [8]),
+        (16, PARCEL_BYTES // 3, 2, [3, 3, 3, 3, 3, 1]),
+        (3, PARCEL_BYTES * 2, 1, [1] * 3),
+    ],
+)
+def test_parcels_are_small_and_enough_for_all_executors(
+    units: list[Unit], count: int, size: int, width: int, wanted: list[int]
+) -> None:
+    sized = replace(units[0], inserts=(Input(path="d/bucket_00000", length=size),))
+    tally = Tally([Job(units=[sized], check=lambda: None) for _ in range(count)])
+    assert [len(parcel) for parcel in tally.parcels(width)] == wanted

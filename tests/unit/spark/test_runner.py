@@ -14,9 +14,11 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, LostClaim
 from compactor.ids import WriteId
+from compactor.rewrite.runner import Job
 from compactor.rewrite.unit import Input, Shape, Unit
 from compactor.spark.runner import SparkRunner
 from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.units import run_units
 
 
 class Context:
@@ -60,7 +62,7 @@ def unit(tmp_path: Path) -> Unit:
 def test_units_run_in_waves_of_the_clusters_width(unit: Unit) -> None:
     context, asked = Context(2), []
     units = [replace(unit, number=n) for n in range(5)]
-    results = runner(context).run(units, lambda: asked.append(1))
+    results = run_units(units, runner(context), lambda: asked.append(1))
     assert [r.number for r in results] == [0, 1, 2, 3, 4]
     assert (context.waves, len(asked)) == ([2, 2, 1], 3)
     assert all(r.figures.rows_out == 3 for r in results)
@@ -74,11 +76,21 @@ def test_no_wave_follows_a_wish_to_stop(unit: Unit) -> None:
             raise LostClaim("not ours any more")
 
     with pytest.raises(LostClaim):
-        runner(context).run([unit, unit], check)
+        run_units([unit, unit], runner(context), check)
     assert context.waves == [1]
 
 
 def test_an_executors_error_is_raised_as_it_was(unit: Unit) -> None:
     broken = replace(unit, inserts=(Input(path="d/gone", length=1),))
     with pytest.raises(BadFile, match="d/gone: it is gone"):
-        runner(Context(2)).run([unit, broken], lambda: None)
+        run_units([unit, broken], runner(Context(2)))
+
+
+def test_tiny_units_of_many_entries_share_tasks_and_fail_alone(unit: Unit) -> None:
+    context = Context(2)
+    broken = replace(unit, inserts=(Input(path="d/gone", length=1),))
+    jobs = [Job(units=[broken if n == 7 else replace(unit, number=n)], check=lambda: None) for n in range(64)]
+    answers = runner(context).run(jobs)
+    assert context.waves == [2, 2]
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, BadFile)] == [7]
+    assert [a[0].number for a in answers if isinstance(a, list)] == [n for n in range(64) if n != 7]
