@@ -35,11 +35,10 @@ def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | 
 
     with face.site() as site:
         batches = plan_batches(site, pool)
-        user = site.user
     program = spark_submit() if batches else ""
     codes: dict[int, int] = {}
     for batch in batches:
-        line = command(program, face, batch, user=user, master=master, deploy_mode=deploy_mode)
+        line = command(program, face, batch, master=master, deploy_mode=deploy_mode)
         if not face.json:
             click.echo(
                 f"batch {batch.batch_id}: {batch.entries} entries, {size(batch.bytes)}, queue {batch.queue or '-'}"
@@ -76,15 +75,14 @@ def spark_submit() -> str:
 
 
 def command(
-    program: str, face: Face, batch: PlannedBatch, *, user: str, master: str | None, deploy_mode: str | None
+    program: str, face: Face, batch: PlannedBatch, *, master: str | None, deploy_mode: str | None
 ) -> Sequence[str]:
     """The command line of one batch's application. Nothing secret stands on it: the driver reads the connection from
     its environment or from compactor.toml."""
-    line = [program, "--name", f"compactor-{face.metastore}-{batch.batch_id}"]
+    line = [program, "--name", batch.job]
     for option, value in (("--master", master), ("--deploy-mode", deploy_mode), ("--queue", batch.queue)):
         line += [option, value] if value else []
-    if batch.run_as and batch.run_as != user:
-        line += ["--proxy-user", batch.run_as]
+    line += ["--proxy-user", batch.run_as] if batch.run_as else []
     for key, value in sorted(batch.conf.items()):
         line += ["--conf", f"{key}={value}"]
     line += [_job(), "--metastore", face.metastore, "--batch", str(batch.batch_id)]

@@ -22,10 +22,15 @@ class Route:
 
 
 def route(entry: Entry, settings: Settings, *, owner: str | None = None) -> Route:
-    """The route of ``entry`` under settings with its table and its request in them; ``owner`` of its directory."""
+    """The route of ``entry`` under settings with its table and its request in them; ``owner`` of its table.
+
+    Nobody is impersonated unless the site says so: by ``hive.compactor.run.as.user``, or by ``compactor.run.as.owner``.
+    """
+    user = settings.text("hive.compactor.run.as.user")
+    as_owner = settings.boolean("compactor.run.as.owner")
     return Route(
         pool=entry.pool or None,
         queue=settings.text("hive.compactor.job.queue") or None,
-        run_as=entry.run_as or settings.text("hive.compactor.run.as.user") or owner,
+        run_as=(entry.run_as or user or owner or None) if user or as_owner else None,
         conf=tuple(sorted(settings.spark_conf.items())),
     )

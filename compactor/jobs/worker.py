@@ -40,7 +40,12 @@ def main(arguments: list[str] | None = None) -> int:
                 runner = SparkRunner(spark)
                 width = max(1, spark.sparkContext.defaultParallelism)
                 done = run_batch(
-                    site, given.batch, runner, Options(full_verify=given.verify == "full"), parallel=min(width, 8)
+                    site,
+                    given.batch,
+                    runner,
+                    Options(full_verify=given.verify == "full"),
+                    parallel=min(width, 8),
+                    tracking_url=spark.sparkContext.uiWebUrl,
                 )
             finally:
                 spark.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from compactor.errors import CompactorError, DatabaseUnavailable
 from compactor.rewrite.runner import Runner
 from compactor.service import repair
 from compactor.service.mode import Mode, may
+from compactor.service.reservation import Reservation
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome, is_ours, work
 from compactor.state.runs import Run
 from compactor.state.store import State as Store
 
 log = logging.getLogger(__name__)
-_EXTENDED_AFTER = 0.1  #: part of compactor.batch.reserved after which a batch under way is reserved anew
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +35,7 @@ class PlannedBatch:
     conf: Mapping[str, str]
     entries: int
     bytes: int
+    job: str = ""  #: the name of its application: whose host planned it, and what of
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -46,6 +46,7 @@ class PlannedBatch:
             "conf": dict(self.conf),
             "entries": self.entries,
             "bytes": self.bytes,
+            "job": self.job,
         }
 
 
@@ -131,7 +132,7 @@ def _item(site: Site, entry: Entry) -> Item:
         size = sum(f.length for f in site.storage.listing(target.location).files)
     except CompactorError:  # the worker will say what is wrong with it, in the row's history
         return Item(entry=entry, bytes=0, route=Route(pool=entry.pool))
-    return Item(entry=entry, bytes=size, route=route(entry, target.settings))
+    return Item(entry=entry, bytes=size, route=route(entry, target.settings, owner=target.table.owner))
 
 
 def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
@@ -148,11 +149,20 @@ def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
         batch_id=number,
         pool=r.pool,
         queue=r.queue,
-        run_as=r.run_as,
+        run_as=None if r.run_as == site.user else r.run_as,
         conf=dict(r.conf),
         entries=len(batch.items),
         bytes=batch.bytes,
+        job=_job(site, batch, number),
     )
+
+
+def _job(site: Site, batch: Batch, number: int) -> str:
+    """As Hive names a compaction's job where it is one, else by the batch."""
+    if len(batch.items) > 1:
+        return f"{site.host}-compactor-{site.name}-{number}"
+    e = batch.items[0].entry.entity
+    return f"{site.host}-compactor-" + ".".join(name for name in (e.database, e.table, e.partition) if name is not None)
 
 
 def run_batch(
@@ -163,11 +173,13 @@ def run_batch(
     *,
     parallel: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
+    tracking_url: str | None = None,
 ) -> WorkerPass:
     """Works on a planned batch, if this is its first driver; a second one touches nothing.
 
     Args:
         parallel: entries under way at once; each is published as soon as its own units are done.
+        tracking_url: where people see the application that does it.
     """
     store = own_state(site)
     driver = site.identity("driver")
@@ -175,24 +187,18 @@ def run_batch(
     if not store.batches.register(batch_id, driver, reserved_ms):
         log.info("batch %d belongs to another driver; nothing is done here", batch_id)
         return WorkerPass(mine=False)
-    extended = time.monotonic()
-
-    def between() -> None:
-        nonlocal extended
-        if time.monotonic() - extended >= reserved_ms / 1000 * _EXTENDED_AFTER:
-            extended = time.monotonic()
-            store.batches.extend(batch_id, driver, reserved_ms)
-
+    store.batches.set_tracking(batch_id, driver, tracking_url)
     try:
-        return run_entries(
-            site,
-            store.batches.get(batch_id).entry_ids,
-            runner,
-            options,
-            parallel=parallel,
-            progress=progress,
-            between=between,
-        )
+        with Reservation(store.batches, batch_id, driver, reserved_ms) as reservation:
+            return run_entries(
+                site,
+                store.batches.get(batch_id).entry_ids,
+                runner,
+                options,
+                parallel=parallel,
+                progress=progress,
+                wanted=lambda: reservation.is_held,
+            )
     finally:
         store.batches.done(batch_id, driver)
 
@@ -205,17 +211,21 @@ def run_entries(
     *,
     parallel: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
-    between: Callable[[], object] = lambda: None,
+    wanted: Callable[[], bool] = lambda: True,
 ) -> WorkerPass:
     """Works on entries of the queue. An entry's failure is its own; an error that is a bug ends the pass after the rest.
 
-    Entries that the mode leaves to Hive's workers are passed over.
+    Entries that the mode leaves to Hive's workers are passed over, and all that is not begun once ``wanted`` says no.
     """
+
+    def begin(entry_id: int) -> Outcome | None:
+        return work(site, entry_id, runner, options or Options()) if wanted() else None
+
     repaired = repair.repair(site)
     outcomes: list[Outcome] = []
     broken: list[BaseException] = []
     with ThreadPoolExecutor(parallel, thread_name_prefix="entry") as pool:
-        futures = [pool.submit(work, site, entry, runner, options or Options()) for entry in ids]
+        futures = [pool.submit(begin, entry) for entry in ids]
         for future in as_completed(futures):
             error = future.exception()
             if error is not None:
@@ -227,7 +237,6 @@ def run_entries(
                 outcomes.append(outcome)
                 _remember(site, outcome)
                 progress(outcome)
-            between()
     if broken:
         raise broken[0]
     return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)), repaired=repaired)

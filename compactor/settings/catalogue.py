@@ -91,6 +91,13 @@ _OWN = (
         "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries while none has begun it."
     ),
     Setting(
+        key="compactor.run.as.owner",
+        default="false",
+        unit=Unit.BOOLEAN,
+        effect="Applications run as the user of the request, else the owner of the table (spark-submit --proxy-user), "
+        "where hive.compactor.run.as.user names nobody.",
+    ),
+    Setting(
         key="compactor.full.sweep",
         default="12",
         unit=_C,

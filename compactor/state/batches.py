@@ -25,7 +25,7 @@ _B = BATCHES.c
 
 
 class BatchState(enum.Enum):
-    """From planned over running to done, never back."""
+    """From planned over running to done; back to planned only by ``Batches.renew``."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -45,9 +45,11 @@ class Batch:
     attempt: int  #: how often a driver has registered it
     reserved_until: int
     planned_at: int
+    read_at: int  #: when this was read; what is reserved is so until later
     conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     driver: str | None = None
     application_id: str | None = None
+    tracking_url: str | None = None  #: of Spark's own page, while the application runs
     started_at: int | None = None
     ended_at: int | None = None
 
@@ -147,6 +149,41 @@ class Batches:
                 raise _unknown(batch_id)
 
     @retried
+    def set_tracking(self, batch_id: int, driver: str, url: str | None) -> None:
+        """Say where Spark shows the application of ``driver``; nothing where the batch is not his."""
+        with self._database.write() as conn:
+            conn.execute(update(BATCHES).where(*_run_by(batch_id, driver)).values(TRACKING_URL=url))
+
+    @retried
+    def renew(self, batch_id: int, reserved_ms: int) -> bool:
+        """Plan the batch again, for the driver that had it is gone: it is done, or its reservation has ended.
+
+        Returns:
+            False where nothing was changed: a driver or launcher has it, or another batch has one of its entries.
+
+        Raises:
+            NotFound: there is no such batch.
+        """
+        with self._database.write() as conn:
+            alone(conn)
+            batch, now = _batch(conn, batch_id), now_ms(conn)
+            if batch.state is not BatchState.DONE and batch.reserved_until > now:
+                return False
+            if _reserved(conn, batch.metastore) & set(batch.entry_ids):
+                return False
+            values = {
+                "STATE": BatchState.PLANNED.value,
+                "DRIVER": None,
+                "APPLICATION_ID": None,
+                "TRACKING_URL": None,
+                "RESERVED_UNTIL": now + reserved_ms,
+                "STARTED_AT": None,
+                "ENDED_AT": None,
+            }
+            conn.execute(update(BATCHES).where(_B.BATCH_ID == batch_id).values(values))
+            return True
+
+    @retried
     def done(self, batch_id: int, driver: str | None = None) -> bool:
         """End the batch; its entries are free. With ``driver`` only if it is his. False when it was not to be ended."""
         with self._database.write() as conn:
@@ -202,9 +239,11 @@ def _batch(conn: Connection, batch_id: int) -> Batch:
         attempt=row.ATTEMPT,
         reserved_until=row.RESERVED_UNTIL,
         planned_at=row.PLANNED_AT,
+        read_at=now_ms(conn),
         conf=MappingProxyType(json.loads(row.CONF)),
         driver=row.DRIVER,
         application_id=row.APPLICATION_ID,
+        tracking_url=row.TRACKING_URL,
         started_at=row.STARTED_AT,
         ended_at=row.ENDED_AT,
     )

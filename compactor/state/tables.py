@@ -39,6 +39,7 @@ BATCHES = Table(
     Column("ATTEMPT", Integer, nullable=False),
     Column("DRIVER", String(256)),
     Column("APPLICATION_ID", String(256)),
+    Column("TRACKING_URL", String(512)),
     Column("RESERVED_UNTIL", BigInteger, nullable=False),
     Column("PLANNED_AT", BigInteger, nullable=False),
     Column("STARTED_AT", BigInteger),

@@ -18,19 +18,20 @@ BATCH = PlannedBatch(
     conf={"spark.executor.memory": "4g", "spark.executor.cores": "2"},
     entries=3,
     bytes=10,
+    job="here-compactor-west-7",
 )
 
 
 def line(batch: PlannedBatch = BATCH, **changed: object) -> list[str]:
     face = Face(metastore="west", config="/etc/compactor.toml", flags={"compactor.mode": "clean"})
-    options = {"user": "airflow", "master": None, "deploy_mode": None, **changed}
+    options = {"master": None, "deploy_mode": None, **changed}
     return list(submit.command("spark-submit", face, batch, **options))  # type: ignore[arg-type]
 
 
 def test_the_application_is_named_queued_and_run_as() -> None:
     found = line(master="yarn", deploy_mode="cluster")
     assert found[: found.index("--conf")] == [
-        *("spark-submit", "--name", "compactor-west-7", "--master", "yarn", "--deploy-mode", "cluster"),
+        *("spark-submit", "--name", "here-compactor-west-7", "--master", "yarn", "--deploy-mode", "cluster"),
         *("--queue", "etl", "--proxy-user", "hive"),
     ]
     assert found[found.index("--conf") :][:4] == [
@@ -51,8 +52,8 @@ def test_the_job_is_a_file_of_its_own_folder_with_the_batch() -> None:
     ]
 
 
-def test_no_proxy_for_oneself_and_no_queue_without_one() -> None:
-    batch = PlannedBatch(batch_id=1, pool=None, queue=None, run_as="airflow", conf={}, entries=1, bytes=1)
+def test_no_proxy_and_no_queue_without_one() -> None:
+    batch = PlannedBatch(batch_id=1, pool=None, queue=None, run_as=None, conf={}, entries=1, bytes=1)
     found = line(batch)
     assert "--proxy-user" not in found
     assert "--queue" not in found

@@ -33,10 +33,17 @@ def test_pool_of_the_row_queue_and_conf_of_the_settings() -> None:
 
 def test_run_as_is_of_the_row_then_the_site_then_the_owner() -> None:
     site = Settings.of([Layer(name="flag", values={"hive.compactor.run.as.user": "hive"})])
+    owners = Settings.of([Layer(name="flag", values={"compactor.run.as.owner": "true"})])
     assert route(_entry(run_as="ann"), site, owner="bob").run_as == "ann"
     assert route(_entry(), site, owner="bob").run_as == "hive"
-    assert route(_entry(), Settings.of(), owner="bob").run_as == "bob"
-    assert route(_entry(), Settings.of()).run_as is None
+    assert route(_entry(run_as="ann"), owners, owner="bob").run_as == "ann"
+    assert route(_entry(), owners, owner="bob").run_as == "bob"
+    assert route(_entry(), owners).run_as is None
+
+
+def test_nobody_is_impersonated_unless_the_site_says_so() -> None:
+    """A worker that recorded whom its transaction is of has left that name in the row; it is no wish."""
+    assert route(_entry(run_as="ann"), Settings.of(), owner="bob").run_as is None
 
 
 def test_equal_routes_are_equal_keys() -> None:

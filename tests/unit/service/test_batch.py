@@ -84,3 +84,44 @@ def test_without_our_own_state_there_are_no_batches(deployment: Site) -> None:
         own_state(bare)
     with pytest.raises(DatabaseUnavailable, match="set state_url"):
         plan_batches(bare)
+
+
+def test_a_job_of_one_entry_bears_its_name_as_hive_s_would(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    asked(deployment, warehouse, "c", pool="night")
+    asked(deployment, warehouse, "d", pool="night")
+    default, night = sorted(plan_batches(deployment), key=lambda b: b.pool or "")
+    assert default.job == f"{deployment.host}-compactor-default.a"
+    assert night.job == f"{deployment.host}-compactor-default-{night.batch_id}"
+
+
+def test_oneself_is_not_impersonated(deployment: Site, warehouse: Path) -> None:
+    for user, wanted in ((deployment.user, None), ("hive", "hive")):
+        site = with_settings(deployment, hive_compactor_run_as_user=user)
+        asked(site, warehouse, f"t_{user}")
+        assert plan_batches(site)[0].run_as == wanted
+
+
+def test_no_entry_is_begun_once_the_batch_is_taken_away(deployment: Site, warehouse: Path) -> None:
+    """A cancelled batch ends at the next entry; what is not begun stays requested."""
+    for name in ("a", "b"):
+        asked(deployment, warehouse, name)
+    (batch,) = plan_batches(deployment)
+    wants = iter([True, False])
+    done = run_entries(
+        deployment,
+        own_state(deployment).batches.get(batch.batch_id).entry_ids,
+        InProcessRunner(),
+        wanted=lambda: next(wants),
+    )
+    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED]
+    assert len(claimable(deployment)) == 0
+    assert own_state(deployment).batches.done(batch.batch_id)
+    assert len(claimable(deployment)) == 1
+
+
+def test_people_see_where_the_application_is(deployment: Site, warehouse: Path) -> None:
+    asked(deployment, warehouse, "a")
+    (batch,) = plan_batches(deployment)
+    run_batch(deployment, batch.batch_id, InProcessRunner(), tracking_url="http://driver:4040")
+    assert own_state(deployment).batches.get(batch.batch_id).tracking_url == "http://driver:4040"

@@ -44,6 +44,38 @@ def test_the_first_driver_has_it(fresh: State) -> None:
     assert (found.state, found.driver, found.attempt) == (BatchState.DONE, "a", 1)
 
 
+def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: State) -> None:
+    batch = plan(fresh, 1, 2)
+    assert not fresh.batches.renew(batch, 60_000)
+    fresh.batches.set_application(batch, "application_1")
+    assert fresh.batches.register(batch, "a", 60_000)
+    fresh.batches.set_tracking(batch, "b", "http://elsewhere")
+    fresh.batches.set_tracking(batch, "a", "http://here:4040")
+    assert fresh.batches.get(batch).tracking_url == "http://here:4040"
+    assert not fresh.batches.renew(batch, 60_000)
+    assert fresh.batches.extend(batch, "a", -1)
+    assert fresh.batches.renew(batch, 60_000)
+    found = fresh.batches.get(batch)
+    assert (found.state, found.driver, found.application_id, found.tracking_url) == (
+        BatchState.PLANNED,
+        None,
+        None,
+        None,
+    )
+    assert found.reserved_until > found.read_at
+    assert not fresh.batches.extend(batch, "a", 60_000)
+    assert fresh.batches.register(batch, "c", 60_000)
+    assert fresh.batches.get(batch).attempt == 2
+
+
+def test_a_batch_is_not_planned_again_over_another_one(fresh: State) -> None:
+    batch = plan(fresh, 1, 2)
+    fresh.batches.done(batch)
+    plan(fresh, 2, 3)
+    assert not fresh.batches.renew(batch, 60_000)
+    assert fresh.batches.get(batch).state is BatchState.DONE
+
+
 def test_newest_first_by_state_and_metastore(fresh: State) -> None:
     first, second = plan(fresh, 1), plan(fresh, 2)
     plan(fresh, 1, metastore="other")
@@ -57,5 +89,7 @@ def test_what_is_not_there_is_named(fresh: State) -> None:
     for call in (lambda: fresh.batches.get(7), lambda: fresh.batches.set_application(7, "a")):
         with pytest.raises(NotFound, match="batch 7"):
             call()
+    with pytest.raises(NotFound, match="batch 7"):
+        fresh.batches.renew(7, 1)
     with pytest.raises(NotFound, match="batch 7"):
         fresh.batches.register(7, "a", 1)
