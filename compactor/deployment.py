@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compactor.connection import metastore_url
 from compactor.errors import BadSetting
 from compactor.metastore.store import open_metastore
 from compactor.metastore.txn_limits import TxnLimits
@@ -78,15 +79,21 @@ def configure(
     document = _profile(config_path or environment.get("COMPACTOR_CONFIG"))
     profile = document.metastore(name)
     connection = {key: given.pop(key, None) or environment.get(_ENVIRONMENT[key]) for key in _ENVIRONMENT}
-    url = connection["url"] or profile.url
+    site_layers = tuple(_site_layers(connection["hive_conf"] or profile.hive_conf))
+    url = metastore_url(
+        connection["url"] or profile.url,
+        password_file=profile.password_file,
+        site={key: value for layer in site_layers for key, value in layer.values.items()},
+        environment=environment,
+    )
     if not url:
         raise BadSetting(
             f"metastore {name!r}: no database is named; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] in "
-            "compactor.toml"
+            "compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
         )
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
-        *_site_layers(connection["hive_conf"] or profile.hive_conf),
+        *site_layers,
         Layer(name="compactor.toml", values=profile.values),
         Layer(name="flag", values=given),
     ]

@@ -1,6 +1,6 @@
 """The text of a ``compactor.toml`` -> values.
 
-[metastore.NAME]            url, state_url, hive_conf, warehouse, mode
+[metastore.NAME]            url, password_file, state_url, hive_conf, warehouse, mode
 [metastore.NAME.settings]   Hive's keys and ours, as text, number or boolean
 [storage.KIND]              how a kind of store is reached (docs/storage.md): the options of its client
 """
@@ -17,7 +17,7 @@ from typing import Any
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import lookup, parse
 
-_KEYS = ("url", "state_url", "hive_conf", "warehouse", "mode")
+_KEYS = ("url", "password_file", "state_url", "hive_conf", "warehouse", "mode")
 
 
 def _nothing() -> Mapping[str, str]:
@@ -30,6 +30,7 @@ class MetastoreProfile:
 
     name: str
     url: str | None = None
+    password_file: str | None = None
     state_url: str | None = None
     hive_conf: str | None = None
     warehouse: str | None = None

@@ -1,0 +1,32 @@
+"""The JDBC URL of a ``hive-site.xml`` -> the URL by which the same database is reached from Python."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from compactor.errors import BadSetting
+
+_SCHEMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+#: What libpq understands under the same name; every other parameter is the Java driver's own business.
+_SHARED = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
+
+
+def url_of(jdbc: str, user: str | None) -> str:
+    """``jdbc:postgresql://h:5432/hive`` with its user, without a password.
+
+    Raises:
+        BadSetting: not a JDBC URL of PostgreSQL, MySQL or MariaDB; the message has none of its parameters.
+    """
+    kind, _, rest = jdbc.strip().removeprefix("jdbc:").partition(":")
+    if not jdbc.strip().startswith("jdbc:") or kind not in _SCHEMES or not rest.startswith("//"):
+        shown = jdbc.strip().partition("?")[0].partition(";")[0]
+        raise BadSetting(
+            f"javax.jdo.option.ConnectionURL is {shown!r}; wanted: jdbc:postgresql://…, jdbc:mysql://… or jdbc:mariadb://…, "
+            "or url in compactor.toml"
+        )
+    parts = urlsplit(rest)
+    parameters = dict(parse_qsl(parts.query))
+    name = user or parameters.get("user")
+    kept = {key: value for key, value in parameters.items() if key in _SHARED and kind == "postgresql"}
+    who = f"{quote(name, safe='')}@" if name else ""
+    return f"{_SCHEMES[kind]}://{who}{parts.netloc}{parts.path}" + (f"?{urlencode(kept)}" if kept else "")

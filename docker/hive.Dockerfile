@@ -1,0 +1,7 @@
+# Hive with the driver of its metastore's database, which its image leaves to whoever uses it.
+ARG HIVE_IMAGE
+FROM maven:3-eclipse-temurin-17 AS driver
+RUN mvn -q dependency:copy -Dartifact=org.postgresql:postgresql:42.7.7 -DoutputDirectory=/driver
+
+FROM ${HIVE_IMAGE}
+COPY --from=driver /driver/*.jar /opt/hive/lib/
