@@ -50,3 +50,8 @@ def decode(bucket_property: int) -> Bucket:
 def is_v1(bucket_property: int) -> bool:
     """Whether the property is of version 1, as all writers since Hive 3 make them."""
     return (bucket_property & 0xE0000000) >> 29 == 1
+
+
+def is_known(bucket_property: int) -> bool:
+    """Whether the property is of version 0 or 1; nobody has written another one yet."""
+    return (bucket_property & 0xE0000000) >> 29 <= 1

@@ -17,6 +17,7 @@ ACID_VERSION_FILE = "_orc_acid_version"  #: side file of every base and delta; i
 ACID_VERSION = b"2"
 METADATA_FILE = "_metadata_acid"  #: JSON in bases of TRUNCATE (Hive 4) and of Hive 3's major compaction
 METADATA_COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'  #: as Hive 3.1's major compaction writes it
+BASE_PREFIX = "base_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
 STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
 HIDDEN_PREFIX = "_compactor_obsolete_"  #: then a transaction and the final name of what is being removed
@@ -27,6 +28,7 @@ class Layout(enum.Enum):
 
     VISIBILITY = "Hive 4"  #: ``_v<txn>`` at the end of the name: it counts once that transaction is valid
     PLAIN = "Hive 3.1"  #: no suffix, which it fails on: it counts as soon as it is there; bases bear ``_metadata_acid``
+    VERSION_1 = "Hive 2"  #: no suffix, no side file, plain bucket numbers in rows: ACID version 1
 
     @property
     def has_visibility(self) -> bool:
@@ -116,7 +118,7 @@ _BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
 _NUMBERS = re.compile(r"(?<!-)[0-9]+")
 _NAMES_KEPT = 8192  #: the partitions of a table repeat each other's names
-_ACID_PREFIXES = ("base_", "delta_", "delete_delta_")
+_ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
 _STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
 

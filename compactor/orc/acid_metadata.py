@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 
 KEY_INDEX = "hive.acid.key.index"
@@ -23,11 +24,13 @@ def acid_stats(inserts: int, updates: int, deletes: int) -> bytes:
 
 
 def user_metadata(
-    last_keys: Sequence[RowId], *, inserts: int = 0, updates: int = 0, deletes: int = 0
+    last_keys: Sequence[RowId],
+    *,
+    inserts: int = 0,
+    updates: int = 0,
+    deletes: int = 0,
+    version: bytes | None = ACID_VERSION,
 ) -> Mapping[str, bytes]:
-    """All three entries that Hive's own writer leaves."""
-    return {
-        KEY_INDEX: key_index(last_keys),
-        STATS: acid_stats(inserts, updates, deletes),
-        VERSION: b"2",
-    }
+    """The entries that Hive's own writer leaves; Hive 2, whose files are of version 1, leaves none of the version."""
+    entries = {KEY_INDEX: key_index(last_keys), STATS: acid_stats(inserts, updates, deletes)}
+    return entries if version is None else entries | {VERSION: version}

@@ -60,13 +60,14 @@ class SyntheticKeys:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
     """One stripe to re-encode. ``keep`` has an entry for each of its rows, None keeps all; ``original`` makes ACID
-    rows of an original file's."""
+    rows of an original file's; ``as_inserts`` makes insert events of Hive 2's update events."""
 
     source: Source
     tail: Tail
     stripe_index: int
     keep: Mask | None = None
     original: SyntheticKeys | None = None
+    as_inserts: bool = False
 
 
 def with_codec(types: Sequence[Types], work: Callable[[Codec], T]) -> T:
@@ -151,6 +152,8 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         if piece.keep is not None:
             batch = batch.filter(pa.array(piece.keep[start : start + rows], pa.bool_()))
         start += rows
+        if piece.as_inserts:
+            batch = batch.set_column(0, batch.schema.field(0), pa.array(np.zeros(batch.num_rows, np.int32)))
         if batch.num_rows:
             yield adapt(batch, found, types, codec, tail.name) if types is not None else batch
     if start != stripe_rows:

@@ -7,7 +7,7 @@ range of keys has that range read. Memory is that of one run, whatever the numbe
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -24,7 +24,7 @@ from compactor.orc.types import Types, row_types
 from compactor.rows.acid_file import keys, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
-from compactor.rows.keys import DELETE, KEY, KeyBlock, Mask, is_sorted, order, row_id_at, valid_mask
+from compactor.rows.keys import DELETE, KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at, valid_mask
 from compactor.rows.opening import LOCAL
 from compactor.storage.protocol import Storage
 
@@ -84,9 +84,19 @@ class SortedEvents:
                 mask |= part.hits(block)
         return mask
 
+    def newest(self, block: KeyBlock) -> Numbers:
+        """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""
+        found: Numbers = np.full(len(block), -1, dtype=np.int64)
+        if len(block) and len(self):
+            ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+            for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
+                np.maximum(found, part.newest(block), out=found)
+        return found
+
     def _near(self, low: RowId, high: RowId) -> Iterator[DeleteEvents]:
         """Events in blocks of which some may lie in ``low..high``."""
-        for number in range(max(0, bisect_right(self._store.firsts, low) - 1), bisect_right(self._store.firsts, high)):
+        firsts = self._store.firsts  # a key that begins a block may end the one before it too
+        for number in range(max(0, bisect_left(firsts, low) - 1), bisect_right(firsts, high)):
             first = number * BLOCK
             start, stop = max(self._start - first, 0), min(self._stop - first, BLOCK)
             if start < stop:
@@ -149,7 +159,7 @@ def load(
         BadFile: a file cannot be read.
         NotLossless: a delete delta holds something else than delete events.
     """
-    sorter = _Sorter(scratch)
+    sorter = Sorter(scratch)
     total = invisible = 0
     like: Tail | None = None
     types: Types | None = None
@@ -169,11 +179,11 @@ def load(
                         valid = valid_mask(write_ids, found.current)
                         total += len(valid)
                         invisible += int(np.count_nonzero(~valid))
-                        sorter.add(_events(found.block[valid], found.current[valid]))
+                        sorter.add(events_of(found.block[valid], found.current[valid]))
     return LoadedEvents(events=sorter.done(), total=total, invisible=invisible, like=like, types=types)
 
 
-class _Sorter:
+class Sorter:
     """Sorts any number of events; runs lie in unlinked files of ``scratch``."""
 
     def __init__(self, scratch: str) -> None:
@@ -271,7 +281,7 @@ def _up_to(events: Events, limit: RowId) -> int:
     return low + int(np.searchsorted(events["row_id"][low:high], limit.row_id, side="right"))
 
 
-def _events(block: KeyBlock, current: Any) -> Events:
+def events_of(block: KeyBlock, current: Any) -> Events:
     events = np.empty(len(block), EVENT)
     for field in _KEY_FIELDS:
         events[field] = block[field]

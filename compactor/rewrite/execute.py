@@ -25,13 +25,14 @@ from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types
 from compactor.rewrite.attempts import attempt_folder, handed_over
+from compactor.rewrite.collapse import gone_by, load_changes
 from compactor.rewrite.events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.insert_only import execute_insert_only
 from compactor.rewrite.merge import Run, merge
 from compactor.rewrite.outputs import like_of, new_tail, output_of, output_types, piece_of
 from compactor.rewrite.rebalance import rebalance
-from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_tail
+from compactor.rewrite.stripe_choice import Action, Choice, Gone, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
 from compactor.rows.acid_file import AcidFile, open_files
@@ -80,6 +81,8 @@ def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
         return rebalance(unit, unit.rebalance, storage, folder)
     if unit.file_format is not None:
         return execute_insert_only(unit, storage, os.path.join(folder, "rows"))
+    if unit.version_1:
+        return _collapsed(unit, storage, folder)
     events = load(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
     with open_files(unit.location, unit.inserts, unit.number, storage) as files:
         kept_events, applied = split(unit, events.events)
@@ -101,6 +104,21 @@ def _attempt(unit: Unit, storage: Storage, folder: str) -> UnitResult:
     return UnitResult(number=unit.number, outputs=tuple(outputs), figures=figures)
 
 
+def _collapsed(unit: Unit, storage: Storage, folder: str) -> UnitResult:
+    """A major over Hive 2's files: of the events of a key the newest one counts."""
+    changed = load_changes(unit, folder, storage)
+    with open_files(unit.location, unit.inserts, unit.number, storage, plain_buckets=True) as files:
+        rows = _write_rows(unit, files, changed, os.path.join(folder, "rows"), gone_by(changed))
+    outputs = () if rows.output is None else (rows.output,)
+    figures = rows.figures + Figures(
+        files_in=len(unit.inserts) + len(unit.deletes),
+        files_out=len(outputs),
+        bytes_in=unit.input_bytes,
+        bytes_out=sum(o.length for o in outputs),
+    )
+    return UnitResult(number=unit.number, outputs=outputs, figures=figures)
+
+
 def split(unit: Unit, events: SortedEvents) -> tuple[SortedEvents, SortedEvents]:
     """Events that a minor must keep, and those to apply: a base can't hold rows of the range's own write IDs."""
     return events.split(FIRST_WRITE_ID if unit.shape is Shape.MAJOR else unit.first_write_id)
@@ -115,8 +133,10 @@ class _Rows:
 FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
 
 
-def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, path: str) -> _Rows:
-    choices = choose(files, deletes, unit.write_ids, look_always=unit.full_verify)
+def _write_rows(
+    unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, path: str, gone: Gone | None = None
+) -> _Rows:
+    choices = choose(files, deletes, unit.write_ids, look_always=unit.full_verify, gone=gone)
     types = output_types(unit, files)
     dropped = sum(c.action is Action.DROP for c in choices)
     figures = Figures(
@@ -131,11 +151,12 @@ def _write_rows(unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, pa
     if in_order(choices):
         like = target_tail(choices, types)
         final = fit(choices, like, unit.small_stripe_bytes)
-        written, last_keys, copied = _string_together(final, like or like_of(choices, types), types, path)
+        like = like or like_of(choices, types)
+        written, last_keys, copied = _string_together(final, like, types, path, unit.acid_version)
     else:
         copied = []
-        written, last_keys = _merged(choices, like_of(choices, types), types, path)
-    verify(path, last_keys, rows=figures.rows_out, full=unit.full_verify, deletes=deletes)
+        written, last_keys = _merged(choices, like_of(choices, types), types, path, unit.acid_version)
+    verify(path, last_keys, rows=figures.rows_out, full=unit.full_verify, deletes=None if gone else deletes)
     figures += Figures(
         stripes_copied=len(copied),
         stripes_encoded=len(choices) - dropped - len(copied),
@@ -189,7 +210,7 @@ class _Strung:
 
 
 def _string_together(
-    choices: Sequence[Choice], like: Tail, types: Types, path: str
+    choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None
 ) -> tuple[Written, list[RowId], list[Choice]]:
     """Stripes one after another: copied as they are, re-encoded ones through a file of their own.
 
@@ -206,14 +227,16 @@ def _string_together(
                 else:
                     for choice in run:
                         strung.copy(choice)
-            written = assembler.close(user_metadata(strung.last_keys, inserts=assembler.rows))
+            written = assembler.close(user_metadata(strung.last_keys, inserts=assembler.rows, version=version))
         finally:
             for part in strung.parts:
                 os.unlink(part)
     return written, strung.last_keys, strung.copied
 
 
-def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> tuple[Written, list[RowId]]:
+def _merged(
+    choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None
+) -> tuple[Written, list[RowId]]:
     """Rows in key order where the inputs don't follow each other."""
     files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
@@ -221,7 +244,7 @@ def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str) -> t
         for of_file in files
     ]
     tail = merge([run for run in runs if run.pieces], path, like=like, types=types)
-    return seal_rows(path, tail, like=like, types=types)
+    return seal_rows(path, tail, like=like, types=types, version=version)
 
 
 def _write_kept(

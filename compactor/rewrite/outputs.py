@@ -61,7 +61,14 @@ def piece_of(choice: Choice) -> Piece:
     if file.is_raw:
         first = file.first_row_id + file.first_row_of(choice.stripe)
         original = SyntheticKeys(write_id=file.write_id, bucket=file.bucket, first_row_id=first)
-    return Piece(source=file.source, tail=file.tail, stripe_index=choice.stripe, keep=choice.keep, original=original)
+    return Piece(
+        source=file.source,
+        tail=file.tail,
+        stripe_index=choice.stripe,
+        keep=choice.keep,
+        original=original,
+        as_inserts=choice.as_inserts,
+    )
 
 
 def output_of(kind: DeltaKind, path: str, number: int, written: Written) -> Output:

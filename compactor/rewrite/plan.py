@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from compactor.acid.directory import AcidDir, AcidDirectory
 from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import BadFile, BadName, NotSupported, Refused
+from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.unit import Shape, Unit
@@ -79,10 +79,13 @@ def plan(
         BadName: a directory's name cannot be understood, so its rows might be lost.
         BadFile: a data file has a name that says no file number.
         Refused: there is nothing to read.
+        NotLossless: rows of Hive 2 whose ROW__IDs are not their own.
         NotSupported: an insert-only table's files lie beside its bases and deltas, or are delete deltas.
     """
     if file_format is not None:
         _inserts_only(directory, location)
+    if layout is Layout.VERSION_1:
+        _as_hive_2_reads_it(directory, location)
     if directory.unparsable:
         raise BadName(
             f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; find out "
@@ -119,6 +122,7 @@ def plan(
             full_verify=full_verify,
             stores=stores or StoreOptions(),
             file_format=file_format,
+            version_1=layout is Layout.VERSION_1,
         )
         for number in sorted({*inserts, *(deletes if shape is Shape.MINOR else ())})
     )
@@ -150,6 +154,25 @@ def _inserts_only(directory: AcidDirectory, location: str) -> None:
             f"{location}: {directory.delete_deltas[0].directory} is a delete delta in an insert-only table; find out who "
             "wrote it and move it away"
         )
+
+
+def _as_hive_2_reads_it(directory: AcidDirectory, location: str) -> None:
+    """Hive 2 numbers the rows of each original file from 0, so that those of two files of a bucket share ROW__IDs; and
+    of its compactor only one of them is read (``OrcInputFormat.findOriginalBucket``)."""
+    numbers: set[int] = set()
+    for file in directory.originals:
+        if "/" in file.path or file.number in numbers:
+            raise NotLossless(
+                f"{location}/{file.path}: is one of several files of bucket {file.number} from before the table was "
+                "transactional, whose rows Hive 2 gives the same ROW__IDs; rewrite the partition into a new table"
+            )
+        numbers.add(file.number)
+    for delta in directory.deltas:
+        if delta.raw:
+            raise NotLossless(
+                f"{location}/{delta.directory}: holds files without ACID columns, which Hive 2 never writes; find out "
+                "who did, and move it away"
+            )
 
 
 def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:

@@ -19,6 +19,7 @@ from compactor.acid.names import (
     METADATA_FILE,
     BucketFile,
     DeltaKind,
+    Layout,
 )
 from compactor.errors import VerificationFailed
 from compactor.rewrite.plan import Plan
@@ -103,7 +104,7 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
         _finish_acid(storage, plan, path, files)
     elif not files:
         storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores know no empty directory
-    if plan.shape is Shape.MAJOR and not plan.layout.has_visibility:
+    if plan.shape is Shape.MAJOR and plan.layout is Layout.PLAIN:
         # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
         storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
     return StagedDirectory(name=name, staged=path, files=tuple(files))
@@ -114,10 +115,12 @@ def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile
     if not files:
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
-        length = write_empty(storage, f"{path}/{file}", plan.row_type)
+        version = None if plan.layout is Layout.VERSION_1 else ACID_VERSION
+        length = write_empty(storage, f"{path}/{file}", plan.row_type, version=version)
         crc = zlib.crc32(storage.read(f"{path}/{file}"))
         files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
-    storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+    if plan.layout is not Layout.VERSION_1:
+        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
 
 
 def check(storage: Storage, plan: Plan, staged: Staged) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,8 @@ from compactor.orc.compat import StripeClass, copyable, one_calendar, stripe_cla
 from compactor.orc.tail import KeyStatistics, Tail, key_statistics
 from compactor.orc.types import Array, Types, encodable, same
 from compactor.rewrite.events import Deletes
-from compactor.rows.acid_file import AcidFile, keys, must_insert
-from compactor.rows.keys import INSERT, is_sorted, row_id_at, valid_mask
+from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
+from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
 
 
 class Action(enum.Enum):
@@ -50,6 +51,7 @@ class Choice:
     first: RowId | None = None
     last: RowId | None = None
     is_sorted: bool = True
+    as_inserts: bool = False  #: Hive 2's update events become the insert events of its base
     is_only_small: bool = False  #: encoded for the readers' sake; its bytes could be copied as well
 
     @property
@@ -57,24 +59,41 @@ class Choice:
         return self.file.tail.stripes[self.stripe].length
 
 
+#: Which of a file's rows are gone where more than delete events decides it. Rows that the snapshot doesn't see are
+#: left out anyway.
+Gone: TypeAlias = Callable[[AcidFile, Keys], Mask]
+
+
 def choose(
-    files: Iterable[AcidFile], deletes: Deletes, write_ids: ValidWriteIdList, *, look_always: bool
+    files: Iterable[AcidFile],
+    deletes: Deletes,
+    write_ids: ValidWriteIdList,
+    *,
+    look_always: bool,
+    gone: Gone | None = None,
 ) -> list[Choice]:
-    """The fate of every stripe, as far as its rows go; ``fit`` then decides which classes may share a file."""
+    """The fate of every stripe, as far as its rows go; ``fit`` then decides which classes may share a file.
+
+    Args:
+        gone: judges Hive 2's files, in which update and delete events stand between rows; what stays of them becomes
+            inserts. ``deletes`` are then the keys that more than one event may have.
+    """
     return [
-        _choose(file, stripe, deletes, write_ids, look_always)
+        _choose(file, stripe, deletes, write_ids, look_always, gone)
         for file in files
         for stripe in range(len(file.tail.stripes))
         if file.tail.stripes[stripe].rows
     ]
 
 
-def _choose(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, look_always: bool) -> Choice:
+def _choose(
+    file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, look_always: bool, gone: Gone | None
+) -> Choice:
     if not file.is_raw and not look_always:
         statistics = key_statistics(file.tail, stripe)
         if statistics is not None and (known := _from_statistics(file, stripe, statistics, deletes, write_ids)):
             return known
-    return _look(file, stripe, deletes, write_ids)
+    return _look(file, stripe, deletes, write_ids, gone)
 
 
 def _from_statistics(
@@ -88,7 +107,7 @@ def _from_statistics(
     rows = file.tail.stripes[stripe].rows
     write_id, current = s.original_transaction.minimum, s.current_transaction.minimum
     one = all(r.minimum == r.maximum for r in (s.operation, s.original_transaction, s.bucket, s.current_transaction))
-    if not one or s.operation.minimum != INSERT or not bucket_codec.is_v1(s.bucket.minimum):
+    if not one or s.operation.minimum != INSERT or not bucket_codec.is_known(s.bucket.minimum):
         return None
     low, high = s.row_id.minimum, s.row_id.maximum
     if high - low + 1 != rows or s.row_id.total != (low + high) * rows // 2:
@@ -100,18 +119,18 @@ def _from_statistics(
     return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
 
 
-def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList) -> Choice:
+def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, gone: Gone | None) -> Choice:
     rows = file.tail.stripes[stripe].rows
     masks: list[Array] = []
     first: RowId | None = None
     last: RowId | None = None
-    in_order = True
+    in_order = all_inserts = True
     invisible = deleted = 0
     for found in keys(file, stripe):
-        must_insert(file, found)
         valid = valid_mask(write_ids, found.current)
-        hit = deletes.hits(found.block) & valid
+        hit = (deletes.hits(must_insert(file, found).block) if gone is None else gone(file, found)) & valid
         keep = valid & ~hit
+        all_inserts = all_inserts and (gone is None or not np.any(found.operation[keep] != INSERT))
         invisible += int(np.count_nonzero(~valid))
         deleted += int(np.count_nonzero(hit))
         masks.append(pa.array(keep))
@@ -123,7 +142,8 @@ def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteId
             last = row_id_at(block, len(block) - 1)
     kept = rows - invisible - deleted
     whole = kept == rows
-    action = Action.DROP if kept == 0 else Action.COPY if whole and not file.is_raw and in_order else Action.ENCODE
+    copies = whole and all_inserts and in_order and not file.is_raw
+    action = Action.DROP if kept == 0 else Action.COPY if copies else Action.ENCODE
     return Choice(
         file=file,
         stripe=stripe,
@@ -136,6 +156,7 @@ def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteId
         first=first,
         last=last,
         is_sorted=in_order,
+        as_inserts=gone is not None,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from compactor.acid.names import DeltaKind
+from compactor.acid.names import ACID_VERSION, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy
 from compactor.ids import WriteId
@@ -65,6 +65,12 @@ class Unit:
     stores: StoreOptions = field(default_factory=StoreOptions)
     rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
     file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
+    version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
+
+    @property
+    def acid_version(self) -> bytes | None:
+        """What the output's metadata say; Hive 2's say nothing."""
+        return None if self.version_1 else ACID_VERSION
 
     @property
     def input_bytes(self) -> int:

@@ -17,7 +17,7 @@ from compactor.rewrite.events import Deletes
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers
 
 
-def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes) -> None:
+def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
     """That the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and answers for each.
 
     A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
@@ -25,6 +25,7 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
 
     Args:
         full: also decode every key: strictly rising, and none of them deleted.
+        deletes: None where keys alone don't tell what is gone.
 
     Raises:
         VerificationFailed: otherwise.
@@ -43,7 +44,7 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
             _every_key(source, tail, deletes)
 
 
-def _every_key(source: LocalSource, tail: Tail, deletes: Deletes) -> None:
+def _every_key(source: LocalSource, tail: Tail, deletes: Deletes | None) -> None:
     before: KeyBlock | None = None
     for stripe in range(len(tail.stripes)):
         for batch in read_keys(source, tail, stripe):
@@ -53,7 +54,7 @@ def _every_key(source: LocalSource, tail: Tail, deletes: Deletes) -> None:
                 numbers(batch.column(ROW_ID)),
             )
             whole = block if before is None else np.concatenate([before, block])
-            if not is_sorted(whole) or deletes.hits(block).any():
+            if not is_sorted(whole) or (deletes is not None and deletes.hits(block).any()):
                 raise VerificationFailed(
                     f"{tail.name}, stripe {stripe}: its keys do not rise strictly, or a deleted row is among them; nothing "
                     "was changed, please report this"

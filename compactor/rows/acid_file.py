@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
-from compactor.acid.names import FLUSH_LENGTH_SUFFIX
+from compactor.acid.names import ACID_VERSION, BASE_PREFIX, FLUSH_LENGTH_SUFFIX
 from compactor.errors import BadFile, NotLossless, StorageError
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, assembler
@@ -56,6 +56,7 @@ class AcidFile:
     write_id: WriteId
     bucket: int
     first_row_id: int
+    in_base: bool = False
 
     @property
     def is_raw(self) -> bool:
@@ -77,12 +78,15 @@ class Keys:
 
 @contextmanager
 def open_files(
-    location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL
+    location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL, *, plain_buckets: bool = False
 ) -> Iterator[list[AcidFile]]:
     """The files of one file number, in reading order, until the block ends.
 
     Row numbers of raw files run on over the files of a group, in path order (Hive's ``OrcRawRecordMerger``); that
     order is the order given.
+
+    Args:
+        plain_buckets: rows of raw files get ``number`` itself as their bucket, as Hive 2 gave it to them.
 
     Raises:
         BadFile: a file is not ORC, truncated, or gone.
@@ -109,8 +113,9 @@ def open_files(
                     source=opened,
                     tail=tail,
                     write_id=source.write_id,
-                    bucket=bucket_codec.encode(number, source.statement_id),
+                    bucket=number if plain_buckets else bucket_codec.encode(number, source.statement_id),
                     first_row_id=first,
+                    in_base=source.group.startswith(BASE_PREFIX),
                 )
             )
         yield files
@@ -159,15 +164,15 @@ def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
 
     Raises:
         BadFile: a key is null.
-        NotLossless: the rows follow the order of ACID v1 (before Hive 3).
+        NotLossless: a bucket property is of a version that nobody has written yet.
     """
     if any(batch.column(i).null_count for i in range(5)):
         raise BadFile(f"{file.path}: an ACID column holds a null; expected numbers in every row; restore the file")
     bucket = numbers(batch.column(2)).astype(np.int32)
-    if np.any((bucket.view(np.uint32) >> 29) != 1):
+    if len(bucket) and int((bucket.view(np.uint32) >> 29).max()) > 1:
         raise NotLossless(
-            f"{file.path}: bucket property {int(bucket.min())} is of ACID version 1 (Hive 2 and before), whose order of "
-            "rows this release does not keep; run a major compaction with Hive once"
+            f"{file.path}: bucket property {int(bucket.view(np.uint32).max())} is of a version that is not known; known "
+            "are 0 (Hive 2) and 1; look for a later release"
         )
     return Keys(
         block=key_block(numbers(batch.column(1)), bucket, numbers(batch.column(3))),
@@ -177,32 +182,32 @@ def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
 
 
 def must_insert(file: AcidFile, found: Keys) -> Keys:
-    """``found``, which must be insert events only.
+    """``found``, which must be rows only: insert events, or what a base keeps, where Hive 2 left update events too.
 
     Raises:
-        NotLossless: there are update or delete events among them (ACID v1).
+        NotLossless: there are update or delete events among them (ACID v1), which other rows of the same key meet.
     """
-    if np.any((found.operation != INSERT) & (found.operation != UPDATE)):
+    if np.any((found.operation != INSERT) & ~((found.operation == UPDATE) & file.in_base)):
         raise NotLossless(
-            f"{file.path}: holds delete events among rows, as ACID version 1 (Hive 2 and before) wrote them; run a major "
-            "compaction with Hive once"
+            f"{file.path}: holds update or delete events among rows, as ACID version 1 (Hive 2 and before) wrote them, and "
+            "later Hives read those wrong; see `compactor doctor --before-hive-3`"
         )
     return found
 
 
-def write_empty(storage: Storage, path: str, row_type: str) -> int:
+def write_empty(storage: Storage, path: str, row_type: str, *, version: bytes | None = ACID_VERSION) -> int:
     """An ACID file without rows at ``path``; ``row_type`` is Hive's type of the table's rows. Returns its length."""
     types = acid_types(parse_hive_type(row_type))
     local = storage.local_path(path)
     if local is not None:
-        return _write_empty(local, types)
+        return _write_empty(local, types, version)
     with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:
-        length = _write_empty(f"{scratch}/empty", types)
+        length = _write_empty(f"{scratch}/empty", types, version)
         storage.upload(f"{scratch}/empty", path)
         return length
 
 
-def _write_empty(path: str, types: Types) -> int:
+def _write_empty(path: str, types: Types, version: bytes | None) -> int:
     with LocalSink(path) as sink:
-        written = assembler.write_empty(sink, types, user_metadata=user_metadata([]))
+        written = assembler.write_empty(sink, types, user_metadata=user_metadata([], version=version))
     return written.length

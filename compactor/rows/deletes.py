@@ -73,6 +73,28 @@ class DeleteEvents:
         mask[places[rows[places] == events["row_id"]]] = True
         return mask
 
+    def newest(self, block: KeyBlock) -> Numbers:
+        """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""
+        low, high = _ends(block)
+        first, last = self._position(low, after=False), self._position(high, after=True)
+        keys, current = self.keys[first:last], self.current[first:last]
+        both = np.concatenate([keys, block])
+        by_key = order(both)
+        sorted_keys = both[by_key]
+        begins = np.ones(len(both), dtype=np.bool_)
+        begins[1:] = sorted_keys[1:] != sorted_keys[:-1]
+        values = np.concatenate([current, np.full(len(block), -1, dtype=np.int64)])[by_key]
+        largest = np.maximum.reduceat(values, np.flatnonzero(begins))[np.cumsum(begins) - 1]
+        found: Numbers = np.empty(len(both), dtype=np.int64)
+        found[by_key] = largest
+        return found[len(keys) :]
+
+
+def _ends(block: KeyBlock) -> tuple[RowId, RowId]:
+    """The smallest and the largest key of a block that is not empty."""
+    ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+    return row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)
+
 
 def _among(block: KeyBlock, events: KeyBlock) -> Mask:
     """Which keys of ``block`` are also in ``events``: both sorted as one, so that equal ones stand side by side."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 
+from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Written
@@ -14,9 +15,11 @@ from compactor.orc.tail_writer import seal
 from compactor.orc.types import Types
 
 
-def seal_rows(path: str, tail: Tail, *, like: Tail, types: Types) -> tuple[Written, list[RowId]]:
+def seal_rows(
+    path: str, tail: Tail, *, like: Tail, types: Types, version: bytes | None = ACID_VERSION
+) -> tuple[Written, list[RowId]]:
     """Gives the file at ``path`` the metadata of inserts, and returns the last key of each stripe."""
-    return _seal(path, tail, like, types, inserts=tail.rows)
+    return _seal(path, tail, like, types, inserts=tail.rows, version=version)
 
 
 def seal_deletes(path: str, tail: Tail, *, like: Tail, types: Types) -> tuple[Written, list[RowId]]:
@@ -25,11 +28,18 @@ def seal_deletes(path: str, tail: Tail, *, like: Tail, types: Types) -> tuple[Wr
 
 
 def _seal(
-    path: str, tail: Tail, like: Tail, types: Types, *, inserts: int = 0, deletes: int = 0
+    path: str,
+    tail: Tail,
+    like: Tail,
+    types: Types,
+    *,
+    inserts: int = 0,
+    deletes: int = 0,
+    version: bytes | None = ACID_VERSION,
 ) -> tuple[Written, list[RowId]]:
     with LocalSource(path) as source:
         last_keys = [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
-    sealed = seal(path, like, types, user_metadata(last_keys, inserts=inserts, deletes=deletes))
+    sealed = seal(path, like, types, user_metadata(last_keys, inserts=inserts, deletes=deletes, version=version))
     checksum = 0
     with LocalSource(path) as source:
         for offset in range(0, source.length, CHUNK):

@@ -65,3 +65,22 @@ def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None
 def dense(write_id: int, rows: int, *, first: int = 0, bucket: int = FIRST_FILE) -> list[Key]:
     """Keys as one statement hands them out."""
     return [(write_id, bucket, row) for row in range(first, first + rows)]
+
+
+def write_events_mixed(path: Path, found: Sequence[tuple[int, Key, int]]) -> Path:
+    """A file of Hive 2: events of any operation with their keys and transactions, in this order; ``a`` of a row is its
+    transaction."""
+    os.makedirs(path.parent, exist_ok=True)
+    schema = arrow_codec.schema(TYPES)
+    row = schema.field(5).type
+    values = pa.StructArray.from_arrays(
+        [pa.array([current for _, _, current in found], pa.int32())],
+        fields=list(row),
+        mask=pa.array([operation == 2 for operation, _, _ in found], pa.bool_()),
+    )
+    columns = list(zip(*((operation, *key, current) for operation, key, current in found), strict=True))
+    batch = pa.RecordBatch.from_arrays(
+        [*(pa.array(column, schema.field(at).type) for at, column in enumerate(columns)), values], schema=schema
+    )
+    encode_acid([batch], str(path), like=like(str(path)), types=TYPES)
+    return path

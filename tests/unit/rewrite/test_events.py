@@ -40,9 +40,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loaded(tmp_path: Path, files: list[list[Key]]) -> SortedEvents:
     """The files' events; each has its file's number as its write ID."""
-    sorter = events._Sorter(str(tmp_path))
+    sorter = events.Sorter(str(tmp_path))
     for number, keys in enumerate(files):
-        sorter.add(events._events(block(keys), np.full(len(keys), number)))
+        sorter.add(events.events_of(block(keys), np.full(len(keys), number)))
     return sorter.done()
 
 

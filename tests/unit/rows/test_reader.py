@@ -6,15 +6,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc as po
 import pyorc
+import pytest
 from pyorc.converters import ORCConverter
 
 from compactor.acid import bucket
 from compactor.acid.directory import acid_directory
+from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.demo.fixtures import read_step
+from compactor.errors import NotLossless
 from compactor.ids import TxnId, WriteId
 from compactor.rows.reader import read_snapshot
 from compactor.rows.writer import write_deletes, write_rows
 from compactor.storage.local import LocalStorage
+from tests.support.expected import difference, plain_rows, read_expected, render_line, step_id, steps
 
 ROW = "struct<a:int>"
 ALL_TXNS = ValidTxnList(high_watermark=TxnId(99))
@@ -103,3 +108,27 @@ def test_a_stripe_is_read_in_batches_also_where_the_codec_changes(tmp_path: Path
     assert [n for batch in batches for n in batch.column(2).to_pylist()] == list(range(rows))
     assert pa.types.is_timestamp(batches[0].schema.field("t").type)
     assert batches[-1].column(3).to_pylist()[-1] == {"seconds": late, "nanos": 0}
+
+
+@pytest.mark.parametrize("path", steps("hive-2.3"), ids=step_id)
+def test_what_hive_2_wrote_is_shown_or_refused_by_name(path: Path) -> None:
+    """PROTOCOL 1.7: rows and deletes of split update, and every base, have one meaning; events between rows have not."""
+    fixture = read_step(path)
+    assert fixture.directory is not None
+    expected = read_expected(path)
+    names = [f"{name}:{kind}" for name, kind in fixture.description.columns]
+    ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(99))
+    directory = acid_directory(LocalStorage().listing(str(fixture.directory)), ids, ALL_TXNS)
+
+    def found() -> list[tuple[RowId, str]]:
+        lines = []
+        for batch in read_snapshot(str(fixture.directory), directory, ids, f"struct<{','.join(names)}>"):
+            for write_id, bucket_property, row_id, *row in plain_rows(batch):
+                lines.append((RowId(WriteId(write_id), bucket_property, row_id), render_line(expected, row)))
+        return sorted(lines)
+
+    if step_id(path) in ("hive-2.3/f7_v1/s1_dml", "hive-2.3/f7_v1/s2_minor"):
+        with pytest.raises(NotLossless, match="holds update or delete events among rows"):
+            found()
+    else:
+        assert difference(expected.row_ids, found()) == ""
