@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,6 +9,7 @@ from compactor.errors import NotLossless
 from compactor.orc import messages
 from compactor.orc.compat import copyable, stripe_class
 from compactor.orc.compression import Compression
+from compactor.orc.running_checksum import RunningChecksum
 from compactor.orc.source import CHUNK, Sink, Source
 from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.tail import MAGIC, Stripe, Tail, empty_tail
@@ -32,6 +32,8 @@ class Written:
 class Assembler:
     """Writes one file of stripes that are of the class of ``like``. The owner of ``sink`` aborts it on any error.
 
+    Leaving a ``with`` block lets go of the sources, which it may be reading for the checksum until ``close``.
+
     ``types`` are the footer's types, with the names wanted; they must equal those of ``like`` apart from names.
     """
 
@@ -45,7 +47,7 @@ class Assembler:
                 f"file {like.name}: its stripes hold {schema_text(like.types)}, {schema_text(self._types)} is wanted; "
                 "re-encode them"
             )
-        self._checksum = 0 if checksum else None
+        self._checksum = RunningChecksum() if checksum else None
         self._stripes: list[Stripe] = []
         self._statistics: list[tuple[messages.Message, ...]] = []
         self._writers: set[tuple[int, int]] = set()
@@ -108,18 +110,27 @@ class Assembler:
             return
         source, offset, length = self._pending
         self._pending = None
-        if self._checksum is None:
+        if self._checksum is None or (length >= CHUNK and source.is_local):
+            if self._checksum is not None:
+                self._checksum.add_range(source, offset, length)
             self._sink.copy(source, offset, length)
             self._position += length
             return
-        for part in _chunks(source, offset, length):
+        for part in _chunks(source, offset, length):  # what is far away is read once, what is small costs no thread
             self._write(part)
 
     def _write(self, data: bytes) -> None:
         self._sink.write(data)
         self._position += len(data)
         if self._checksum is not None:
-            self._checksum = zlib.crc32(data, self._checksum)
+            self._checksum.add(data)
+
+    def __enter__(self) -> Assembler:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._checksum is not None:
+            self._checksum.close()
 
     def close(self, user_metadata: Mapping[str, bytes]) -> Written:
         """Write the tail and complete the sink."""
@@ -139,7 +150,8 @@ class Assembler:
         )
         self._write(tail_bytes(tail))
         self._sink.close()
-        return Written(length=self._position, rows=self.rows, stripes=self.stripes, checksum=self._checksum)
+        checksum = None if self._checksum is None else self._checksum.value()
+        return Written(length=self._position, rows=self.rows, stripes=self.stripes, checksum=checksum)
 
 
 def write_empty(

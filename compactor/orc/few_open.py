@@ -47,11 +47,19 @@ class FewOpen:
     def read(self, source: _Reopened, offset: int, length: int) -> bytes:
         """See ``Source.read``; decoders read from threads of their own."""
         with self._lock:
-            found = self._open.get(source)
-            if found is None:
-                found = source.reopened()
-            self._keep(source, found)
-            return found.read(offset, length)
+            return self._opened(source).read(offset, length)
+
+    def descriptor(self, source: _Reopened) -> int | None:
+        """See ``Source.descriptor``; it stays open when the file is closed here."""
+        with self._lock:
+            return self._opened(source).descriptor()
+
+    def _opened(self, source: _Reopened) -> Closable:
+        found = self._open.get(source)
+        if found is None:
+            found = source.reopened()
+        self._keep(source, found)
+        return found
 
     def _keep(self, source: _Reopened, opened: Closable) -> None:
         self._open[source] = opened
@@ -71,16 +79,15 @@ class FewOpen:
 
 class _Reopened:
     def __init__(self, few: FewOpen, opener: Callable[[], Closable], first: Closable) -> None:
-        self.name, self.length = first.name, first.length
+        self.name, self.length, self.is_local = first.name, first.length, first.is_local
         self._few, self._opener = few, opener
         self._identity = _identity(first)
 
     def read(self, offset: int, length: int) -> bytes:
         return self._few.read(self, offset, length)
 
-    def fileno(self) -> int | None:
-        """None: the descriptor may be closed before it is used."""
-        return None
+    def descriptor(self) -> int | None:
+        return self._few.descriptor(self)
 
     def reopened(self) -> Closable:
         """The file, opened again.
@@ -96,8 +103,11 @@ class _Reopened:
 
 
 def _identity(source: Source) -> tuple[int, ...]:
-    descriptor = source.fileno()
+    descriptor = source.descriptor()
     if descriptor is None:
         return (source.length,)
-    status = os.fstat(descriptor)
+    try:
+        status = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
     return status.st_ino, status.st_size, status.st_mtime_ns

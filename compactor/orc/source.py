@@ -13,13 +13,16 @@ CHUNK = 4 * 1024 * 1024  #: bytes moved at a time where the kernel cannot copy b
 
 
 class Source(Protocol):
-    """A file that is read at any place. ``name`` is for messages, ``length`` in bytes."""
+    """A file that is read at any place. ``name`` is for messages, ``length`` in bytes, ``is_local`` on this machine."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def length(self) -> int: ...
+
+    @property
+    def is_local(self) -> bool: ...
 
     def read(self, offset: int, length: int) -> bytes:
         """Exactly ``length`` bytes from ``offset`` on.
@@ -28,8 +31,8 @@ class Source(Protocol):
             BadFile: the file ends before, or is gone.
         """
 
-    def fileno(self) -> int | None:
-        """The descriptor of a local file, so that the kernel can copy; None for any other."""
+    def descriptor(self) -> int | None:
+        """A new descriptor of a local file, so that the kernel can copy; the caller closes it. None for any other."""
 
 
 class Sink(Protocol):
@@ -53,6 +56,8 @@ class Sink(Protocol):
 class BytesSource:
     """A file in memory."""
 
+    is_local = False
+
     def __init__(self, data: bytes, name: str = "<memory>") -> None:
         self._data = data
         self.name = name
@@ -61,12 +66,14 @@ class BytesSource:
     def read(self, offset: int, length: int) -> bytes:
         return _whole(self._data[offset : offset + length], self.name, offset, length)
 
-    def fileno(self) -> int | None:
+    def descriptor(self) -> int | None:
         return None
 
 
 class LocalSource:
     """A file of the local file system, open until ``close``."""
+
+    is_local = True
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.name = os.fspath(path)
@@ -87,8 +94,8 @@ class LocalSource:
         data = b"".join(parts)
         return _whole(data, self.name, offset - len(data), len(data) + length)
 
-    def fileno(self) -> int | None:
-        return self._descriptor
+    def descriptor(self) -> int | None:
+        return os.dup(self._descriptor)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -129,9 +136,12 @@ class LocalSink:
             view = view[done:]
 
     def copy(self, source: Source, offset: int, length: int) -> None:
-        descriptor = source.fileno()
-        if descriptor is not None and self._kernel_copies:
-            done = self._kernel_copy(descriptor, offset, length)
+        descriptor = source.descriptor() if self._kernel_copies else None
+        if descriptor is not None:
+            try:
+                done = self._kernel_copy(descriptor, offset, length)
+            finally:
+                os.close(descriptor)
             offset, length = offset + done, length - done
         while length > 0:
             data = source.read(offset, min(length, CHUNK))

@@ -217,8 +217,11 @@ def _string_together(
     Returns:
         the file, the last key of each of its stripes, and the stripes that were copied.
     """
-    with LocalSink(path) as sink, FewOpen() as few:
-        assembler = Assembler(sink, like=like, types=types, checksum=True)
+    with (
+        LocalSink(path) as sink,
+        FewOpen() as few,
+        Assembler(sink, like=like, types=types, checksum=True) as assembler,
+    ):
         strung = _Strung(assembler=assembler, like=like, types=types, path=path, few=few)
         try:
             for encodes, run in groupby(choices, key=lambda c: c.action is Action.ENCODE):

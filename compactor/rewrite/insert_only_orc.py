@@ -146,10 +146,8 @@ class _Growing:
 
 def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made:
     stripes = group.stripes(small_stripe_bytes)
-    with LocalSink(path) as sink, FewOpen() as few:
-        growing = _Growing(
-            assembler=Assembler(sink, like=group.like, checksum=True), like=group.like, path=path, few=few
-        )
+    with LocalSink(path) as sink, FewOpen() as few, Assembler(sink, like=group.like, checksum=True) as assembler:
+        growing = _Growing(assembler=assembler, like=group.like, path=path, few=few)
         try:
             for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):
                 if copies:
@@ -157,7 +155,7 @@ def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made
                         growing.copy(stripe)
                 else:
                     growing.encode(list(run))
-            written = growing.assembler.close(group.like.user_metadata)
+            written = assembler.close(group.like.user_metadata)
         finally:
             for part in growing.parts:
                 os.unlink(part)

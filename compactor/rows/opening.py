@@ -22,6 +22,8 @@ class RemoteSource:
         StorageError: the store doesn't answer.
     """
 
+    is_local = False
+
     def __init__(self, storage: Storage, path: str) -> None:
         self.name = path
         self._storage = storage
@@ -68,7 +70,7 @@ class RemoteSource:
             )
         return data
 
-    def fileno(self) -> int | None:
+    def descriptor(self) -> int | None:
         return None
 
     def close(self) -> None:

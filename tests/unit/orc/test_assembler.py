@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from compactor.errors import NotLossless
 from compactor.orc.assembler import Assembler, write_empty
 from compactor.orc.compat import copyable, stripe_class
 from compactor.orc.compression import Compression
-from compactor.orc.source import BytesSource, LocalSink, LocalSource
+from compactor.orc.source import CHUNK, BytesSource, LocalSink, LocalSource
 from compactor.orc.tail import Tail, read_tail
 from compactor.orc.types import acid_types, parse_hive_type, schema_text
 
@@ -37,6 +38,24 @@ def _assembled(inputs: list[tuple[LocalSource, Tail]], path: Path, checksum: boo
         tail = read_tail(source)
     assert (tail.rows, len(tail.stripes)) == (written.rows, written.stripes)
     return tail
+
+
+def test_large_stripes_are_copied_by_the_kernel_and_added_up_beside_it(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened
+) -> None:
+    """PROTOCOL 4: the checksum is that of the file, whoever moved its bytes."""
+    path = write_acid(1, 600_000, compression="uncompressed")
+    source, tail = opened(path)
+    assert sum(stripe.length for stripe in tail.stripes) >= CHUNK
+    inputs = [(source, tail), opened(write_acid(2, 10, compression="uncompressed"))]
+    copy = _assembled(inputs, tmp_path / "out", checksum=True)
+    assert copy.rows == 600_010
+    before = threading.active_count()
+    with LocalSink(tmp_path / "half") as sink, Assembler(sink, like=tail, checksum=True) as assembler:
+        for one in inputs:
+            assembler.append_file(*one)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("checksum", [False, True])

@@ -30,10 +30,22 @@ def test_all_are_read_and_few_are_open(tmp_path: Path) -> None:
         sources = [few.open(partial(LocalSource, path)) for path in _files(tmp_path, 20)]
         for _ in range(2):
             for number, source in enumerate(sources):
-                assert (source.read(3, 3), source.length, source.fileno()) == (b"%03d" % number, 30, None)
+                assert (source.read(3, 3), source.length, source.is_local) == (b"%03d" % number, 30, True)
                 assert _open_files() <= before + 3
         with pytest.raises(BadFile, match="/7: "):
             sources[7].read(28, 3)
+    assert _open_files() == before
+
+
+def test_a_descriptor_outlives_the_file_that_is_closed_for_another(tmp_path: Path) -> None:
+    before = _open_files()
+    with FewOpen(limit=1) as few:
+        first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
+        descriptor = first.descriptor()
+        assert descriptor is not None
+        assert second.read(0, 3) == b"001"
+        assert os.pread(descriptor, 3, 0) == b"000"
+        os.close(descriptor)
     assert _open_files() == before
 
 

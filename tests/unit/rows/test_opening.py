@@ -42,7 +42,7 @@ def test_neighbouring_reads_are_one_request(tmp_path: Path) -> None:
         assert far.asked == [(0, CHUNK), (CHUNK, CHUNK)]
         assert source.read(7, CHUNK) == content[7 : 7 + CHUNK]
         assert far.asked[2:] == [(7, CHUNK)]
-        assert source.fileno() is None
+        assert (source.is_local, source.descriptor()) == (False, None)
 
 
 def test_a_file_that_ends_before_or_is_gone(tmp_path: Path) -> None:
