@@ -6,14 +6,15 @@ not made, and the removal of aborted transactions comes after compactions, whose
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
 
-from compactor.acid.directory import AcidDirectory
+from compactor.acid.directory import AcidDir, AcidDirectory, DataFile
 from compactor.acid.names import Base, DeltaKind
 from compactor.acid.names import parse_directory as parse_name
+from compactor.compaction.condition import SMALL_FILE
 from compactor.compaction.states import CompactionType
 from compactor.errors import BadName
 from compactor.settings.precedence import Settings
@@ -32,6 +33,9 @@ class Facts:
 
     base_bytes: int = 0
     delta_bytes: int = 0
+    delete_bytes: int = 0
+    files: int = 0
+    small_files: int = 0
     deltas: int = 0
     delete_deltas: int = 0
     originals: int = 0
@@ -56,9 +60,13 @@ class Facts:
     ) -> Facts:
         """The facts of one directory under the compactor's list; aborts are what the metastore counts."""
         deltas = directory.compactable()
+        files = list(_files(directory, deltas))
         return cls(
             base_bytes=directory.base_bytes,
             delta_bytes=sum(delta.total_bytes for delta in deltas),
+            delete_bytes=sum(delta.total_bytes for delta in deltas if delta.delta.kind is DeltaKind.DELETE),
+            files=len(files),
+            small_files=_small(files),
             deltas=len(deltas),
             delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
             originals=len(directory.originals),
@@ -71,6 +79,21 @@ class Facts:
             minor_supported=minor_supported,
             unparsable=directory.unparsable,
         )
+
+
+def _files(directory: AcidDirectory, deltas: Iterable[AcidDir]) -> Iterator[DataFile]:
+    yield from directory.originals
+    for read in (directory.base, *deltas):
+        if read is not None:
+            yield from read.files
+
+
+def _small(files: Iterable[DataFile]) -> int:
+    """Small files that a compaction would join with another one: of each file number's all, but for the only one."""
+    sizes: dict[int, list[bool]] = {}
+    for file in files:
+        sizes.setdefault(file.number, []).append(file.length < SMALL_FILE)
+    return sum(sum(small) - all(small) for small in sizes.values())
 
 
 def _nothing() -> Mapping[str, int | float]:
@@ -155,6 +178,9 @@ def _numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]:
     numbers: dict[str, int | float] = {
         "base_bytes": facts.base_bytes,
         "delta_bytes": facts.delta_bytes,
+        "delete_bytes": facts.delete_bytes,
+        "files": facts.files,
+        "small_files": facts.small_files,
         "deltas": facts.deltas,
         "originals": facts.originals,
         "obsolete": facts.obsolete,

@@ -272,6 +272,7 @@ def _remember(site: Site, outcome: Outcome) -> None:
         stripes_reencoded=f.stripes_encoded,
         stripes_dropped=f.stripes_dropped,
         seconds=outcome.seconds,
+        bytes_copied=f.bytes_copied,
     )
     try:
         site.state.runs.add(run)

@@ -22,6 +22,7 @@ from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
 log = logging.getLogger(__name__)
+_HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class HousekeeperPass:
     components_purged: int = 0
     rebuild_locks_purged: int = 0
     transactions_forgotten: int = 0
+    state_purged: int = 0
     kept: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -57,13 +59,13 @@ class Task:
 
 
 def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
-    """One pass. In a mode below ``clean`` Hive keeps its own house, and nothing is done here.
+    """One pass. In a mode below ``clean`` Hive keeps its own house, and only what is ours is kept short here.
 
     With ``due_only`` a task is left out as long as its interval since the last such run isn't over, whoever ran it:
     many housekeepers may run side by side.
     """
     if not may(site.settings, Mode.CLEAN):
-        return HousekeeperPass(acted=False)
+        return HousekeeperPass(acted=False, **_own_state(site))
     found: dict[str, Any] = {}
     ran: list[str] = []
     for task in TASKS:
@@ -123,6 +125,16 @@ def _rebuild_locks(site: Site) -> dict[str, Any]:
     return {"rebuild_locks_purged": site.metastore.housekeeping.purge_rebuild_locks(timeout)}
 
 
+def _own_state(site: Site) -> dict[str, Any]:
+    """What we remember of tables that nobody has looked at for long, and of runs of long ago."""
+    if site.state is None:
+        return {}
+    seen = site.settings.milliseconds("compactor.decisions.retention")
+    runs = site.settings.milliseconds("compactor.runs.retention")
+    purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
+    return {"state_purged": purged}
+
+
 def _settled_ms(site: Site) -> int:
     """Never younger than what snapshots take for an id that is about to appear: it would count as open to them."""
     return max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
@@ -149,6 +161,7 @@ TASKS = (
         interval_ms=lambda settings: settings.milliseconds("hive.txn.timeout") // 2,
         run=_rebuild_locks,
     ),
+    Task(name="state", interval_ms=lambda settings: _HOUR_MS, run=_own_state),
 )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.condition import Condition
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.eligibility import Candidate, Skipped, eligible, order
 from compactor.compaction.entry import Entity, Entry, Request
@@ -22,7 +23,9 @@ from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings, with_table
+from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
+from compactor.state.store import State as Store
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -93,17 +96,19 @@ def initiate(site: Site) -> InitiatorPass:
             considered += _acted(scan, judged)
             judged, since = [], time.monotonic()
     considered += _acted(scan, judged)
+    _look_again(scan)
     return InitiatorPass(repaired=repaired, considered=tuple(considered))
 
 
 def _acted(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
     """Requests what is due and stores the decisions."""
     done = scan.request(judged)
-    _record(scan.site, done, scan.now_ms)
+    _record(scan, done)
     return done
 
 
-def _record(site: Site, considered: Sequence[Considered], at: int) -> None:
+def _record(scan: Scan, considered: Sequence[Considered]) -> None:
+    site = scan.site
     if site.state is None or not considered:
         return
     site.state.decisions.record(
@@ -117,8 +122,32 @@ def _record(site: Site, considered: Sequence[Considered], at: int) -> None:
             )
             for c in considered
         ],
-        at=at,
+        at=scan.now_ms,
     )
+    _see(scan, site.state, considered)
+
+
+def _see(scan: Scan, state: Store, considered: Sequence[Considered]) -> None:
+    there = [c for c in considered if scan.exists(c.entity)]
+    gone = [c.entity for c in considered if not scan.exists(c.entity)]
+    state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
+
+
+def _look_again(scan: Scan) -> None:
+    """At what was compacted or dropped since it was looked at and is no candidate any more: nothing is due there, which
+    is told once, so that nobody reads for ever what was true before."""
+    state = scan.site.state
+    if state is None:
+        return
+    known = state.conditions.unsettled(scan.site.name, scan.now_ms)
+    outdated = [
+        seen.entity
+        for seen in known
+        if not scan.exists(seen.entity) or any((e.end or 0) > seen.at for e in scan.history.get(seen.entity, ()))
+    ]
+    if outdated:
+        calm = Scan(scan.site, write=False)
+        _see(calm, state, [calm.consider(entity) for entity in outdated])
 
 
 def look(site: Site, entity: Entity) -> Considered:
@@ -178,6 +207,25 @@ class Scan:
             seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
         return list(seen)
 
+    def exists(self, entity: Entity) -> bool:
+        """Whether the table is there, and the partition where one is named."""
+        found = self.found(entity)
+        return found is not None and (entity.partition is None or entity.partition in found.partitions)
+
+    def seen(self, considered: Considered) -> Seen:
+        """What people are told of it until the next look."""
+        decision, ended = considered.decision, self.history.get(considered.entity, ())
+        succeeded = [e.end for e in ended if e.state is State.SUCCEEDED and e.end is not None]
+        return Seen(
+            entity=considered.entity,
+            outcome=considered.outcome,
+            because=considered.because,
+            flips=decision.flips if decision is not None else (),
+            condition=Condition.of(decision.numbers) if decision is not None else None,
+            last_compacted=max(succeeded, default=None),
+            at=self.now_ms,
+        )
+
     def found(self, entity: Entity) -> _Found | None:
         key = (entity.database, entity.table)
         if key not in self.tables:
@@ -219,10 +267,9 @@ class Scan:
 
     def _candidate(self, entity: Entity, found: _Found | None, settings: Settings) -> Candidate:
         table = found.table if found else None
-        exists = found is not None and (entity.partition is None or entity.partition in found.partitions)
         return Candidate(
             entity=entity,
-            exists=exists,
+            exists=self.exists(entity),
             is_transactional=table.is_transactional if table else True,
             is_insert_only=table.is_insert_only if table else False,
             is_partitioned=bool(table.partition_keys) if table else False,

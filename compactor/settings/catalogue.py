@@ -111,6 +111,13 @@ _OWN = (
         "How many compactions taken off the queue by a person stay in the history of a table or partition.",
     ),
     _hive(
+        "compactor.decisions.retention",
+        "30d",
+        _S,
+        "How long decisions of the initiator are kept, and what it found in a table at its last look.",
+    ),
+    _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
+    _hive(
         "compactor.allowed.spark.conf",
         "spark.executor.memory,spark.driver.memory,spark.executor.cores,spark.driver.cores,spark.executor.instances",
         _T,

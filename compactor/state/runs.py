@@ -3,6 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import RowMapping, delete, insert, select
@@ -40,6 +41,7 @@ class Run:
     stripes_reencoded: int = 0
     stripes_dropped: int = 0
     seconds: float = 0.0
+    bytes_copied: int | None = None  #: of ``bytes_after``; None in rows of releases that did not count them
     ended_at: int | None = None
 
 
@@ -57,6 +59,7 @@ _FIGURES = (
     "stripes_reencoded",
     "stripes_dropped",
     "seconds",
+    "bytes_copied",
 )
 
 
@@ -88,6 +91,12 @@ class Runs:
         query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID == entry_id).order_by(_R.RUN_ID.desc())
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
+
+    def of_entries(self, metastore: str, entry_ids: Collection[int]) -> dict[int, Run]:
+        """The newest run of each of these entries; of one that was never compacted by us there is none."""
+        query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID.in_(entry_ids)).order_by(_R.RUN_ID)
+        with self._database.read() as conn:
+            return {row["ENTRY_ID"]: _run(row) for row in conn.execute(query).mappings()}
 
     def latest(self, metastore: str, limit: int = 100, *, entity: Entity | None = None) -> list[Run]:
         """The newest runs, newest first; of one entity, or of all."""

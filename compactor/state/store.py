@@ -13,6 +13,7 @@ from sqlalchemy import Connection, inspect
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.state.batches import Batches
+from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.state.entries import Entries
 from compactor.state.runs import Runs
@@ -29,6 +30,7 @@ class State:
         self.runs = Runs(database)
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)
+        self.conditions = Conditions(database)
 
     def entries(self, metastore: str) -> Entries:
         """What the queue of ``metastore`` has no columns for."""

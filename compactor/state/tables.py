@@ -80,6 +80,7 @@ RUNS = Table(
     Column("STRIPES_DROPPED", BigInteger, nullable=False),
     Column("SECONDS", Double, nullable=False),
     Column("ENDED_AT", BigInteger, nullable=False),
+    Column("BYTES_COPIED", BigInteger),
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     sqlite_autoincrement=True,
 )
@@ -117,6 +118,30 @@ ENTRIES = Table(
     Column("METASTORE", String(128), primary_key=True),
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
     Column("KEPT", Text, nullable=False),
+)
+
+CONDITIONS = Table(
+    "COMPACTOR_CONDITIONS",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("ENTITY_KEY", String(64), primary_key=True),
+    Column("DB_NAME", String(128), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("PART_NAME", String(767)),
+    Column("SEEN_AT", BigInteger, nullable=False),
+    Column("OUTCOME", String(64), nullable=False),
+    Column("BECAUSE", Text, nullable=False),
+    Column("FLIPS", Text, nullable=False),
+    Column("LAST_COMPACTED", BigInteger),
+    Column("BASE_BYTES", BigInteger),
+    Column("DELTA_BYTES", BigInteger),
+    Column("DELETE_BYTES", BigInteger),
+    Column("DELTAS", BigInteger),
+    Column("FILES", BigInteger),
+    Column("SMALL_FILES", BigInteger),
+    Column("OBSOLETE", BigInteger),
+    Column("ABORTS", BigInteger),
+    Column("HEALTH", BigInteger),
 )
 
 #: One row, Alembic's: whoever holds it is alone among those who read before they write.

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sqlalchemy import update
 
+from compactor.compaction.entry import Entity
 from compactor.metastore.tables import TXNS
 from compactor.service.housekeeper import keep_house
 from compactor.service.site import Site
+from compactor.state.conditions import Seen
+from compactor.state.decisions import Decided
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, rows_of, with_settings
 
@@ -71,3 +75,20 @@ def test_what_ended_is_forgotten_and_no_row_changes(site: Site, warehouse: Path)
     keep_house(site)
     assert site.metastore.transactions.state(newest) == "c"
     assert rows_of(site, table) == wanted
+
+
+@pytest.mark.parametrize("mode", ["observe", "clean"])
+def test_what_we_remember_is_kept_short_whatever_the_mode(site: Site, mode: str) -> None:
+    assert site.state is not None
+    site = with_settings(site, compactor_mode=mode)
+    entity = Entity(database="default", table="t")
+    now = site.metastore.now_ms()
+    for at in (1, now):
+        site.state.decisions.record(site.name, [Decided(entity=entity, outcome="major", because="so")], at=at)
+    seen = [
+        Seen(entity=replace(entity, table=name), outcome="major", because="so", at=at)
+        for name, at in (("old", 1), ("new", now))
+    ]
+    site.state.conditions.record(site.name, seen)
+    assert keep_house(site).state_purged == 2
+    assert [s.entity.table for s in site.state.conditions.page(site.name, limit=9)] == ["new"]

@@ -9,11 +9,14 @@ from compactor.compaction.states import CompactionType, State
 from compactor.errors import DatabaseUnavailable, StorageError
 from compactor.metastore.catalog import Table
 from compactor.metastore.compactions import Compactions
+from compactor.rewrite.runner import InProcessRunner
 from compactor.service import initiator
+from compactor.service.batch import claimable, run_entries
 from compactor.service.initiator import initiate, look
 from compactor.service.site import Site
+from compactor.service.worker import Options
 from compactor.storage.local import LocalStorage
-from tests.support.passes import compact, with_storage
+from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
 
 
@@ -124,3 +127,37 @@ def test_a_queue_that_takes_nothing_is_told_for_each(site: Site, table: Table, m
     done = initiate(site)
     assert [(c.outcome, c.because, c.entry_id) for c in done.considered] == [("error", "database gone", None)]
     assert done.enqueued == ()
+
+
+def test_what_was_found_is_kept_for_people_to_see(site: Site, table: Table) -> None:
+    assert site.state is not None
+    initiate(site)
+    (seen,) = site.state.conditions.page(site.name, limit=9)
+    assert (seen.entity, seen.outcome) == (entity_of(table), "major")
+    assert seen.flips == ("hive.compactor.delta.num.threshold of 4 or more",)
+    assert seen.condition is not None
+    assert (seen.condition.deltas, seen.condition.files, seen.condition.small_files) == (4, 4, 2)
+    initiate(site)
+    (again,) = site.state.conditions.page(site.name, limit=9)
+    assert (again.outcome, again.condition) == ("skipped", seen.condition)
+
+
+def test_what_was_compacted_is_told_as_calm_though_it_is_no_candidate_any_more(site: Site, table: Table) -> None:
+    assert site.state is not None
+    initiate(site)
+    run_entries(site, claimable(site), InProcessRunner(), Options())
+    clean_all(site)
+    assert initiate(site).considered == ()
+    (seen,) = site.state.conditions.page(site.name, limit=9)
+    assert (seen.outcome, seen.because) == ("notneeded", "there are no deltas to merge")
+    assert seen.condition is not None
+    assert (seen.condition.deltas, seen.condition.health) == (0, 100)
+    assert seen.last_compacted is not None
+
+
+def test_what_was_dropped_is_forgotten(site: Site, table: Table) -> None:
+    assert site.state is not None
+    initiate(site)
+    site.metastore.catalog.drop_table(table)
+    initiate(site)
+    assert site.state.conditions.page(site.name, limit=9) == []
