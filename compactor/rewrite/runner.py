@@ -5,13 +5,15 @@ Units of several entries are run together: tiny ones would else cost more to han
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
 from compactor.errors import CompactorError
-from compactor.rewrite.execute import attempt
+from compactor.rewrite.division import Division, EncodedSection
+from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure, error_of
 from compactor.rewrite.unit import Unit, UnitResult
 
@@ -43,42 +45,53 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Task:
-    """One unit of a job, by their places."""
+    """What one attempt does of a job: a unit by its place, or something of it by ``section``."""
 
     job: int
     place: int
-    unit: Unit
+    work: Work
+    section: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """That are read, about."""
+        return self.work.input_bytes if isinstance(self.work, Unit) else self.work.unit.split_bytes
 
 
 class Tally:
-    """What is known so far of some jobs."""
+    """What is known so far of some jobs, and what can be done next. Not for several threads at once."""
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
+    def __init__(self, jobs: Sequence[Job], width: int, *, most: int = PARCEL_UNITS) -> None:
+        """``width`` executors are to be kept busy; at most ``most`` tasks make a parcel."""
         self._jobs = jobs
+        self._waiting = deque(
+            Task(job=number, place=place, work=unit)
+            for number, job in enumerate(jobs)
+            for place, unit in enumerate(job.units)
+        )
+        self._most = min(most, max(1, len(self._waiting) // (2 * width)))
         self._results: list[dict[int, UnitResult]] = [{} for _ in jobs]
         self._errors: list[CompactorError | None] = [None] * len(jobs)
+        self._divided: dict[tuple[int, int], tuple[Division, dict[int, EncodedSection]]] = {}
 
-    def parcels(self, width: int) -> Iterator[list[Task]]:
-        """All units in order, in parcels that keep ``width`` executors busy."""
-        tasks = [
-            Task(job=number, place=place, unit=unit)
-            for number, job in enumerate(self._jobs)
-            for place, unit in enumerate(job.units)
-        ]
-        most = min(PARCEL_UNITS, max(1, len(tasks) // (2 * width)))
-        parcel: list[Task] = []
-        size = 0
-        for task in tasks:
-            if parcel and (len(parcel) >= most or size + task.unit.input_bytes > PARCEL_BYTES):
-                yield parcel
-                parcel, size = [], 0
-            parcel.append(task)
-            size += task.unit.input_bytes
-        if parcel:
-            yield parcel
+    def take(self, parcels: int) -> list[list[Task]]:
+        """Up to ``parcels`` parcels of tasks that may begin now, each job being asked once; none where nothing waits:
+        all is done, or answers are to come."""
+        wave: list[list[Task]] = []
+        while self._waiting and not wave:
+            found = [self._parcel() for _ in range(parcels) if self._waiting]
+            wave = self._admitted(found)
+        return wave
 
-    def admitted(self, wave: Sequence[Sequence[Task]]) -> list[list[Task]]:
-        """What may begin of the parcels of ``wave``; each job is asked once."""
+    def _parcel(self) -> list[Task]:
+        parcel = [self._waiting.popleft()]
+        size = parcel[0].bytes
+        while self._waiting and len(parcel) < self._most and size + self._waiting[0].bytes <= PARCEL_BYTES:
+            parcel.append(self._waiting.popleft())
+            size += parcel[-1].bytes
+        return parcel
+
+    def _admitted(self, wave: Sequence[Sequence[Task]]) -> list[list[Task]]:
         for number in dict.fromkeys(task.job for parcel in wave for task in parcel):
             if self._errors[number] is None:
                 try:
@@ -88,11 +101,24 @@ class Tally:
         kept = ([task for task in parcel if self._errors[task.job] is None] for parcel in wave)
         return [parcel for parcel in kept if parcel]
 
-    def put(self, task: Task, answer: UnitResult | Failure) -> None:
-        if isinstance(answer, Failure):
-            self._errors[task.job] = self._errors[task.job] or error_of(answer)
+    def put(self, task: Task, made: Made | Failure) -> None:
+        """What came of a task. What follows from it goes before units that nobody has begun."""
+        whose = (task.job, task.place)
+        if isinstance(made, Failure):
+            self._errors[task.job] = self._errors[task.job] or error_of(made)
+        elif isinstance(made, UnitResult):
+            self._results[task.job][task.place] = made
+        elif isinstance(made, Division):
+            self._divided[whose] = made, {}
+            sections = [replace(task, work=section, section=n) for n, section in enumerate(made.sections)]
+            self._waiting.extendleft(reversed(sections))
         else:
-            self._results[task.job][task.place] = answer
+            division, done = self._divided[whose]
+            done[task.section] = made
+            if len(done) == len(division.sections):
+                del self._divided[whose]
+                whole = division.whole([done[number] for number in range(len(done))])
+                self._waiting.appendleft(replace(task, work=whole))
 
     def answers(self) -> list[Answer]:
         return [
@@ -108,18 +134,24 @@ class InProcessRunner:
         self._threads = threads
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        tally = Tally(jobs)
-        tasks = [task for parcel in tally.parcels(self._threads) for task in parcel]
+        tally = Tally(jobs, self._threads, most=1)
+        if self._threads == 1:
+            while wave := tally.take(1):
+                for task in wave[0]:
+                    tally.put(task, attempt(task.work))
+            return tally.answers()
+        under_way: dict[Future[Made | Failure], Task] = {}
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="unit") as pool:
+            while True:
+                while len(under_way) < self._threads and (wave := tally.take(1)):
+                    for task in wave[0]:
+                        under_way[pool.submit(attempt, task.work)] = task
+                if not under_way:
+                    return tally.answers()
+                for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    tally.put(under_way.pop(done), done.result())
 
-        def one(task: Task) -> None:
-            for parcel in tally.admitted([[task]]):
-                for admitted in parcel:
-                    tally.put(admitted, attempt(admitted.unit))
 
-        if self._threads == 1 or len(tasks) < 2:
-            for task in tasks:
-                one(task)
-        else:
-            with ThreadPoolExecutor(self._threads, thread_name_prefix="unit") as pool:
-                list(pool.map(one, tasks))
-        return tally.answers()
+def attempt_all(works: Sequence[Work]) -> list[Made | Failure]:
+    """What comes of the tasks of one parcel."""
+    return [attempt(work) for work in works]

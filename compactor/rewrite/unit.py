@@ -7,7 +7,7 @@ The unit is the file number within a partition: rows and delete events of ``buck
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from compactor.acid.names import ACID_VERSION, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
@@ -16,6 +16,8 @@ from compactor.ids import WriteId
 from compactor.rewrite.file_format import FileFormat
 from compactor.rows.inputs import Input
 from compactor.storage.options import StoreOptions
+
+FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
 
 
 class Shape(enum.Enum):
@@ -61,6 +63,7 @@ class Unit:
     first_write_id: WriteId  #: minor: delete events aimed at this write ID and later are applied, earlier ones kept
     row_type: str  #: Hive's type of ``row`` as the table has it now
     small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
+    split_bytes: int = 64 << 20  #: of stripes, most that one task re-encodes; with more the unit is divided
     full_verify: bool = False
     stores: StoreOptions = field(default_factory=StoreOptions)
     rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
@@ -75,6 +78,11 @@ class Unit:
     @property
     def input_bytes(self) -> int:
         return sum(i.length for i in (*self.inserts, *self.deletes))
+
+    @property
+    def applies_from(self) -> WriteId:
+        """Delete events aimed at this write ID and later are applied: a base can't hold rows of a minor's own range."""
+        return FIRST_WRITE_ID if self.shape is Shape.MAJOR else self.first_write_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +129,7 @@ class UnitResult:
     number: int
     outputs: tuple[Output, ...]
     figures: Figures = field(default_factory=Figures)
+
+    def besides(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
+        """The same with these besides."""
+        return replace(self, outputs=(*self.outputs, *outputs), figures=self.figures + figures)

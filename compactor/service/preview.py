@@ -12,7 +12,6 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, Refused
 from compactor.ids import TxnId
 from compactor.rewrite.events import load
-from compactor.rewrite.execute import split
 from compactor.rewrite.insert_only import measure
 from compactor.rewrite.outputs import output_types
 from compactor.rewrite.plan import Plan, plan
@@ -216,7 +215,7 @@ def _unit(unit: Unit) -> Cost:
     if unit.file_format is not None:
         return _insert_only_unit(unit)
     events = load(unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores))
-    kept, applied = split(unit, events.events)
+    kept, applied = events.events.split(unit.applies_from)
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
         choices = choose(files, applied, unit.write_ids, look_always=unit.full_verify)
         strung = in_order(choices)

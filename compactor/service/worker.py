@@ -31,6 +31,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite import publish, stage
+from compactor.rewrite.division import split_by
 from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.rebalance import rebalanced
@@ -414,6 +415,7 @@ def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
         file_format=hold.file_format,
         is_bucketed=target.table.buckets > 0,
     )
+    planned = split_by(planned, target.settings.integer("compactor.split.bytes"))
     if hold.write_id is None:
         return planned
     entry = hold.entry

@@ -98,6 +98,15 @@ _OWN = (
         "where hive.compactor.run.as.user names nobody.",
     ),
     Setting(
+        key="compactor.split.bytes",
+        default="64MB",
+        unit=Unit.BYTES,
+        minimum=1,
+        scope=Scope.TABLE,
+        effect="Most bytes of stripes that one task re-encodes; a file with more is made by several tasks and put together "
+        "by copying. About one stripe of Hive's: some seconds of one core. What is only copied is never split.",
+    ),
+    Setting(
         key="compactor.full.sweep",
         default="12",
         unit=_C,

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 from typing import TYPE_CHECKING
 
-from compactor.rewrite.execute import attempt
-from compactor.rewrite.failure import Failure
-from compactor.rewrite.runner import Answer, Job, Tally
-from compactor.rewrite.unit import Unit, UnitResult
+from compactor.rewrite.runner import Answer, Job, Tally, attempt_all
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,19 +22,11 @@ class SparkRunner:
 
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         width = max(1, self._context.defaultParallelism)
-        tally = Tally(jobs)
-        parcels = tally.parcels(width)
-        while wave := list(islice(parcels, width)):
-            admitted = tally.admitted(wave)
-            if not admitted:
-                continue
-            handed_out = [[task.unit for task in parcel] for parcel in admitted]
-            found = self._context.parallelize(handed_out, len(handed_out)).map(_attempt_all).collect()
-            for parcel, answers in zip(admitted, found, strict=True):
-                for task, answer in zip(parcel, answers, strict=True):
-                    tally.put(task, answer)
+        tally = Tally(jobs, width)
+        while wave := tally.take(width):
+            handed_out = [[task.work for task in parcel] for parcel in wave]
+            found = self._context.parallelize(handed_out, len(handed_out)).map(attempt_all).collect()
+            for parcel, answers in zip(wave, found, strict=True):
+                for task, made in zip(parcel, answers, strict=True):
+                    tally.put(task, made)
         return tally.answers()
-
-
-def _attempt_all(units: Sequence[Unit]) -> list[UnitResult | Failure]:
-    return [attempt(unit) for unit in units]

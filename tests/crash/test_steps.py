@@ -168,17 +168,38 @@ def test_a_crash_over_an_insert_only_table(
         assert_plain(warehouse / "t", "major")  # what a minor becomes there
 
 
+#: Of a divided unit: what must be done is known, a section is written, the last one is, the assembly has begun, is done.
+_OF_SECTIONS = [(Step.ATTEMPT_WRITTEN, n) for n in (1, 2, 8, 9)] + [(Step.ATTEMPT_STARTED, 9)]
+
+
+@pytest.mark.parametrize(("step", "nth"), _OF_SECTIONS, ids=lambda part: getattr(part, "name", part))
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_a_crash_within_a_divided_unit(
+    deployment: Site, metastore_url: str, warehouse: Path, kind: str, step: Step, nth: int
+) -> None:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table = make_table(site, warehouse, **{"compactor.split.bytes": "1"})
+    story(site, table)
+    wanted = rows_of(site, table)
+    with watched(site, table, wanted):
+        request_compaction(site, table="default.t", type=kind)
+        killed(roles.worker, metastore_url, step, nth)
+        finish(site)
+    assert rows_of(site, table) == wanted
+    assert_settled(site, warehouse / "t")
+
+
 def compact(site: Site, table: Table, kind: str) -> None:
     request_compaction(site, table=str(table), type=kind)
     run_entries(site, claimable(site), InProcessRunner())
     clean(site)
 
 
-def killed(role: Callable[[str], None], metastore_url: str, step: Step) -> None:
-    """Runs one pass of ``role`` in a process that dies at ``step``; fails if it lives on."""
+def killed(role: Callable[[str], None], metastore_url: str, step: Step, nth: int = 1) -> None:
+    """Runs one pass of ``role`` in a process that dies when it meets ``step`` the ``nth`` time; fails if it lives on."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.roles"])
-    process = context.Process(target=roles.die_at, args=(role, metastore_url, step.name))
+    process = context.Process(target=roles.die_at, args=(role, metastore_url, f"{step.name}:{nth}"))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {step.name}"

@@ -143,6 +143,7 @@ class Compact:
     small_stripe_bytes: int
     full_verify: bool
     any_readers: bool
+    divided: bool = False  #: every stripe that is re-encoded is a task of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,7 @@ _compactions = st.builds(
     small_stripe_bytes=st.sampled_from((0, 1 << 20)),
     full_verify=st.booleans(),
     any_readers=st.booleans(),
+    divided=st.booleans(),
 )
 
 

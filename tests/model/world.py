@@ -306,6 +306,7 @@ class World:
             hive_txn_opentxn_timeout="0ms",
             compactor_readers="any" if compact.any_readers else "visibility",
             compactor_lock_wait="0ms",
+            compactor_split_bytes="1" if compact.divided else "1GB",
         )
         wanted = {major: reader.compacted(self.location, now.snapshot, major=major) for major in (False, True)}
         with suppress(Refused):  # one is there already that waits for its cleaner

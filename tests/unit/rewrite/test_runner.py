@@ -11,7 +11,7 @@ from compactor.ids import WriteId
 from compactor.rewrite.runner import PARCEL_BYTES, PARCEL_UNITS, InProcessRunner, Job, Tally
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input
-from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
 from tests.support.units import run_units
 from tests.support.watching import names_in
 
@@ -62,6 +62,27 @@ def test_the_error_of_a_unit_is_raised(units: list[Unit], threads: int) -> None:
         run_units([units[0], broken], InProcessRunner(threads))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_unit_that_is_divided_is_done_in_parts_before_the_next_begins(
+    units: list[Unit], threads: int, tmp_path: Path
+) -> None:
+    write_file(tmp_path / "e" / "bucket_00000", dense(2, 3))
+    write_file(tmp_path / "x" / "bucket_00000", [(1, FIRST_FILE, 1), (2, FIRST_FILE, 1)], current=[3, 3], operation=2)
+    large = replace(
+        units[0],
+        inserts=tuple(Input(path=f"{name}/bucket_00000", length=1) for name in "de"),
+        deletes=(Input(path="x/bucket_00000", length=1),),
+        split_bytes=1,
+        small_stripe_bytes=0,
+    )
+    begun: list[int] = []
+    first, second = run_units([large, units[1]], InProcessRunner(threads), lambda: begun.append(1))
+    assert (first.figures.rows_out, first.figures.stripes_encoded, second.number) == (4, 2, 1)
+    assert len(begun) == 5  # what must be done, two sections, their assembly; and the other unit
+    with pytest.raises(BadFile, match="gone"):
+        run_units([replace(large, inserts=(*large.inserts, Input(path="f/gone", length=1)))], InProcessRunner(threads))
+
+
 def test_an_entry_that_fails_leaves_the_others_alone(units: list[Unit]) -> None:
     def lost() -> None:
         raise LostClaim("not ours any more")
@@ -90,5 +111,5 @@ def test_parcels_are_small_and_enough_for_all_executors(
     units: list[Unit], count: int, size: int, width: int, wanted: list[int]
 ) -> None:
     sized = replace(units[0], inserts=(Input(path="d/bucket_00000", length=size),))
-    tally = Tally([Job(units=[sized], check=lambda: None) for _ in range(count)])
-    assert [len(parcel) for parcel in tally.parcels(width)] == wanted
+    tally = Tally([Job(units=[sized], check=lambda: None) for _ in range(count)], width)
+    assert [len(parcel) for parcel in tally.take(count)] == wanted

@@ -17,7 +17,7 @@ from compactor.ids import WriteId
 from compactor.rewrite.runner import Job
 from compactor.rewrite.unit import Input, Shape, Unit
 from compactor.spark.runner import SparkRunner
-from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
 from tests.support.units import run_units
 
 
@@ -94,3 +94,21 @@ def test_tiny_units_of_many_entries_share_tasks_and_fail_alone(unit: Unit) -> No
     assert context.waves == [2, 2]
     assert [n for n, answer in enumerate(answers) if isinstance(answer, BadFile)] == [7]
     assert [a[0].number for a in answers if isinstance(a, list)] == [n for n in range(64) if n != 7]
+
+
+def test_a_skewed_units_sections_fill_a_wave(unit: Unit, tmp_path: Path) -> None:
+    """DESIGN 4: skewed file numbers are split by stripe ranges and assembled by copying."""
+    gone = [(write_id, FIRST_FILE, 0) for write_id in range(1, 4)]
+    write_file(tmp_path / "x" / "bucket_00000", gone, current=[3] * 3, operation=2)
+    for write_id in range(1, 4):
+        write_file(tmp_path / f"e{write_id}" / "bucket_00000", dense(write_id, 3))
+    large = replace(
+        unit,
+        inserts=tuple(Input(path=f"e{write_id}/bucket_00000", length=1) for write_id in range(1, 4)),
+        deletes=(Input(path="x/bucket_00000", length=1),),
+        split_bytes=1,
+        small_stripe_bytes=0,
+    )
+    context = Context(4)
+    (result,) = run_units([large], runner(context))
+    assert (context.waves, result.figures.rows_out, result.figures.stripes_encoded) == ([1, 3, 1], 6, 3)

@@ -1,0 +1,102 @@
+"""Stripes one after another in one file: copied as they are, re-encoded ones out of files of their own (DESIGN 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from compactor.acid.names import ACID_VERSION
+from compactor.acid.row_id import RowId
+from compactor.errors import NotLossless
+from compactor.orc.acid_metadata import user_metadata
+from compactor.orc.assembler import Assembler, Written
+from compactor.orc.few_open import Closable, FewOpen
+from compactor.orc.reencode import last_key, reencode
+from compactor.orc.source import LocalSink
+from compactor.orc.tail import Tail, read_tail
+from compactor.orc.types import Types
+from compactor.rewrite.outputs import piece_of
+from compactor.rewrite.stripe_choice import Choice
+from compactor.rewrite.unit import Figures, Output
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Encoded:
+    """A file whose stripes are all taken; ``opener`` opens it."""
+
+    opener: Callable[[], Closable]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strung:
+    """The file, the last key of each of its stripes, and the stripes that were copied from inputs."""
+
+    written: Written
+    last_keys: list[RowId]
+    copied: list[Choice]
+
+    def figures(self, stripes: int, output: Output) -> Figures:
+        """What became of ``stripes`` stripes in ``output``."""
+        return Figures(
+            stripes_copied=len(self.copied),
+            stripes_encoded=stripes - len(self.copied),
+            bytes_copied=sum(c.length for c in self.copied),
+            files_out=1,
+            bytes_out=output.length,
+        )
+
+
+def string_together(
+    parts: Iterable[Choice | Encoded], path: str, *, like: Tail, types: Types, version: bytes | None = ACID_VERSION
+) -> Strung:
+    """A file at ``path`` of these stripes, in this order; the metadata of inserts is computed from them.
+
+    Args:
+        parts: a stripe of an input that is copied, or all stripes of a file that was encoded for this.
+        version: of ACID, what the metadata say; None says nothing.
+    """
+    last_keys: list[RowId] = []
+    copied: list[Choice] = []
+    with (
+        LocalSink(path) as sink,
+        FewOpen() as few,
+        Assembler(sink, like=like, types=types, checksum=True) as assembler,
+    ):
+        for part in parts:
+            if isinstance(part, Choice):
+                assembler.copy(part.file.source, part.file.tail, part.stripe)
+                assert part.last is not None
+                last_keys.append(part.last)
+                copied.append(part)
+            else:
+                source = few.open(part.opener)
+                tail = read_tail(source)
+                assembler.append_file(source, tail)
+                last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
+        written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
+    return Strung(written=written, last_keys=last_keys, copied=copied)
+
+
+def encoded(
+    choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types
+) -> Iterator[str | Choice]:
+    """The kept rows of some stripes as files at new paths, or the stripes that are better copied after all.
+
+    Raises:
+        NotLossless: something would be lost of rows that cannot be copied either.
+    """
+    path = new_path()
+    try:
+        reencode([piece_of(c) for c in choices], path, like=like, types=types)
+    except NotLossless:
+        if not any(c.is_only_small for c in choices):
+            raise
+    else:
+        yield path
+        return
+    for is_only_small, run in groupby(choices, key=lambda c: c.is_only_small):
+        if is_only_small:
+            yield from run
+        else:
+            yield from encoded(list(run), new_path, like=like, types=types)
