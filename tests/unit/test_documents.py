@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from compactor.metastore.tables import TRANSACTION_TABLES
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests/fixtures/README.md"])
 
@@ -44,6 +46,13 @@ def test_the_runbook_has_a_remedy_for_every_kind_of_error() -> None:
     classes = re.findall(r"^class (\w+)\(", (ROOT / "compactor/errors.py").read_text("utf-8"), re.MULTILINE)
     headings = re.findall(r"^## (\w+)$", (ROOT / "docs/runbook.md").read_text("utf-8"), re.MULTILINE)
     assert headings == [name for name in classes if name != "CompactorError"]
+
+
+def test_the_grants_are_of_the_tables_that_are_written() -> None:
+    text = (ROOT / "docs/production.md").read_text("utf-8")
+    granted = re.search(r"GRANT INSERT, UPDATE, DELETE ON(.*?)\n *TO ", text, re.DOTALL)
+    assert granted
+    assert set(re.findall(r'"(\w+)"', granted.group(1))) == {table.name for table in TRANSACTION_TABLES}
 
 
 def _cited(word: str) -> set[str]:
