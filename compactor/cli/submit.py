@@ -38,6 +38,10 @@ def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | 
     program = spark_submit() if batches else ""
     codes: dict[int, int] = {}
     for batch in batches:
+        if batch.resident is not None:
+            if not face.json:
+                click.echo(f"batch {batch.batch_id}: {batch.entries} entries, an application that waits takes it")
+            continue
         line = command(program, face, batch, master=master, deploy_mode=deploy_mode)
         if not face.json:
             click.echo(
@@ -47,7 +51,7 @@ def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | 
         stdout = _STDERR if face.json else None
         codes[batch.batch_id] = subprocess.run(line, env=environment(master), stdout=stdout, check=False).returncode
     if face.json:
-        print_json([{**batch.to_json(), "exit_code": codes[batch.batch_id]} for batch in batches])
+        print_json([{**batch.to_json(), "exit_code": codes.get(batch.batch_id)} for batch in batches])
     else:
         failed = sum(code != 0 for code in codes.values())
         click.echo(f"submit: {len(batches)} batches, {failed} failed" if batches else "submit: nothing to do")

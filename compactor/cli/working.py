@@ -137,7 +137,7 @@ class Working:
         from compactor.spark.session import session
 
         interrupt = signal.getsignal(signal.SIGINT)
-        self._session = session(f"compactor-{self._site.name}", master=master)
+        self._session = session(f"compactor-{self._site.name}", master=master, conf=self._site.settings.spark_conf)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)  # pyspark has put its own there, which cancels what is under way
         self._width = min(_WIDEST, max(1, self._session.sparkContext.defaultParallelism))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
@@ -19,6 +21,12 @@ class Route:
     queue: str | None = None
     run_as: str | None = None
     conf: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal routes, in 64 characters."""
+        said = [self.pool, self.queue, self.run_as, self.conf]
+        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
 
 
 def route(entry: Entry, settings: Settings, *, owner: str | None = None) -> Route:

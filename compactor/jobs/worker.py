@@ -1,7 +1,8 @@
-"""The one contract of an application: ``worker.py --metastore NAME --batch ID``.
+"""The one contract of an application: ``worker.py --metastore NAME --batch ID [--linger SECONDS]``.
 
 A file for spark-submit, ``python -m compactor.jobs.worker`` for any other launcher. The driver alone speaks to the
 database, whose address it takes from its environment or compactor.toml; nothing secret stands on its command line.
+With ``--linger`` it then takes further batches of the same route, until there was none for so long.
 Exit codes: 0 the pass ended (also when the batch is another driver's), 1 an entry or the pass failed, 2 usage.
 """
 
@@ -11,49 +12,77 @@ import argparse
 import json
 import logging
 import sys
+from collections.abc import Callable
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
-from compactor.service.batch import run_batch
+from compactor.service.batch import WorkerPass, own_state, run_batch
+from compactor.service.resident import linger
+from compactor.service.site import Site
 from compactor.service.worker import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import session
 
+_WIDEST = 8  #: entries under way at once; each holds a transaction open
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Works on one batch and prints what became of it as one line of JSON."""
-    parser = argparse.ArgumentParser(prog="compactor-worker", description=__doc__)
-    parser.add_argument("--metastore", default="default", help="name of the metastore")
-    parser.add_argument("--batch", type=int, required=True, help="id of a planned batch")
-    parser.add_argument("--config", default=None, help="path of compactor.toml")
-    parser.add_argument("--verify", choices=("fast", "full"), default="fast")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting")
-    given = parser.parse_args(arguments)
+    """Works on one batch or more and prints what became of each as one line of JSON."""
+    given = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     for chatty in ("py4j", "pyspark"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     flags = dict(pair.partition("=")[::2] for pair in given.set)
+    failed = False
+
+    def report(done: WorkerPass) -> None:
+        nonlocal failed
+        failed = failed or bool(done.failed)
+        sys.stdout.write(json.dumps(done.to_json()) + "\n")
+        sys.stdout.flush()
+
     try:
         with open_deployment(given.metastore, flags=flags, config_path=given.config) as site:
-            spark = session(f"compactor-{given.metastore}-{given.batch}")
-            try:
-                runner = SparkRunner(spark)
-                width = max(1, spark.sparkContext.defaultParallelism)
-                done = run_batch(
-                    site,
-                    given.batch,
-                    runner,
-                    Options(full_verify=given.verify == "full"),
-                    parallel=min(width, 8),
-                    tracking_url=spark.sparkContext.uiWebUrl,
-                )
-            finally:
-                spark.stop()
+            _work(site, given, report)
     except CompactorError as error:
         logging.getLogger("compactor").error("%s", error)
         return 1
-    sys.stdout.write(json.dumps(done.to_json()) + "\n")
-    return 1 if done.failed else 0
+    return 1 if failed else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="compactor-worker", description=__doc__)
+    parser.add_argument("--metastore", default="default", help="name of the metastore")
+    parser.add_argument("--batch", type=int, required=True, help="id of a planned batch")
+    parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help="wait so long for another batch")
+    parser.add_argument("--config", default=None, help="path of compactor.toml")
+    parser.add_argument("--verify", choices=("fast", "full"), default="fast")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting")
+    return parser
+
+
+def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None]) -> None:
+    # Whatever launched it: the batch's own conf holds. It may name only what the site's allow-list has.
+    spark = session(f"compactor-{given.metastore}-{given.batch}", conf=own_state(site).batches.get(given.batch).conf)
+    try:
+        context = spark.sparkContext
+        runner = SparkRunner(spark)
+
+        def run(batch_id: int) -> WorkerPass:
+            return run_batch(
+                site,
+                batch_id,
+                runner,
+                Options(full_verify=given.verify == "full"),
+                parallel=min(max(1, context.defaultParallelism), _WIDEST),
+                tracking_url=context.uiWebUrl,
+            )
+
+        report(run(given.batch))
+        if given.linger > 0:
+            linger(site, given.batch, context.applicationId, given.linger, run, report)
+    finally:
+        spark.stop()
 
 
 if __name__ == "__main__":

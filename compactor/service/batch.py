@@ -36,6 +36,7 @@ class PlannedBatch:
     entries: int
     bytes: int
     job: str = ""  #: the name of its application: whose host planned it, and what of
+    resident: int | None = None  #: an application that waits will take it, so that none is to be started
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -47,6 +48,7 @@ class PlannedBatch:
             "entries": self.entries,
             "bytes": self.bytes,
             "job": self.job,
+            "resident": self.resident,
         }
 
 
@@ -95,18 +97,22 @@ def own_state(site: Site) -> Store:
     return site.state
 
 
-def plan_batches(site: Site, pool: str | None = None) -> list[PlannedBatch]:
+def plan_batches(site: Site, pool: str | None = None, *, route: str | None = None) -> list[PlannedBatch]:
     """Puts everything that can be claimed now into batches; entries that another batch has reserved stay where they are.
 
     Args:
         pool: only this pool's entries; None plans every pool.
+        route: digest of the only route to plan for, one batch of it at most: a resident's.
     """
     store = own_state(site)
     if may(site.settings, Mode.COMPACT):
         repair.repair(site)
+    store.residents.bury(site.name)
     reserved = store.batches.reserved(site.name)
     items = [_item(site, entry) for entry in _claimable(site, pool, reserved)]
-    made = batches(items, site.settings.integer("compactor.batch.bytes"))
+    if route is not None:
+        items = [item for item in items if item.route.digest == route]
+    made = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
     return [_register(site, store, batch) for batch in made]
 
 
@@ -143,6 +149,7 @@ def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
         r.queue,
         [item.entry.id for item in batch.items],
         dict(r.conf),
+        route=r.digest,
         reserved_ms=site.settings.milliseconds("compactor.batch.reserved"),
     )
     return PlannedBatch(
@@ -154,6 +161,7 @@ def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
         entries=len(batch.items),
         bytes=batch.bytes,
         job=_job(site, batch, number),
+        resident=store.batches.get(number).resident,
     )
 
 

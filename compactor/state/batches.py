@@ -18,6 +18,7 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import LostClaim, NotFound, Refused
+from compactor.state.residents import idle
 from compactor.state.tables import BATCH_ENTRIES, BATCHES, alone
 
 RESERVED_MS = 600_000  #: ``compactor.batch.reserved``
@@ -49,6 +50,8 @@ class Batch:
     conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     driver: str | None = None
     application_id: str | None = None
+    route: str | None = None
+    resident: int | None = None  #: the application that is to take it; none needs to be started
     tracking_url: str | None = None  #: of Spark's own page, while the application runs
     started_at: int | None = None
     ended_at: int | None = None
@@ -69,9 +72,13 @@ class Batches:
         entry_ids: Sequence[int],
         conf: Mapping[str, str],
         *,
+        route: str | None = None,
         reserved_ms: int = RESERVED_MS,
     ) -> int:
         """Reserve these entries as one batch; its id.
+
+        Args:
+            route: digest of where it runs; a resident of that route which has nothing to do is given the batch.
 
         Raises:
             LostClaim: another planner has reserved one of them meanwhile.
@@ -89,6 +96,8 @@ class Batches:
                 "POOL": pool,
                 "QUEUE": queue,
                 "CONF": json.dumps(dict(conf), sort_keys=True),
+                "ROUTE": route,
+                "RESIDENT_ID": None if route is None else idle(conn, metastore, route),
                 "STATE": BatchState.PLANNED.value,
                 "ATTEMPT": 0,
                 "RESERVED_UNTIL": now + reserved_ms,
@@ -176,6 +185,7 @@ class Batches:
                 "DRIVER": None,
                 "APPLICATION_ID": None,
                 "TRACKING_URL": None,
+                "RESIDENT_ID": None,
                 "RESERVED_UNTIL": now + reserved_ms,
                 "STARTED_AT": None,
                 "ENDED_AT": None,
@@ -243,6 +253,8 @@ def _batch(conn: Connection, batch_id: int) -> Batch:
         conf=MappingProxyType(json.loads(row.CONF)),
         driver=row.DRIVER,
         application_id=row.APPLICATION_ID,
+        route=row.ROUTE,
+        resident=row.RESIDENT_ID,
         tracking_url=row.TRACKING_URL,
         started_at=row.STARTED_AT,
         ended_at=row.ENDED_AT,

@@ -16,6 +16,7 @@ from compactor.state.batches import Batches
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.state.entries import Entries
+from compactor.state.residents import Residents
 from compactor.state.runs import Runs
 from compactor.state.sightings import Sightings
 from compactor.state.tables import VERSION_TABLE
@@ -27,6 +28,7 @@ class State:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.batches = Batches(database)
+        self.residents = Residents(database)
         self.runs = Runs(database)
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)

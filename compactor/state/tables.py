@@ -40,6 +40,8 @@ BATCHES = Table(
     Column("DRIVER", String(256)),
     Column("APPLICATION_ID", String(256)),
     Column("TRACKING_URL", String(512)),
+    Column("ROUTE", String(64)),
+    Column("RESIDENT_ID", BigInteger),
     Column("RESERVED_UNTIL", BigInteger, nullable=False),
     Column("PLANNED_AT", BigInteger, nullable=False),
     Column("STARTED_AT", BigInteger),
@@ -53,6 +55,18 @@ BATCH_ENTRIES = Table(
     metadata,
     Column("BATCH_ID", BigInteger, ForeignKey("COMPACTOR_BATCHES.BATCH_ID"), primary_key=True, autoincrement=False),
     Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+)
+
+RESIDENTS = Table(
+    "COMPACTOR_RESIDENTS",
+    metadata,
+    _key("RESIDENT_ID"),
+    Column("METASTORE", String(128), nullable=False),
+    Column("ROUTE", String(64), nullable=False),
+    Column("APPLICATION_ID", String(256), nullable=False),
+    Column("STARTED_AT", BigInteger, nullable=False),
+    Column("ALIVE_UNTIL", BigInteger, nullable=False),
+    sqlite_autoincrement=True,
 )
 
 RUNS = Table(

@@ -41,6 +41,7 @@ def test_numbers_are_handed_out_once(state: State) -> None:
         assert conn.exec_driver_sql(sql).scalars().all() == [
             "COMPACTOR_BATCHES",
             "COMPACTOR_DECISIONS",
+            "COMPACTOR_RESIDENTS",
             "COMPACTOR_RUNS",
         ]
 

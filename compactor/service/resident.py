@@ -1,0 +1,102 @@
+"""An application that waits for further batches of its route once its own is done (``--linger``).
+
+It is given batches by planners, who need not start an application then, and plans for itself what nobody has planned.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from compactor.errors import CompactorError, LostClaim
+from compactor.service.batch import WorkerPass, claimable, own_state, plan_batches
+from compactor.service.site import Site
+from compactor.state.residents import Residents
+
+log = logging.getLogger(__name__)
+ALIVE_MS = 60_000  #: for so long a resident that is gone may be given batches
+_LOOK_S = 1.0  #: between two looks for a batch
+
+
+def linger(
+    site: Site,
+    batch_id: int,
+    application_id: str,
+    seconds: float,
+    run: Callable[[int], WorkerPass],
+    report: Callable[[WorkerPass], None],
+    *,
+    alive_ms: int = ALIVE_MS,
+) -> None:
+    """Works on batches of the route of ``batch_id`` until there was none for ``seconds``.
+
+    Args:
+        run: works on a planned batch.
+        report: gets what became of each.
+
+    Raises:
+        NotFound: there is no such batch.
+        DatabaseUnavailable: the state cannot be reached any more.
+    """
+    store = own_state(site)
+    batch = store.batches.get(batch_id)
+    if batch.route is None:
+        log.warning("batch %d was planned by an older release; its application does not wait for others", batch_id)
+        return
+    with Presence(store.residents, site.name, batch.route, application_id, alive_ms) as presence:
+        idle_since = time.monotonic()
+        while True:
+            given = store.residents.given(presence.id)
+            if given is None:
+                given = _planned(site, batch.pool, batch.route, presence.id)
+            if given is not None:
+                report(run(given))
+                idle_since = time.monotonic()
+            elif time.monotonic() - idle_since < seconds:
+                time.sleep(min(_LOOK_S, seconds))
+            elif store.residents.leave(presence.id):
+                return
+
+
+def _planned(site: Site, pool: str | None, route: str, resident: int) -> int | None:
+    """A batch of what waits, unless another resident of the route is to take it."""
+    if not claimable(site, pool):
+        return None
+    try:
+        made = plan_batches(site, pool, route=route)
+    except LostClaim:  # a planner was faster
+        return None
+    return next((planned.batch_id for planned in made if planned.resident in (resident, None)), None)
+
+
+class Presence:
+    """A resident's row, whose time a thread extends while the block runs."""
+
+    def __init__(self, residents: Residents, metastore: str, route: str, application_id: str, alive_ms: int) -> None:
+        self._residents = residents
+        self._alive_ms = alive_ms
+        self._stop = threading.Event()
+        self.id = residents.enter(metastore, route, application_id, alive_ms)
+        self._thread = threading.Thread(target=self._run, name=f"resident-{self.id}", daemon=True)
+
+    def __enter__(self) -> Presence:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._alive_ms / 4000):
+            try:
+                if not self._residents.extend(self.id, self._alive_ms):
+                    log.warning("resident %d was taken for dead; no batch is given to it any more", self.id)
+                    return
+            except CompactorError as error:
+                log.warning("resident %d: its time could not be extended: %s", self.id, error)
