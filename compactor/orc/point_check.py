@@ -10,7 +10,6 @@ from pyorc.predicates import PredicateColumn
 
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
-from compactor.ids import WriteId
 from compactor.orc.codec import decoding_failed
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
@@ -76,6 +75,6 @@ def _found(source: Source, tail: Tail, key: RowId) -> bool:
     predicate &= PredicateColumn(pyorc.TypeKind.LONG, name=names[1]) == key.write_id
     try:
         reader = pyorc.Reader(SourceFile(source, tail.length), column_indices=[1, 2, 3], predicate=predicate)
-        return any(RowId(WriteId(row[0]), row[1], row[2]) == key for row in reader)
+        return tuple(key) in reader
     except (pyorc.errors.ORCError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error
