@@ -16,8 +16,9 @@ from compactor.errors import StorageError
 from compactor.ids import WriteId
 from compactor.orc.assembler import Written
 from compactor.orc.codec import Codec
+from compactor.orc.compression import Compression
 from compactor.orc.reencode import encode_acid, with_codec
-from compactor.orc.tail import Tail, empty_tail
+from compactor.orc.tail import empty_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type
 from compactor.rows.delete_files import write_events
 from compactor.rows.deletes import DeleteEvents
@@ -27,7 +28,14 @@ from compactor.rows.sealing import seal_rows
 
 
 def write_rows(
-    location: str, row_type: str, rows: pa.Table, *, write_id: WriteId, statement_id: int, number: int = 0
+    location: str,
+    row_type: str,
+    rows: pa.Table,
+    *,
+    write_id: WriteId,
+    statement_id: int,
+    number: int = 0,
+    compression: Compression = Compression.ZLIB,
 ) -> Written:
     """``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
 
@@ -37,7 +45,7 @@ def write_rows(
     """
     types = acid_types(parse_hive_type(row_type))
     path = _path(location, DeltaKind.INSERT, write_id, statement_id, number)
-    like = _new(types, path)
+    like = empty_tail(types, name=path, compression=compression)
     tail = with_codec(
         [types],
         lambda codec: encode_acid(
@@ -65,11 +73,7 @@ def write_deletes(
     write, bucket_property, row_id = (numbers(row_ids[name]) for name in ROW_ID_COLUMNS)
     keys = key_block(write, bucket_property.astype(np.int32), row_id)
     events = DeleteEvents.of([(keys, np.full(len(keys), write_id, dtype=np.int64))])
-    return write_events(events, path, like=_new(types, path), types=types)
-
-
-def _new(types: Types, path: str) -> Tail:
-    return empty_tail(types, name=path)
+    return write_events(events, path, like=empty_tail(types, name=path), types=types)
 
 
 def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, number: int) -> str:

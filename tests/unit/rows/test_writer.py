@@ -9,6 +9,7 @@ import pytest
 from compactor.acid import bucket
 from compactor.errors import StorageError
 from compactor.ids import WriteId
+from compactor.orc.compression import Compression
 from compactor.rows.writer import write_deletes, write_rows
 
 ROW = "struct<a:int,b:string>"
@@ -33,6 +34,14 @@ def test_rows_as_hive_writes_them(tmp_path: Path) -> None:
         }
         for number, row in enumerate([{"a": 5, "b": "x"}, {"a": None, "b": None}])
     ]
+
+
+def test_rows_of_another_codec(tmp_path: Path) -> None:
+    rows = pa.table({"a": pa.array([5], pa.int32()), "b": ["x"]})
+    none = Compression.NONE
+    write_rows(str(tmp_path), ROW, rows, write_id=WriteId(9), statement_id=0, compression=none)
+    file = po.ORCFile(str(tmp_path / "delta_0000009_0000009_0000" / "bucket_00000"))
+    assert (file.compression, file.nrows) == ("UNCOMPRESSED", 1)
 
 
 def test_deletes_name_rows_and_hold_none(tmp_path: Path) -> None:
