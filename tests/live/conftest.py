@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
-import socket
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine
@@ -22,21 +17,8 @@ from tests.support.beside import Beside, prepare
 @pytest.fixture(scope="session")
 def place() -> Iterator[tuple[hive4.Place, servers.Server]]:
     """A database with the schema of Hive 4.1, and a folder for a warehouse."""
-    folder = Path(tempfile.mkdtemp(prefix="hive-", dir=servers.MEMORY if servers.MEMORY.is_dir() else None))
-    port, password = _free_port(), secrets.token_hex(16)
-    try:
-        with servers.postgres(port) as server:
-            server.make("hive4", servers.hive_schema("postgresql", "4.0.0") + hive4.SCHEMA_4_1)
-            server.sql(f"ALTER USER hive PASSWORD '{password}';", "hive4")
-            yield hive4.Place(folder=folder, database=f"127.0.0.1:{port}/hive4", password=password), server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with hive4.placed() as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -12,11 +13,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers import ROOT, maven
+from tests.support.daemons import free_port
+from tests.support.servers import MEMORY, ROOT, Server, hive_schema, maven, postgres
 
 SOURCES = ROOT / "tests" / "live" / "hive4"
 CACHE = ROOT / "build" / "cache" / "hive-4.1.0"
@@ -53,6 +55,8 @@ class Place:
     folder: Path
     database: str  #: host:port/name
     password: str
+    #: It runs for minutes in tests: what takes long is to become fast.
+    java: tuple[str, ...] = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Hive:
@@ -145,6 +149,21 @@ class Hive:
 
 
 @contextmanager
+def placed(*java: str) -> Iterator[tuple[Place, Server]]:
+    """A database with the schema of Hive 4.1 and a folder for a warehouse; ``java`` says how its JVM is started."""
+    folder = Path(tempfile.mkdtemp(prefix="hive-", dir=MEMORY if MEMORY.is_dir() else None))
+    port, password = free_port(), secrets.token_hex(16)
+    try:
+        with postgres(port) as server:
+            server.make("hive4", hive_schema("postgresql", "4.0.0") + SCHEMA_4_1)
+            server.sql(f"ALTER USER hive PASSWORD '{password}';", "hive4")
+            place = Place(folder=folder, database=f"127.0.0.1:{port}/hive4", password=password)
+            yield (replace(place, java=java) if java else place), server
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
 def running(place: Place) -> Iterator[Hive]:
     """A Hive that ends with the block."""
     hive = Hive(place)
@@ -170,9 +189,7 @@ def _command(place: Place) -> list[str]:
     }
     return [
         "java",
-        "-Xmx1g",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # it runs for minutes: what takes long is to become fast
+        *place.java,
         "-XX:-UsePerfData",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
         *(f"-D{name}={value}" for name, value in properties.items()),

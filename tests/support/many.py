@@ -5,11 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import pyarrow as pa
 from sqlalchemy import func, insert, select
 
+from compactor.ids import WriteId
 from compactor.metastore.catalog import ORC_SERDE, Column, Table
 from compactor.metastore.store import Metastore
 from compactor.metastore.tables import (
@@ -28,7 +31,14 @@ from compactor.storage.local import LocalStorage
 
 ROWS = 10  #: of each delta
 _APART = 1_000_000
-_ROW_TYPE = "struct<a:int,b:string>"
+_COLUMNS = (Column(name="a", type="int"), Column(name="b", type="string"))
+#: One statement's files below a location, with the write ID of its transaction.
+Write: TypeAlias = Callable[[str, WriteId], object]
+
+
+def row_type(columns: Sequence[Column]) -> str:
+    """Hive's type of a row of these columns."""
+    return f"struct<{','.join(f'{column.name}:{column.type}' for column in columns)}>"
 
 
 def site_of(metastore: Metastore, state: State | None = None, **values: str) -> Site:
@@ -39,9 +49,16 @@ def site_of(metastore: Metastore, state: State | None = None, **values: str) -> 
 
 
 def make_partitions(metastore: Metastore, warehouse: Path, count: int, *, deltas: int, name: str = "t") -> Table:
-    """``default.<name>(a int, b string) partitioned by (p string)`` with ``count`` partitions of ``deltas`` deltas.
+    """``default.<name>(a int, b string) partitioned by (p string)`` with ``count`` partitions of ``deltas`` tiny deltas."""
+    return make_table(metastore, warehouse, count, columns=_COLUMNS, writes=[_few_rows] * deltas, name=name)
 
-    Every delta was written by one transaction with dynamic partitions, so each has the same write ID in all of them.
+
+def make_table(
+    metastore: Metastore, warehouse: Path, count: int, *, columns: Sequence[Column], writes: Sequence[Write], name: str
+) -> Table:
+    """``default.<name>`` partitioned by (p string) with ``count`` partitions that hold what ``writes`` wrote.
+
+    Every write is one transaction with dynamic partitions, so each has the same write ID in all of them.
     """
     if "default" not in metastore.catalog.databases():
         metastore.catalog.create_database("default", str(warehouse))
@@ -51,7 +68,7 @@ def make_partitions(metastore: Metastore, warehouse: Path, count: int, *, deltas
         "default",
         name,
         str(location),
-        [Column(name="a", type="int"), Column(name="b", type="string")],
+        list(columns),
         partition_keys=[Column(name="p", type="string")],
         parameters={"transactional": "true", "transactional_properties": "default"},
         owner="hive",
@@ -60,11 +77,10 @@ def make_partitions(metastore: Metastore, warehouse: Path, count: int, *, deltas
     _register(metastore, table, names)
     model = warehouse / f".{name}"
     model.mkdir()
-    for number in range(1, deltas + 1):
+    for write in writes:
         txn = metastore.transactions.open("hive", "here")[0]
         write_id = metastore.write_ids.allocate(txn, table.database, table.name)
-        rows = pa.table({"a": pa.array(range(ROWS), pa.int32()), "b": [f"row {number}.{i}" for i in range(ROWS)]})
-        write_rows(str(model), _ROW_TYPE, rows, write_id=write_id, statement_id=0)
+        write(str(model), write_id)
         metastore.transactions.commit(txn)
         written = {"CTC_DATABASE": table.database, "CTC_TABLE": table.name, "CTC_UPDATE_DELETE": "N"}
         written |= {"CTC_TXNID": txn, "CTC_WRITEID": write_id}
@@ -73,6 +89,11 @@ def make_partitions(metastore: Metastore, warehouse: Path, count: int, *, deltas
     for part in names:
         _copy(model, location / part)
     return table
+
+
+def _few_rows(location: str, write_id: WriteId) -> None:
+    rows = pa.table({"a": pa.array(range(ROWS), pa.int32()), "b": [f"row {write_id}.{i}" for i in range(ROWS)]})
+    write_rows(location, row_type(_COLUMNS), rows, write_id=write_id, statement_id=0)
 
 
 def _register(metastore: Metastore, table: Table, names: list[str]) -> None:

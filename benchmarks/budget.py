@@ -1,0 +1,220 @@
+"""The budget: what a compaction may cost, as ratios to what it is measured beside. ``python benchmarks/budget.py``.
+
+Each ratio counts an entry from claim to commit, metastore included, Spark's start apart. Needs 10 GB of disk and some
+minutes. ``--only copy|rewrite|rivals|memory`` measures a part, ``--folder`` says on which disk; results of all
+parts go to ``benchmarks/results/``. ``LIVE=0`` leaves Hive out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.parts import contents, spark
+from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
+from benchmarks.parts.peak import peak_of, planned, rewritten
+from benchmarks.parts.report import Row, keep, machine, say, told
+from compactor.ids import WriteId
+from compactor.rewrite.runner import InProcessRunner
+from compactor.spark.runner import SparkRunner
+from tests.support import hive4
+from tests.support.many import row_type
+from tests.torture import wide
+
+CORES = os.cpu_count() or 1
+BIG, BIG_FILE = 8, 128 << 20  #: deltas and bytes of each: 1 GB
+DELTAS, EACH = 20, 400_000  #: of the table of rows: some 240 MB
+DELETED = 80_000  #: 1 % of its rows
+PAIRS = 3
+
+
+def copy(lab: Lab, folder: Path) -> list[Row]:
+    """No deletes, large stripes, 1 GB: beside ``cat`` and fsync of the same files in the same state of the cache."""
+    say(f"writing {BIG} deltas of {BIG_FILE >> 20} MB")
+    model = lab.table("big", contents.BLOBS, [contents.blobs(BIG_FILE)] * BIG, 2 * PAIRS + 3)
+    paths = files(model)
+    runner = InProcessRunner(threads=CORES)
+    lab.compact("big", "minor", runner)  # imports
+    rows = []
+    for kind, state, prepare, pairs in (
+        ("major", "warm", warm, PAIRS),
+        ("minor", "warm", warm, PAIRS),
+        ("major", "cold", cold, 2),
+    ):
+        say(f"{kind} beside cat, {state} cache")
+        ours, theirs = [], []
+        for _ in range(pairs):
+            prepare(paths)
+            theirs.append(cat(paths, folder / "cat"))
+            prepare(paths)
+            ours.append(lab.compact("big", kind, runner).seconds)
+        ratio = median(a / b for a, b in zip(ours, theirs, strict=True))
+        work = f"{kind}, 1 GB, no deletes, {state} cache: times cat + fsync"
+        details = {"s": median(ours), "s of cat": median(theirs)}
+        rows.append(Row(work=work, bar=1.25, measured=ratio, details=details))
+    return rows
+
+
+def rewrite(lab: Lab, folder: Path) -> list[Row]:
+    """Deletes scattered over every stripe: beside plain Spark's anti-join, with one core and with all, and beside deletes
+    in a tenth of the stripes."""
+    inserts = [contents.rows(EACH)] * DELTAS
+    every, tenth = range(1, DELTAS + 1), range(1, DELTAS // 10 + 1)
+    say(f"writing {DELTAS} deltas of {EACH} rows twice, with deletes")
+    scattered = lab.table(
+        "scattered", contents.ROWS, [*inserts, contents.deletes(contents.ROWS, DELETED, every, EACH)], 7
+    )
+    few = contents.deletes(contents.ROWS, DELETED // 10, tenth, EACH)
+    lab.table("tenth", contents.ROWS, [*inserts, few], 3)
+    warm(files(scattered))
+    say("deletes in every stripe and in a tenth of them, one core and all")
+    alone = lab.compact("scattered", "major", InProcessRunner()).seconds
+    both, part = [], []
+    for _ in range(2):
+        both.append(lab.compact("scattered", "major", InProcessRunner(threads=CORES)).seconds)
+        part.append(lab.compact("tenth", "major", InProcessRunner(threads=CORES)).seconds)
+    rows = [
+        Row(
+            work=f"deletes in every stripe: {CORES} cores beside one",
+            bar=1 + 0.6 * (CORES - 1),
+            measured=alone / min(both),
+            more=True,
+            details={"s on one": alone, f"s on {CORES}": min(both)},
+        ),
+        Row(
+            work="deletes in 10 % of the stripes: times those in every stripe",
+            bar=0.25,
+            measured=min(part) / min(both),
+            details={"s": min(part), "s in every": min(both)},
+        ),
+    ]
+    say("the same by plain Spark")
+    with spark.application(CORES) as application:
+        ours = _second(lambda: lab.compact("scattered", "major", SparkRunner(application)).seconds)
+        theirs = _second(partial(spark.anti_joined, application, scattered, folder / "spark"))
+    details = {"s": ours, "s of Spark": theirs}
+    work = "deletes in every stripe: faster than Spark's anti-join"
+    return [*rows, Row(work=work, bar=3, measured=theirs / ours, more=True, details=details)]
+
+
+def rivals(lab: Lab, folder: Path, hive: hive4.Hive | None) -> list[Row]:
+    """No deletes, 240 MB: beside plain Spark and Hive's own compactor, each the second time."""
+    say(f"writing {DELTAS} deltas of {EACH} rows")
+    model = lab.table("facts", contents.ROWS, [contents.rows(EACH)] * DELTAS, 4)
+    warm(files(model))
+    say("beside plain Spark")
+    with spark.application(CORES) as application:
+        ours = _second(lambda: lab.compact("facts", "major", SparkRunner(application)).seconds)
+        theirs = _second(partial(spark.copied, application, model, folder / "spark"))
+    details = {"s": ours, "s of Spark": theirs}
+    work = "major, 240 MB, no deletes: faster than Spark's read and write"
+    rows = [Row(work=work, bar=15, measured=theirs / ours, more=True, details=details)]
+    if hive is not None:
+        say("beside Hive's own compactor")
+        hives = _second(partial(_by_hive, lab, hive))
+        details = {"s": ours, "s of Hive": hives}
+        work = "major, 240 MB, no deletes: faster than Hive's own"
+        rows.append(Row(work=work, bar=10, measured=hives / ours, more=True, details=details))
+    return rows
+
+
+def _by_hive(lab: Lab, hive: hive4.Hive) -> float:
+    """Seconds that Hive's worker takes for one partition, from claim to commit."""
+    spec = lab.take("facts").replace("=", "='") + "'"
+    hive.sql(f"alter table facts partition ({spec}) compact 'major'")
+    start = time.perf_counter()
+    hive.do("worker", session="roles")
+    return time.perf_counter() - start
+
+
+def memory(folder: Path) -> list[Row]:
+    """The most memory of a process that rewrites 1 GB and 4 GB of one file number, every eighth delta with deletes."""
+    say(f"writing {4 * BIG} deltas of {BIG_FILE >> 20} MB")
+    small, large = folder / "small", folder / "large"
+    highest = WriteId(4 * BIG + 1)
+    for number in range(1, 4 * BIG + 1):
+        contents.blobs(BIG_FILE)(str(large), WriteId(number))
+    for path in sorted(large.iterdir())[:BIG]:
+        shutil.copytree(path, small / path.name, copy_function=os.link)
+    for location, deltas in ((small, BIG), (large, 4 * BIG)):
+        some = contents.deletes(contents.BLOBS, 100 * deltas, range(1, deltas + 1, 8), contents.blob_rows(BIG_FILE))
+        some(str(location), highest)
+    kind = row_type(contents.BLOBS)
+    say("1 GB and 4 GB, each in a process of its own")
+    alone = [peak_of(location, kind, highest) / 2**20 for location in (small, large)]
+    say("the same by Spark's Python workers")
+    on_spark = []
+    with spark.application(1) as application:
+        for location in (small, large):
+            spark.forget_peaks()
+            rewritten(planned(str(location), kind, highest), SparkRunner(application))
+            on_spark.append(spark.peak() / 2**20)
+    say("3 million rows in 31 kB")
+    wide_table = folder / "wide" / "delta_0000001_0000001_0000"
+    wide_table.mkdir(parents=True)
+    wide.write(wide_table / "bucket_00000")
+    contents.deletes(contents.WIDE, 1, range(1, 2), wide.ROWS)(str(wide_table.parent), WriteId(2))
+    rows = [
+        Row(work=work, bar=1.2, measured=many / few, details={"MB": many, "MB at 1 GB": few})
+        for work, (few, many) in (
+            ("memory of a process: 4 GB beside 1 GB", alone),
+            ("memory of Spark's Python workers: 4 GB beside 1 GB", on_spark),
+        )
+    ]
+    most = peak_of(wide_table.parent, wide.ROW_TYPE, 2) / 2**30
+    return [*rows, Row(work="memory for a 31 kB stripe of 3 million rows, GB", bar=1, measured=most)]
+
+
+def _second(run: Callable[[], float]) -> float:
+    """The seconds of the second of two runs."""
+    run()
+    return run()
+
+
+def main() -> None:
+    parts = ("copy", "rewrite", "rivals", "memory")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=parts, default=None)
+    parser.add_argument("--folder", type=Path, default=None)
+    given = parser.parse_args()
+    chosen = parts if given.only is None else (given.only,)
+    facts = machine()
+    rows: list[Row] = []
+    left_out = ["reading through hive_acid: there is no such reader in this release"]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
+        place, server = stack.enter_context(hive4.placed("-Xmx2g"))
+        lab = stack.enter_context(opened(folder, server.url.format(name="hive4")))
+        if "rivals" in chosen:
+            hive = None
+            if os.environ.get("LIVE") == "0":
+                left_out.append("beside Hive's own compactor: LIVE=0")
+            else:
+                say("starting Hive")
+                hive = stack.enter_context(hive4.running(place))
+                hive.sql("show databases")
+            rows += rivals(lab, folder, hive)
+        if "copy" in chosen:
+            rows += copy(lab, folder)
+        if "rewrite" in chosen:
+            rows += rewrite(lab, folder)
+        if "memory" in chosen:
+            rows += memory(folder)
+    sys.stdout.write("\n" + told(rows, facts, left_out))
+    if given.only is None:
+        keep(rows, facts, left_out)
+
+
+if __name__ == "__main__":
+    main()

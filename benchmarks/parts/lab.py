@@ -1,0 +1,97 @@
+"""A metastore, a warehouse on the disk, and tables whose partitions are compacted one for each run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import open_metastore
+from compactor.rewrite.runner import Runner
+from compactor.service.batch import run_entries
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker import Fate, Outcome
+from compactor.state import store
+from tests.support.many import Write, make_table, site_of
+
+
+@dataclass(slots=True, kw_only=True)
+class Lab:
+    """``taken`` counts the partitions of each table that were used up."""
+
+    site: Site
+    warehouse: Path
+    taken: dict[str, int] = field(default_factory=dict)
+
+    def table(self, name: str, columns: Sequence[Column], writes: Sequence[Write], partitions: int) -> Path:
+        """Make one; the directory with its files."""
+        make_table(self.site.metastore, self.warehouse, partitions, columns=columns, writes=writes, name=name)
+        return self.warehouse / f".{name}"
+
+    def take(self, table: str) -> str:
+        """The name of a partition that nobody has compacted yet."""
+        number = self.taken.get(table, 0)
+        self.taken[table] = number + 1
+        return f"p={number:06d}"
+
+    def compact(self, table: str, kind: str, runner: Runner) -> Outcome:
+        """One compaction of ours, from claim to commit."""
+        partition = self.take(table)
+        (asked,) = request_compaction(self.site, table=table, partition=partition, type=kind)
+        assert asked.entry_id is not None, asked
+        os.sync()
+        (done,) = run_entries(self.site, [asked.entry_id], runner).outcomes
+        assert done.fate is Fate.COMPACTED, done
+        shutil.rmtree(self.warehouse / table / partition)
+        return done
+
+
+@contextmanager
+def opened(folder: Path, url: str) -> Iterator[Lab]:
+    """A lab on a database that has Hive's schema."""
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    with ExitStack() as stack:
+        metastore = open_metastore("default", url)
+        stack.callback(metastore.close)
+        state = store.init(url)
+        stack.callback(state.close)
+        yield Lab(site=site_of(metastore, state), warehouse=warehouse)
+
+
+def files(model: Path) -> list[Path]:
+    """The data files of a table, inserts only."""
+    return sorted(path for path in model.glob("delta_*/bucket_*"))
+
+
+def cat(paths: Sequence[Path], target: Path) -> float:
+    """Seconds that it takes to put files one after another into a new one and to make it durable."""
+    os.sync()
+    start = time.perf_counter()
+    with target.open("wb") as file:
+        subprocess.run(["cat", *paths], stdout=file, check=True)
+        os.fsync(file.fileno())
+    seconds = time.perf_counter() - start
+    target.unlink()
+    return seconds
+
+
+def warm(paths: Sequence[Path]) -> None:
+    """Have the files in memory."""
+    subprocess.run(["cat", *paths], stdout=subprocess.DEVNULL, check=True)
+
+
+def cold(paths: Sequence[Path]) -> None:
+    """Have nothing of the files in memory."""
+    os.sync()
+    for path in paths:
+        descriptor = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)

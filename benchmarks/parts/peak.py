@@ -1,0 +1,62 @@
+"""A process that compacts one directory and says the most memory that this took, in bytes:
+``python -m benchmarks.parts.peak <location> <row type> <highest write ID>``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.errors import CompactorError
+from compactor.ids import TxnId, WriteId
+from compactor.rewrite import stage
+from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.runner import InProcessRunner, Job, Runner
+from compactor.rewrite.unit import Shape
+from compactor.storage.local import LocalStorage
+from tests.torture.child import forget_peak, peak
+
+
+def peak_of(location: Path, row_type: str, highest: int) -> int:
+    """The most memory of a process that makes a base of ``location``; the base is removed again."""
+    command = [sys.executable, "-m", "benchmarks.parts.peak", str(location), row_type, str(highest)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+def planned(location: str, row_type: str, highest: int) -> Plan:
+    """A base of a directory whose write IDs up to ``highest`` are all committed."""
+    write_ids = ValidWriteIdList(table="default.t", high_watermark=WriteId(highest))
+    return plan(
+        acid_directory(LocalStorage().listing(location), write_ids, ValidTxnList(high_watermark=TxnId(highest))),
+        Shape.MAJOR,
+        location=location,
+        txn=TxnId(highest + 1),
+        write_ids=write_ids.for_compactor(),
+        row_type=row_type,
+    )
+
+
+def rewritten(what: Plan, runner: Runner) -> None:
+    """Make the base, prove it, and throw it away."""
+    storage = LocalStorage()
+    stage.prepare(storage, what)
+    (answer,) = runner.run([Job(units=what.units, check=lambda: None)])
+    if isinstance(answer, CompactorError):
+        raise answer
+    stage.check(storage, what, stage.accept(storage, what, answer))
+    storage.remove(what.staging)
+
+
+def main() -> None:
+    location, row_type, highest = sys.argv[1:]
+    what = planned(location, row_type, int(highest))
+    forget_peak()
+    rewritten(what, InProcessRunner())
+    sys.stdout.write(f"{peak()}\n")
+
+
+if __name__ == "__main__":
+    main()

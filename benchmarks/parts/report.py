@@ -1,0 +1,94 @@
+"""Rows of the budget as a table, as a file with the facts of the machine, and as a plot."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).parents[1] / "results"
+_START = time.monotonic()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One line of the budget: ``measured`` must be at most ``bar``, or at least where ``more`` is better.
+
+    ``details`` are the seconds or bytes that the figure was made of.
+    """
+
+    work: str
+    bar: float
+    measured: float
+    more: bool = False
+    details: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def met(self) -> bool:
+        return self.measured >= self.bar if self.more else self.measured <= self.bar
+
+    def line(self) -> str:
+        sign = ">=" if self.more else "<="
+        said = ", ".join(f"{name} {value:,.2f}" for name, value in self.details.items())
+        met = "met" if self.met else "NOT MET"
+        return f"{self.work:58} {sign} {self.bar:5.2f}  {self.measured:7.2f}  {met:8} {said}"
+
+
+def say(text: str) -> None:
+    """A line of progress, with the seconds since the start."""
+    sys.stdout.write(f"{time.monotonic() - _START:6.0f} s  {text}\n")
+    sys.stdout.flush()
+
+
+def machine() -> dict[str, str]:
+    """What the figures depend on."""
+    cpu = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cores": str(os.cpu_count()),
+        "processor": cpu[0].partition(":")[2].strip() if cpu else platform.machine(),
+        "memory": f"{memory / 2**30:.0f} GB",
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "load before": f"{os.getloadavg()[0]:.1f}",
+    }
+
+
+def told(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) -> str:
+    """The table for people."""
+    table = [f"{'work':58} {'bar':>8}  {'measured':>7}", *(row.line() for row in rows), *left_out]
+    lines = [", ".join(f"{name}: {value}" for name, value in facts.items()), "", *table]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def keep(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) -> None:
+    """Writes the table, what was measured and a plot to ``results/``."""
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "budget.txt").write_text(told(rows, facts, left_out))
+    measured = {"machine": facts, "rows": [{**asdict(row), "met": row.met} for row in rows], "left out": list(left_out)}
+    (RESULTS / "budget.json").write_text(json.dumps(measured, indent=1) + "\n")
+    _plot(rows, RESULTS / "budget.svg")
+
+
+def _plot(rows: Sequence[Row], path: Path) -> None:
+    """How many times better than its bar each figure is."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "budget"
+    from matplotlib import pyplot
+
+    better = [row.measured / row.bar if row.more else row.bar / row.measured for row in rows]
+    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(rows) + 1.2), layout="constrained")
+    axes.barh([row.work for row in rows], better, color=["#2a7f62" if row.met else "#b3412f" for row in rows])
+    axes.axvline(1.0, color="#444444", linewidth=1)
+    axes.set_xscale("log")
+    axes.invert_yaxis()
+    axes.set_xlabel("times better than the bar (log scale)")
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
