@@ -7,15 +7,21 @@ metastore-site.xml as found > default. The environment names the connection only
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from compactor.connection import metastore_url
+from compactor.database.engine import open_database
 from compactor.errors import BadSetting
+from compactor.metastore import schema
+from compactor.metastore.dialects_hive2 import hive_2_dialect, is_hive_2
+from compactor.metastore.hive2 import Hive2
 from compactor.metastore.store import open_metastore
 from compactor.metastore.txn_limits import TxnLimits
+from compactor.service.hive2_major import OldSite
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.hive_site import parse_site
@@ -175,3 +181,30 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
                 state.close()
     finally:
         store.close()
+
+
+@contextmanager
+def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) -> Iterator[Site | OldSite]:
+    """The site of ``configuration``; an ``OldSite`` where its metastore is still Hive 2's.
+
+    Raises:
+        NotSupported: a schema that is neither of Hive 2.3 nor of those that ``open_site`` takes.
+        DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
+    """
+    database = open_database(configuration.url, read_only=read_only)
+    try:
+        version = schema.version(database)
+        if version is None or not is_hive_2(version):
+            with open_site(configuration, read_only=read_only) as site:
+                yield site
+            return
+        yield OldSite(
+            name=configuration.name,
+            metastore=Hive2(database, hive_2_dialect(database.kind, version, database.url)),
+            storage=Stores(configuration.stores),
+            settings=configuration.settings,
+            user=os.environ.get("USER") or str(os.getuid()),
+            host=socket.gethostname(),
+        )
+    finally:
+        database.close()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from compactor.cli.face import FAILED, Face, faced
 from compactor.cli.output import print_json
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, NotSupported
+
+if TYPE_CHECKING:
+    from compactor.service.finding import Finding
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -19,15 +24,27 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
     is_flag=True,
     help="Instead, list what Hive 2 must compact before it is replaced: partitions updated since their last major.",
 )
+@click.option(
+    "--compact",
+    is_flag=True,
+    help="With --before-hive-3, beside a Hive 2.3 that still runs: give them that major compaction here.",
+)
+@click.option("--verify", type=click.Choice(["full"]), help="With --compact: decode every key of what was written.")
 @faced
-def doctor(face: Face, before_hive_3: bool) -> None:
-    """Check a deployment, writing nothing, and say what to fix."""
-    from compactor.service import before_hive_3 as upgrade
+def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -> None:
+    """Check a deployment, writing nothing unless asked to compact, and say what to fix."""
     from compactor.service import doctor as service
 
+    if (compact or verify) and not before_hive_3:
+        raise click.UsageError("--compact and --verify belong to --before-hive-3")
+    if verify and not compact:
+        raise click.UsageError("--verify belongs to --compact")
     try:
-        with face.site(read_only=True) as site:
-            findings = upgrade.before_hive_3(site) if before_hive_3 else service.doctor(site)
+        if before_hive_3:
+            findings = _before_hive_3(face, compact, full_verify=verify == "full")
+        else:
+            with face.site(read_only=True) as site:
+                findings = service.doctor(site)
     except CompactorError as error:  # what cannot be opened is a finding as well
         findings = [service.broken("deployment", error), *service.machine()]
     failed = sum(finding.level is service.Level.FAIL for finding in findings)
@@ -42,3 +59,21 @@ def doctor(face: Face, before_hive_3: bool) -> None:
                         click.echo(f"      {word}: {text}")
     if failed:
         sys.exit(FAILED)
+
+
+def _before_hive_3(face: Face, compact: bool, *, full_verify: bool) -> list[Finding]:
+    from compactor.deployment import open_before_hive_3
+    from compactor.rewrite.runner import InProcessRunner
+    from compactor.service.before_hive_3 import before_hive_3
+    from compactor.service.hive2_major import OldSite, compact_before_hive_3
+
+    with open_before_hive_3(face.configuration(), read_only=not compact) as site:
+        if not compact:
+            return before_hive_3(site.metastore.catalog, site.storage)
+        if not isinstance(site, OldSite):
+            raise NotSupported(
+                f"metastore {site.name}: its schema is {site.metastore.schema_version}, that of a later Hive, in which the "
+                "events of Hive 2 have no sure meaning any more; only beside Hive 2.3 are they compacted"
+            )
+        runner = InProcessRunner(os.cpu_count() or 1)
+        return list(compact_before_hive_3(site, runner, full_verify=full_verify))

@@ -42,15 +42,12 @@ from compactor.metastore import components, entries, partition_names, stringable
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.entries import CC, CQ, entity_is
 from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.places import same_place
 from compactor.metastore.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
-    DBS,
     NEXT_COMPACTION_QUEUE_ID,
-    PARTITIONS,
-    SDS,
-    TBLS,
     TXN_COMPONENTS,
     TXN_TO_WRITE_ID,
     TXNS,
@@ -857,28 +854,9 @@ def _forms(partition: str | None) -> tuple[str | None, ...]:
 
 
 def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int | None, location: str) -> None:
-    """That table and partition are those that were read, where they were (dropped and made again meanwhile?)."""
+    """That table and partition are those that were read, where they were, and hand out the same write IDs."""
     entity = entry.entity
-    of_table = select(TBLS.c.TBL_ID, SDS.c.LOCATION).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-    of_table = of_table.where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table)
-    place = of_table.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-    if entity.partition is not None:
-        place = (
-            of_table.add_columns(PARTITIONS.c.PART_ID)
-            .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
-            .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-            .where(PARTITIONS.c.PART_NAME == entity.partition)
-        )
-    found = conn.execute(place).mappings().first()
-    if found is None:
-        raise LostClaim(f"compaction {entry.id}: {entity} is not in the metastore any more")
-    wanted = (table_id, partition_id, location)
-    seen = (found["TBL_ID"], found.get("PART_ID"), found["LOCATION"])
-    if seen != wanted:
-        raise LostClaim(
-            f"compaction {entry.id}: {entity} was made again or moved meanwhile; it is table {seen[0]}, partition "
-            f"{seen[1]} at {seen[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
-        )
+    same_place(conn, entry.id, entity, table_id=table_id, partition_id=partition_id, location=location)
     following = next_write_id(conn, entity.database, entity.table)
     if entry.highest_write_id is not None and following <= entry.highest_write_id:
         raise LostClaim(

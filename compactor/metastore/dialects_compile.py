@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import BindParameter, Column, String
@@ -32,13 +33,16 @@ def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
     return Exact
 
 
-def reduced_compiler(base: type[SQLCompiler], missing: Collection[str]) -> type[SQLCompiler]:
-    """A compiler for a schema without the columns ``missing`` (``TABLE.COLUMN``), which read as NULL."""
+def reduced_compiler(
+    base: type[SQLCompiler], missing: Collection[str], instead: Mapping[str, str] = MappingProxyType({})
+) -> type[SQLCompiler]:
+    """A compiler for a schema without the columns ``missing`` (``TABLE.COLUMN``), which read as NULL, or as the SQL that
+    ``instead`` has for them."""
 
     class Reduced(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
             name: str = super().visit_column(column, *args, **kwargs)
-            return "NULL" if isinstance(column, Column) and str(column) in missing else name
+            return instead.get(str(column), "NULL") if isinstance(column, Column) and str(column) in missing else name
 
     return Reduced
 

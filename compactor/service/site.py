@@ -25,6 +25,11 @@ from compactor.storage.protocol import Storage
 VERSION = f"compactor-{__version__}"
 
 
+def identity(role: str, host: str) -> str:
+    """A name for one holder of work in this process; see ``Site.identity``."""
+    return f"compactor-{role}-{host[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
     """An open metastore. ``state`` is None where nothing of our own may be stored (mode observe without a state_url)."""
@@ -63,7 +68,7 @@ class Site:
         It begins with ``compactor-``: a restarting Hive takes back rows whose worker begins with its host name
         (PROTOCOL 6). It fits CQ_WORKER_ID's 128 characters.
         """
-        return f"compactor-{role}-{self.host[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        return identity(role, self.host)
 
     def target(self, entity: Entity, request: Mapping[str, str] | None = None) -> Target:
         """The table, and the partition where it has some, that ``entity`` names.

@@ -91,6 +91,10 @@ class HdfsStorage:
     def local_path(self, path: str) -> str | None:
         return None
 
+    def owner(self, path: str) -> str | None:
+        with _errors("look up the owner of", path):
+            return str(self._json("GETFILESTATUS", path)["FileStatus"]["owner"]) or None
+
     def length(self, path: str) -> int:
         with _errors("measure", path):
             return int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])

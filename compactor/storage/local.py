@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import pwd
 import shutil
 import stat
 from collections.abc import Iterator
@@ -75,6 +76,14 @@ class LocalStorage:
 
     def local_path(self, path: str) -> str | None:
         return path
+
+    def owner(self, path: str) -> str | None:
+        with _errors("look up the owner of", path):
+            user = os.stat(path).st_uid
+        try:
+            return pwd.getpwuid(user).pw_name
+        except KeyError:
+            return None
 
     def length(self, path: str) -> int:
         with _errors("measure", path):

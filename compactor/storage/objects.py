@@ -76,6 +76,9 @@ class ObjectStorage:
     def local_path(self, path: str) -> str | None:
         return None
 
+    def owner(self, path: str) -> str | None:
+        return None
+
     def length(self, path: str) -> int:
         with errors("measure", path):
             return int(self._system(path).info(path)["size"])

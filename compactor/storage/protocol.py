@@ -38,6 +38,9 @@ class Storage(Protocol):
     def local_path(self, path: str) -> str | None:
         """A path that the ORC codecs can open; None where there is none and files are read by ranges and uploaded."""
 
+    def owner(self, path: str) -> str | None:
+        """The user whom ``path`` belongs to; None where the store knows none."""
+
     def length(self, path: str) -> int:
         """Bytes of the file at ``path``."""
 

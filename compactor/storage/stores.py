@@ -58,6 +58,9 @@ class Stores:
     def local_path(self, path: str) -> str | None:
         return self.of(path).local_path(path)
 
+    def owner(self, path: str) -> str | None:
+        return self.of(path).owner(path)
+
     def length(self, path: str) -> int:
         return self.of(path).length(path)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service import abort as aborting
@@ -15,6 +16,7 @@ from compactor.service import cleaner as cleaning
 from compactor.service import initiator as initiating
 from compactor.service import repair as repairing
 from compactor.service.site import Site
+from tests.support import hive2
 from tests.support.watching import Interrupted
 
 
@@ -38,6 +40,11 @@ def cleaner(metastore_url: str) -> None:
 
 def repair(metastore_url: str) -> None:
     _with_site(metastore_url, repairing.repair, {})
+
+
+def beside_hive_2(metastore_url: str) -> None:
+    """The major compactions that a Hive 2 needs before it is replaced."""
+    hive2.compact(hive2.site_of(open_database(metastore_url)))
 
 
 def abort(metastore_url: str) -> None:

@@ -41,3 +41,21 @@ def test_json_has_every_finding_with_its_level(compactor: Compactor, metastore: 
 def test_before_hive_3_is_a_check_of_its_own(compactor: Compactor, metastore: Metastore) -> None:
     told = json.loads(compactor("doctor", "--before-hive-3", "--json").stdout)
     assert [(f["level"], f["subject"]) for f in told["findings"]] == [("ok", "before Hive 3")]
+
+
+def test_compact_is_for_hive_2_only(compactor: Compactor, metastore: Metastore) -> None:
+    done = compactor("doctor", "--before-hive-3", "--compact")
+    assert (done.exit_code, "only beside Hive 2.3 are they compacted" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--compact"], "belong to --before-hive-3"),
+        (["--verify", "full"], "belong to --before-hive-3"),
+        (["--before-hive-3", "--verify", "full"], "belongs to --compact"),
+    ],
+)
+def test_options_of_the_upgrade_stand_together(compactor: Compactor, arguments: list[str], said: str) -> None:
+    done = compactor("doctor", *arguments)
+    assert (done.exit_code, said in done.stderr) == (2, True)

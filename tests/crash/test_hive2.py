@@ -1,0 +1,72 @@
+"""A process that compacts beside a Hive 2 is killed at each step: its readers see the same rows at once and afterwards,
+and the next call leaves one finished row and nothing else behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from compactor.database.engine import open_database
+from compactor.service.before_hive_3 import before_hive_3
+from compactor.service.finding import Level
+from compactor.steps import Step
+from tests.support import hive2, roles
+from tests.support.expected import read_expected, step
+
+STEPS = (
+    Step.CLAIMED,
+    Step.RECORDED,
+    Step.ATTEMPT_STARTED,
+    Step.ATTEMPT_WRITTEN,
+    Step.ACCEPTED,
+    Step.VERIFIED,
+    Step.MANIFEST_WRITTEN,
+    Step.COMMITTING,
+    Step.NAMED_FIRST,
+    Step.NAMED,
+    Step.COMMITTED,
+    Step.STAGING_REMOVED,
+)
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["new", "asked"])
+@pytest.mark.parametrize("at", STEPS, ids=lambda at: at.name)
+def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, at: Step, asked: bool) -> None:
+    url = f"sqlite:///{tmp_path / 'hive2.db'}"
+    database = open_database(url)
+    with database.write() as conn:
+        for statement in hive2.schema_sql("sqlite"):
+            conn.exec_driver_sql(statement)
+    fixture = hive2.register(database, step("hive-2.3/f7_v1/s1_dml"), warehouse)
+    if asked:
+        with database.write() as conn:
+            columns = "CQ_ID, CQ_DATABASE, CQ_TABLE, CQ_STATE, CQ_TYPE"
+            conn.execute(text(f"INSERT INTO COMPACTION_QUEUE ({columns}) VALUES (9, 'default', 'f7_v1', 'i', 'a')"))
+    site = hive2.site_of(database)
+    location = warehouse / fixture.table
+    wanted = sorted(read_expected(fixture.path).row_ids)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.roles"])
+    process = context.Process(target=roles.die_at, args=(roles.beside_hive_2, url, at.name))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {at.name}"
+    assert hive2.rows(site, fixture, location) == wanted
+    (finding,) = hive2.compact(site)
+    assert finding.level is Level.OK
+    assert hive2.rows(site, fixture, location) == wanted
+    assert [f.level for f in before_hive_3(site.metastore.catalog, site.storage)] == [Level.OK]
+    with database.read() as conn:
+        found = conn.execute(text("SELECT CQ_STATE, CQ_WORKER_ID, CQ_HIGHEST_TXN_ID FROM COMPACTION_QUEUE")).all()
+    assert [tuple(row) for row in found] == [("r", None, 34)]
+    staged = [child.name for child in location.iterdir() if child.name.startswith("_")]
+    assert staged == (["_compactor_v16"] if at is Step.COMMITTED else [])  # a later compaction's to sweep
+    hive2.clean(site, database, location)
+    assert [child.name for child in location.iterdir() if not child.name.startswith("_")] == ["base_0000034"]
+    assert hive2.rows(site, fixture, location) == wanted
+    database.close()
