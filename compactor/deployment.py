@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compactor.compaction.pools import PoolPolicy, parse_policy
 from compactor.connection import metastore_url
 from compactor.database.engine import open_database
 from compactor.errors import BadSetting
@@ -50,6 +51,7 @@ class Configuration:
     warehouse: str | None
     settings: Settings
     stores: StoreOptions = field(default_factory=StoreOptions)
+    pools: Mapping[str, PoolPolicy] = field(default_factory=dict)
 
     @property
     def is_embedded(self) -> bool:
@@ -110,6 +112,10 @@ def configure(
         warehouse=connection["warehouse"] or profile.warehouse,
         settings=Settings.of(layers),
         stores=StoreOptions.of(document.storage),
+        pools={
+            pool: parse_policy(pool, table, f"compactor.toml [metastore.{name}.pool.{pool}]")
+            for pool, table in profile.pools.items()
+        },
     )
 
 
@@ -175,7 +181,14 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         if configuration.own_state_url is not None:
             state = open_state(configuration.own_state_url, read_only=read_only)
         try:
-            yield Site.here(configuration.name, store, state, Stores(configuration.stores), configuration.settings)
+            yield Site.here(
+                configuration.name,
+                store,
+                state,
+                Stores(configuration.stores),
+                configuration.settings,
+                configuration.pools,
+            )
         finally:
             if state is not None:
                 state.close()

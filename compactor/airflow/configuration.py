@@ -17,6 +17,19 @@ def text(key: str) -> str:
     return str(conf.get(SECTION, key, fallback=OPTIONS[key].default)).strip()
 
 
+def one_of(key: str, *allowed: str) -> str:
+    """The value of ``key``, which is one of ``allowed``.
+
+    Raises:
+        BadSetting: it is another one.
+    """
+    found = text(key)
+    if found not in allowed:
+        wanted = ", ".join(repr(value) for value in allowed)
+        raise BadSetting(f"[{SECTION}] {key} of Airflow's configuration is {found!r}; wanted: one of {wanted}")
+    return found
+
+
 def seconds(key: str) -> float:
     """The value of ``key`` as a positive number of seconds.
 

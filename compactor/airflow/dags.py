@@ -20,6 +20,8 @@ from compactor.errors import CompactorError, DatabaseUnavailable
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 #: Of tasks that look into a database which may be restarting: one run after the other without a pause helps nobody.
 _PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
+#: A task whose worker is lost: the next try finds the application that goes on meanwhile.
+_RECONNECTING: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
 _TYPES = {"minor": "Minor: merge deltas", "major": "Major: a new base", "rebalance": "Rebalance: even out the buckets"}
 
 
@@ -143,7 +145,7 @@ def _worker(metastore: str) -> DAG:
             metastore=metastore,
             pool=text("pool"),
             map_index_template="batch {{ task.batch_id }}",
-            retries=0,
+            **_RECONNECTING,
         ).expand_kwargs(plan())
         # A teardown: it runs whatever became of the batches, and does not hide from the run that one failed.
         compact >> announce().as_teardown()

@@ -9,13 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from airflow.configuration import conf as airflow_conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import compactor
-from compactor.airflow.configuration import text
+from compactor.airflow import processes
+from compactor.airflow.configuration import one_of, seconds, text
+from compactor.errors import BadSetting, CompactorError
 
 #: The file that spark-submit starts; its one contract is ``--metastore NAME --batch ID``.
 APPLICATION = Path(compactor.__file__).parent / "jobs" / "worker.py"
@@ -24,10 +27,11 @@ LOCAL_MASTER = "local[*]"
 
 
 class CompactionSubmitOperator(SparkSubmitOperator):
-    """Submits one planned batch under its queue and its run-as user.
+    """Submits one planned batch under its queue and its run-as user, and waits for it without a slot where it can.
 
-    Only names and numbers stand on the command line: the driver finds the database by its own configuration. A task
-    that is tried again submits the same batch, and a batch has one driver only, so no entry is worked on twice.
+    Only names and numbers stand on the command line: the driver finds the database by its own configuration. A driver
+    that is a process of its own or lives in a cluster is only watched, by rows of our state and of the queue: a try that
+    follows on a lost worker finds it and waits on. A batch has one driver at a time, so no entry is worked on twice.
     """
 
     #: Nothing is a template: parts of ``conf`` come from table properties, which anybody may write who owns a table.
@@ -38,6 +42,8 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         *,
         metastore: str,
         batch_id: int | str,
+        job: str | None = None,
+        max_seconds: int | None = None,
         queue_name: str | None = None,
         run_as: str | None = None,
         conf: Mapping[str, str] | None = None,
@@ -45,15 +51,24 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     ) -> None:
         self.metastore = metastore
         self.batch_id = batch_id
+        self.job = job
+        self.max_seconds = max_seconds
         self.queue_name = queue_name
         self.run_as = run_as
-        # A client-mode driver cannot be found again, and a detached one is guarded by its batch row.
+        self._attached: Any = None  #: the task instance, while spark-submit is a child of it
+        # What finds a driver again is our batch row; the provider's own memory refuses YARN without an address.
         kwargs.setdefault("durable", False)
         kwargs.setdefault("conn_id", text("spark_conn_id"))
+        kwargs.setdefault("deploy_mode", text("deploy_mode") or None)
+        kwargs.setdefault("principal", text("principal") or None)
+        kwargs.setdefault("keytab", text("keytab") or None)
         super().__init__(
             application=str(APPLICATION),
-            name=f"compactor-{metastore}-{batch_id}",
-            application_args=["--metastore", metastore, "--batch", str(batch_id)],
+            name=job or f"compactor-{metastore}-{batch_id}",
+            application_args=[
+                *("--metastore", metastore, "--batch", str(batch_id)),
+                *(() if max_seconds is None else ("--max-seconds", str(max_seconds))),
+            ],
             yarn_queue=queue_name,
             proxy_user=run_as,
             conf=dict(conf or {}),
@@ -63,18 +78,128 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         )
 
     def execute(self, context: Any) -> Any:
-        """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
-        on a command line or in Spark's configuration a password would be there for all to read."""
+        """Launch the batch, or find who works on it; then wait, and tell what became of its entries."""
+        return self._advance(context, launches=0)
+
+    def execute_complete(self, context: Any, event: str, launches: int = 0) -> Any:
+        """After the trigger: its event is only a reason to look."""
+        self.log.info("batch %s: %s", self.batch_id, event)
+        return self._advance(context, launches)
+
+    def _advance(self, context: Any, launches: int) -> dict[str, str]:
+        from compactor.airflow import batches
+        from compactor.airflow.batches import Next
+
+        batch_id = int(self.batch_id)
+        while True:
+            progress = batches.look(self.metastore, batch_id)
+            step = batches.next_step(progress, launches)
+            if step is Next.WATCH:
+                self.log.info(
+                    "batch %s: waits for application %s", batch_id, progress.application or "that is resident"
+                )
+                self._watch(launches)
+            if step is Next.CONCLUDE:
+                return self._conclude(progress)
+            if launches >= batches.MOST_LAUNCHES:
+                raise AirflowFailException(
+                    f"batch {batch_id}: its driver was lost {launches} times; look into its log, or into that of Spark"
+                )
+            if step is Next.RENEW and not batches.renew(self.metastore, batch_id, progress.stand.value):
+                self.log.info("batch %s: another batch has what is left of it", batch_id)
+                return self._conclude(progress)
+            launches += 1
+            self._launch(context)
+
+    def _watch(self, launches: int) -> None:
+        from compactor.airflow.triggers import BatchTrigger
+
+        self.defer(
+            trigger=BatchTrigger(
+                metastore=self.metastore, batch_id=int(self.batch_id), poll_seconds=seconds("poll_seconds")
+            ),
+            method_name="execute_complete",
+            kwargs={"launches": launches},
+        )
+
+    def _conclude(self, progress: Any) -> dict[str, str]:
+        for line in progress.news(None):
+            self.log.info("%s", line)
+        if progress.failed:
+            # Trying again would find nothing to do: a failed request is in the history.
+            raise AirflowFailException("; ".join(progress.failed.values()))
+        if progress.still_open:
+            self.log.warning("batch %s: what is left of it waits for the next pass", self.batch_id)
+        return {str(number): line for number, line in progress.entries.items()}
+
+    def _launch(self, context: Any) -> None:
+        """Start the driver: attached to this task, or so that it outlives it."""
+        hook = self._hook = self._get_hook()
+        if detaches(hook):
+            self._remember(submit_to_cluster(hook, self.application))
+        elif one_of("launcher", "spark-submit", "process") == "process":
+            log = driver_log(self.metastore, self.batch_id)
+            self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
+            environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
+            command = hook._build_spark_submit_command(self.application)
+            self._remember(processes.start(command, environment, log))
+        else:
+            self._run_attached(context)
+
+    def _remember(self, application: str) -> None:
+        from compactor.airflow import batches
+
+        self.log.info("batch %s: application %s", self.batch_id, application)
+        batches.launched(self.metastore, int(self.batch_id), application)
+
+    def _connection(self) -> dict[str, str]:
         from compactor.airflow.hooks import CompactorHook
 
-        os.environ.update(CompactorHook(self.metastore).driver_environment())
+        return CompactorHook(self.metastore).driver_environment()
+
+    def _run_attached(self, context: Any) -> None:
+        """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
+        on a command line or in Spark's configuration a password would be there for all to read."""
+        from compactor.airflow import batches
+        from compactor.service.batch_control import Stand
+
+        os.environ.update(self._connection())
+        self._attached = context["ti"]
         try:
-            return super().execute(context)
+            super().execute(context)
+        except AirflowException:
+            progress = batches.look(self.metastore, int(self.batch_id))
+            if progress.failed:
+                self._conclude(progress)
+            if progress.stand is Stand.UNDER_WAY:
+                batches.release(self.metastore, int(self.batch_id), "its driver died")
+            raise
         finally:
+            self._attached = None
             _close_pipe(self._hook)
 
+    def on_kill(self) -> None:
+        """The task is being stopped, and an attached driver with it. What it worked on is given back; where a person
+        has ended the task, the requests end with it."""
+        if self._attached is not None:
+            from compactor.airflow import batches
+            from compactor.airflow.ended_by import ended_by_person
+
+            try:
+                batches.release(self.metastore, int(self.batch_id), "its task was stopped")
+                if ended_by_person(self._attached):
+                    batches.abort(self.metastore, int(self.batch_id))
+            except CompactorError as error:
+                self.log.warning("batch %s: %s", self.batch_id, error)
+        if self._hook is not None:
+            super().on_kill()
+
     def _get_hook(self) -> SparkSubmitHook:
-        """The provider's hook; its fallback for a missing connection is YARN, ours is this machine."""
+        """The provider's hook; its fallback for a missing connection is YARN, ours is this machine.
+
+        Raises:
+            BadSetting: cluster mode on Spark standalone, which has none for Python.
+        """
         hook = super()._get_hook()
         try:
             BaseHook.get_connection(self._conn_id)
@@ -82,7 +207,56 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             self.log.info("no Airflow connection %s: Spark runs here, as %s", self._conn_id, LOCAL_MASTER)
             hook._connection.update(master=LOCAL_MASTER, queue=self.queue_name)
             hook._is_yarn = hook._is_yarn_cluster_mode = False
+        if self.run_as:
+            # spark-submit takes one of both: who impersonates does so with the ticket of his own log-in.
+            hook._connection.update(principal=None, keytab=None)
+        if hook._connection["deploy_mode"] == "cluster":
+            if not (hook._is_yarn or hook._is_kubernetes):
+                raise BadSetting(
+                    f"deploy mode cluster on {hook._connection['master']}: Spark has it for Python on YARN and Kubernetes "
+                    "only; use client, and [compactor] launcher = process to hold no slot"
+                )
+            # This machine's python is not the cluster's.
+            hook._env_vars = {key: value for key, value in (self.env_vars or {}).items() if key != "PYSPARK_PYTHON"}
+            # spark-submit ends once the application is accepted; without this the hook waits for an exit code.
+            hook._track_driver_via_k8s_api = hook._is_kubernetes
+            if hook._is_yarn:
+                hook._conf["spark.yarn.submit.waitAppCompletion"] = "false"
         return hook
+
+
+def detaches(hook: SparkSubmitHook) -> bool:
+    """Whether spark-submit ends while the application goes on, in the cluster."""
+    return bool(hook._connection["deploy_mode"] == "cluster")
+
+
+def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
+    """Submits, and returns the name by which the cluster knows the application: YARN's id, or Kubernetes' pod.
+
+    Raises:
+        AirflowException: spark-submit failed, or told no name.
+    """
+    try:
+        hook.submit(application)
+    finally:
+        _close_pipe(hook)
+    if hook._is_yarn:
+        name = hook._yarn_application_id
+    else:
+        name = (
+            hook._kubernetes_driver_pod
+            and f"{hook._connection['namespace'] or 'default'}:{hook._kubernetes_driver_pod}"
+        )
+    if not name:
+        raise AirflowException("spark-submit ended well but told no application; set its log level to INFO")
+    return str(name)
+
+
+def driver_log(metastore: str, batch_id: int | str) -> Path:
+    """Where a driver that is a process of its own writes."""
+    folder = text("driver_logs")
+    beside = Path(airflow_conf.get("logging", "base_log_folder")).parent / "compactor-drivers"
+    return (Path(folder) if folder else beside) / f"{metastore}-batch-{batch_id}.log"
 
 
 def _close_pipe(hook: SparkSubmitHook | None) -> None:

@@ -54,6 +54,39 @@ OPTIONS: dict[str, Option] = {
         example="/opt/spark/bin/spark-submit",
         description="The command that submits: a name on PATH (or beside the running python), or an absolute path.",
     ),
+    "deploy_mode": Option(
+        type="string",
+        default="",
+        example="cluster",
+        description="Where drivers run: client or cluster. Empty: as the connection of the cluster says.",
+    ),
+    "launcher": Option(
+        type="string",
+        default="spark-submit",
+        example="process",
+        description="How a driver in client mode is started. With spark-submit it is a child of its task and holds a "
+        "slot; with process it is a process of its own on the worker's machine, for which the task waits without a slot. "
+        "In cluster mode on YARN and Kubernetes no slot is held either way.",
+    ),
+    "driver_logs": Option(
+        type="string",
+        default="",
+        example="/var/log/compactor",
+        description="Folder for the output of drivers that are processes of their own. Empty: compactor-drivers beside "
+        "Airflow's logs.",
+    ),
+    "principal": Option(
+        type="string",
+        default="",
+        example="compactor/host@EXAMPLE.COM",
+        description="Kerberos principal of applications that run as nobody else. Empty: the connection's.",
+    ),
+    "keytab": Option(
+        type="string",
+        default="",
+        example="/etc/security/keytabs/compactor.keytab",
+        description="Path of the principal's keytab. Empty: the connection's.",
+    ),
     "poll_seconds": Option(
         type="float",
         default="5",

@@ -72,7 +72,14 @@ def plan(metastore: str) -> list[dict[str, Any]]:
     for batch in batches:
         log.info("batch %s: %s entries, %s bytes, pool %s", batch.batch_id, batch.entries, batch.bytes, batch.pool)
     return [
-        {"batch_id": batch.batch_id, "queue_name": batch.queue, "run_as": batch.run_as, "conf": dict(batch.conf)}
+        {
+            "batch_id": batch.batch_id,
+            "job": batch.job,
+            "max_seconds": batch.max_seconds,
+            "queue_name": batch.queue,
+            "run_as": batch.run_as,
+            "conf": dict(batch.conf),
+        }
         for batch in batches
     ]
 

@@ -10,8 +10,10 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 # At module level on purpose: imported inside run() it would hold up the event loop of every other trigger.
-from compactor.airflow import passes
+from compactor.airflow import batches, passes
+from compactor.airflow.ended_by import ENDED, state_of
 from compactor.errors import CompactorError
+from compactor.service.batch_control import Stand
 
 log = logging.getLogger(__name__)
 #: Seconds after which a database that could not be read is tried again.
@@ -95,3 +97,56 @@ class EntriesTrigger(BaseTrigger):
                 return
             await asyncio.sleep(self.poll_seconds)
             waited += self.poll_seconds
+
+
+class BatchTrigger(BaseTrigger):
+    """Fires once nobody works on a batch any more; the event says how it stands. Meanwhile it logs each entry's way.
+
+    A triggerer that ends, or hands the trigger on, leaves the application alone. A person who ends the task, by marking
+    it, ends the application and its requests; one who clears it ends the application only, for a new one to follow.
+    """
+
+    def __init__(self, *, metastore: str, batch_id: int, poll_seconds: float) -> None:
+        super().__init__()
+        self.metastore = metastore
+        self.batch_id = batch_id
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{__name__}.{type(self).__name__}",
+            {"metastore": self.metastore, "batch_id": self.batch_id, "poll_seconds": self.poll_seconds},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        before: batches.Progress | None = None
+        while True:
+            try:
+                progress = await asyncio.to_thread(batches.look, self.metastore, self.batch_id)
+            except CompactorError as trouble:
+                log.warning(
+                    "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
+                )
+                await asyncio.sleep(TROUBLE_PAUSE)
+                continue
+            for line in progress.news(before):
+                log.info("%s", line)
+            before = progress
+            if progress.stand is not Stand.UNDER_WAY:
+                yield TriggerEvent(progress.stand.value)
+                return
+            await asyncio.sleep(self.poll_seconds)
+
+    async def on_kill(self) -> None:
+        """Airflow calls this where a person acted, but also on a triggerer that was taken for dead: that task waits on."""
+        state = await asyncio.to_thread(state_of, self.task_instance)
+        if state == "deferred":
+            log.info("batch %s: the task waits elsewhere; its application goes on", self.batch_id)
+        elif state in ENDED:
+            log.info(
+                "batch %s: the task was marked %s; its application is ended, and its requests", self.batch_id, state
+            )
+            await asyncio.to_thread(batches.abort, self.metastore, self.batch_id)
+        else:
+            log.info("batch %s: the task was cleared; its application is ended", self.batch_id)
+            await asyncio.to_thread(batches.release, self.metastore, self.batch_id, "its task was cleared")

@@ -90,6 +90,7 @@ def command(
     for key, value in sorted(batch.conf.items()):
         line += ["--conf", f"{key}={value}"]
     line += [_job(), "--metastore", face.metastore, "--batch", str(batch.batch_id)]
+    line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []
     line += ["--config", face.config] if face.config else []
     for key, value in face.flags.items():
         line += ["--set", f"{key}={value}"]

@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import sys
+import time
 from collections.abc import Callable
 
 from compactor.deployment import open_deployment
@@ -55,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--metastore", default="default", help="name of the metastore")
     parser.add_argument("--batch", type=int, required=True, help="id of a planned batch")
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help="wait so long for another batch")
+    parser.add_argument("--max-seconds", type=float, default=None, help="after which nothing more is begun")
     parser.add_argument("--config", default=None, help="path of compactor.toml")
     parser.add_argument("--verify", choices=("fast", "full"), default="fast")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting")
@@ -62,11 +64,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None]) -> None:
+    started = time.monotonic()
     # Whatever launched it: the batch's own conf holds. It may name only what the site's allow-list has.
     spark = session(f"compactor-{given.metastore}-{given.batch}", conf=own_state(site).batches.get(given.batch).conf)
     try:
         context = spark.sparkContext
         runner = SparkRunner(spark)
+
+        def left() -> float | None:
+            return None if given.max_seconds is None else given.max_seconds - (time.monotonic() - started)
 
         def run(batch_id: int) -> WorkerPass:
             return run_batch(
@@ -76,10 +82,11 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
                 Options(full_verify=given.verify == "full"),
                 parallel=min(max(1, context.defaultParallelism), _WIDEST),
                 tracking_url=context.uiWebUrl,
+                max_seconds=left(),
             )
 
         report(run(given.batch))
-        if given.linger > 0:
+        if given.linger > 0 and given.max_seconds is None:
             linger(site, given.batch, context.applicationId, given.linger, run, report)
     finally:
         spark.stop()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.compaction.batching import Batch, Item, batches
 from compactor.compaction.entry import Entry
@@ -15,8 +17,9 @@ from compactor.errors import CompactorError, DatabaseUnavailable
 from compactor.rewrite.runner import Runner
 from compactor.service import repair
 from compactor.service.mode import Mode, may
+from compactor.service.pool_hours import Startable, policy_of, startable
 from compactor.service.reservation import Reservation
-from compactor.service.site import Site
+from compactor.service.site import Site, Target
 from compactor.service.worker import Fate, Options, Outcome, is_ours, work
 from compactor.state.runs import Run
 from compactor.state.store import State as Store
@@ -37,6 +40,7 @@ class PlannedBatch:
     bytes: int
     job: str = ""  #: the name of its application: whose host planned it, and what of
     resident: int | None = None  #: an application that waits will take it, so that none is to be started
+    max_seconds: int | None = None  #: after which it is to stop, for its pool's hours are over then
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -49,6 +53,7 @@ class PlannedBatch:
             "bytes": self.bytes,
             "job": self.job,
             "resident": self.resident,
+            "max_seconds": self.max_seconds,
         }
 
 
@@ -113,7 +118,7 @@ def plan_batches(site: Site, pool: str | None = None, *, route: str | None = Non
     if route is not None:
         items = [item for item in items if item.route.digest == route]
     made = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
-    return [_register(site, store, batch) for batch in made]
+    return [_register(site, store, found) for found in startable(site, made)]
 
 
 def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[Entry]:
@@ -138,11 +143,18 @@ def _item(site: Site, entry: Entry) -> Item:
         size = sum(f.length for f in site.storage.listing(target.location).files)
     except CompactorError:  # the worker will say what is wrong with it, in the row's history
         return Item(entry=entry, bytes=0, route=Route(pool=entry.pool))
-    return Item(entry=entry, bytes=size, route=route(entry, target.settings, owner=target.table.owner))
+    return Item(entry=entry, bytes=size, route=_route(site, entry, target))
 
 
-def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
-    r = batch.route
+def _route(site: Site, entry: Entry, target: Target) -> Route:
+    """As settings say; the queue of the pool where they name none."""
+    found = route(entry, target.settings, owner=target.table.owner)
+    policy = policy_of(site, found.pool)
+    return found if found.queue or policy is None else replace(found, queue=policy.queue)
+
+
+def _register(site: Site, store: Store, found: Startable) -> PlannedBatch:
+    batch, r = found.batch, found.batch.route
     number = store.batches.plan(
         site.name,
         r.pool,
@@ -162,6 +174,7 @@ def _register(site: Site, store: Store, batch: Batch) -> PlannedBatch:
         bytes=batch.bytes,
         job=_job(site, batch, number),
         resident=store.batches.get(number).resident,
+        max_seconds=found.max_seconds,
     )
 
 
@@ -182,12 +195,14 @@ def run_batch(
     parallel: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
     tracking_url: str | None = None,
+    max_seconds: float | None = None,
 ) -> WorkerPass:
     """Works on a planned batch, if this is its first driver; a second one touches nothing.
 
     Args:
         parallel: entries under way at once; each is published as soon as its own units are done.
         tracking_url: where people see the application that does it.
+        max_seconds: after which no further entry is begun.
     """
     store = own_state(site)
     driver = site.identity("driver")
@@ -196,19 +211,23 @@ def run_batch(
         log.info("batch %d belongs to another driver; nothing is done here", batch_id)
         return WorkerPass(mine=False)
     store.batches.set_tracking(batch_id, driver, tracking_url)
+    until = math.inf if max_seconds is None else time.monotonic() + max_seconds
     try:
         with Reservation(store.batches, batch_id, driver, reserved_ms) as reservation:
-            return run_entries(
+            done = run_entries(
                 site,
                 store.batches.get(batch_id).entry_ids,
                 runner,
                 options,
                 parallel=parallel,
                 progress=progress,
-                wanted=lambda: reservation.is_held,
+                wanted=lambda: reservation.is_held and time.monotonic() < until,
             )
-    finally:
-        store.batches.done(batch_id, driver)
+    except BaseException:
+        store.batches.release(batch_id, driver)  # not done: who watches it may want another driver, or tell somebody
+        raise
+    store.batches.done(batch_id, driver)
+    return done
 
 
 def run_entries(

@@ -28,9 +28,10 @@ class Stand(enum.Enum):
     """How a batch stands."""
 
     WAITS = "nobody has launched it"
-    UNDER_WAY = "launched, or registered by its driver"
+    UNDER_WAY = "launched, given to a resident, or registered by its driver"
     LOST = "its reservation has ended without a word of its driver"
-    ENDED = "its driver has ended, or it was given back"
+    RELEASED = "it was given back before its driver ended"
+    ENDED = "its driver has ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,9 @@ class Standing:
         batch = self.batch
         if batch.state is BatchState.DONE:
             return Stand.ENDED
-        if batch.state is BatchState.PLANNED and batch.application_id is None:
+        if batch.state is BatchState.RELEASED:
+            return Stand.RELEASED
+        if batch.state is BatchState.PLANNED and batch.application_id is None and batch.resident is None:
             return Stand.WAITS
         return Stand.UNDER_WAY if batch.reserved_until > batch.read_at else Stand.LOST
 
@@ -76,8 +79,9 @@ def standing(site: Site, batch_id: int) -> Standing:
 
 
 def launched(site: Site, batch_id: int, application_id: str) -> None:
-    """Remember under which name the launcher finds the application again."""
-    own_state(site).batches.set_application(batch_id, application_id)
+    """Remember under which name the launcher finds the application again; the batch is reserved anew for its start."""
+    reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
+    own_state(site).batches.set_application(batch_id, application_id, reserved_ms)
 
 
 def release(site: Site, batch_id: int, because: str) -> None:
@@ -87,7 +91,7 @@ def release(site: Site, batch_id: int, because: str) -> None:
     seen to be aborted and what they staged is removed (PROTOCOL 6).
     """
     held = standing(site, batch_id)
-    own_state(site).batches.done(batch_id)
+    own_state(site).batches.release(batch_id)
     for entry in _his(held):
         if entry.txn_id is not None and site.metastore.transactions.abort(entry.txn_id, because):
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
@@ -100,7 +104,7 @@ def abort(site: Site, batch_id: int) -> tuple[Entry, ...]:
         The entries as they are then, without those that had ended before.
     """
     held = standing(site, batch_id)
-    own_state(site).batches.done(batch_id)
+    own_state(site).batches.release(batch_id)
     his = {entry.id for entry in _his(held)}
     ended = []
     for entry in held.open_entries:

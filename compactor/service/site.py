@@ -6,12 +6,13 @@ import os
 import socket
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
+from compactor.compaction.pools import PoolPolicy
 from compactor.errors import NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
@@ -41,9 +42,18 @@ class Site:
     settings: Settings
     user: str
     host: str
+    pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: what is said of a pool, by its name
 
     @classmethod
-    def here(cls, name: str, metastore: Metastore, state: State | None, storage: Storage, settings: Settings) -> Site:
+    def here(
+        cls,
+        name: str,
+        metastore: Metastore,
+        state: State | None,
+        storage: Storage,
+        settings: Settings,
+        pools: Mapping[str, PoolPolicy] | None = None,
+    ) -> Site:
         """The site as this process and its user see it.
 
         What the metastore's schema has no columns for goes into ``state``, which such a metastore therefore needs for
@@ -60,6 +70,7 @@ class Site:
             settings=settings,
             user=user,
             host=socket.gethostname(),
+            pools=dict(pools or {}),
         )
 
     def identity(self, role: str) -> str:

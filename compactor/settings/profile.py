@@ -2,6 +2,7 @@
 
 [metastore.NAME]            url, password_file, state_url, hive_conf, warehouse, mode
 [metastore.NAME.settings]   Hive's keys and ours, as text, number or boolean
+[metastore.NAME.pool.POOL]  where and when a compaction pool works (docs/airflow.md)
 [storage.KIND]              how a kind of store is reached (docs/storage.md): the options of its client
 """
 
@@ -36,6 +37,7 @@ class MetastoreProfile:
     warehouse: str | None = None
     mode: str | None = None
     settings: Mapping[str, str] = field(default_factory=_nothing)
+    pools: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -95,19 +97,30 @@ def _metastore(name: str, table: object) -> MetastoreProfile:
         raise BadSetting(f"compactor.toml: metastore.{name} is a value; wanted a table{hint}")
     texts: dict[str, str] = {}
     for key, value in table.items():
-        if key == "settings":
+        if key in ("settings", "pool"):
             continue
         if key not in _KEYS:
-            near = difflib.get_close_matches(key, (*_KEYS, "settings"), n=1)
+            near = difflib.get_close_matches(key, (*_KEYS, "settings", "pool"), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise BadSetting(f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)} and settings{hint}")
+            raise BadSetting(f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)}, settings and pool{hint}")
         if not isinstance(value, str):
             raise BadSetting(f"{where}: {key} = {value!r} is no text")
         texts[key] = value
     mode = texts.get("mode")
     if mode is not None:
         parse(lookup("compactor.mode"), mode)
-    return MetastoreProfile(name=name, settings=_settings(where, table.get("settings", {})), **texts)
+    return MetastoreProfile(
+        name=name,
+        settings=_settings(where, table.get("settings", {})),
+        pools=_pools(where, table.get("pool", {})),
+        **texts,
+    )
+
+
+def _pools(where: str, table: object) -> Mapping[str, Mapping[str, object]]:
+    if not isinstance(table, dict) or not all(isinstance(pool, dict) for pool in table.values()):
+        raise BadSetting(f"{where}: pool is no table of tables; wanted [metastore.NAME.pool.POOL]")
+    return MappingProxyType(dict(table))
 
 
 def _settings(where: str, table: object) -> Mapping[str, str]:

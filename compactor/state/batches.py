@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -26,11 +27,15 @@ _B = BATCHES.c
 
 
 class BatchState(enum.Enum):
-    """From planned over running to done; back to planned only by ``Batches.renew``."""
+    """From planned over running to done or released; back to planned only by ``Batches.renew``."""
 
     PLANNED = "planned"
     RUNNING = "running"
     DONE = "done"
+    RELEASED = "released"  #: given back before it was done
+
+
+_HELD = (BatchState.PLANNED.value, BatchState.RUNNING.value)  #: their entries are reserved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +117,15 @@ class Batches:
             return batch_id
 
     def reserved(self, metastore: str) -> set[int]:
-        """Entries that are in a batch which is not done and whose reservation has not ended."""
+        """Entries that are in a batch which is planned or running and whose reservation has not ended."""
         with self._database.read() as conn:
             return _reserved(conn, metastore)
+
+    def held(self, metastore: str) -> Counter[str | None]:
+        """How many batches are planned or running, by pool, without those whose reservation has ended."""
+        query = select(_B.POOL).where(_B.METASTORE == metastore, _B.STATE.in_(_HELD))
+        with self._database.read() as conn:
+            return Counter(conn.execute(query.where(_B.RESERVED_UNTIL > now_ms(conn))).scalars())
 
     @retried
     def register(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
@@ -146,15 +157,15 @@ class Batches:
             return conn.execute(changed.values(RESERVED_UNTIL=now_ms(conn) + reserved_ms)).rowcount == 1
 
     @retried
-    def set_application(self, batch_id: int, application_id: str) -> None:
-        """Say under which application id the cluster knows the batch, so that a retry finds it.
+    def set_application(self, batch_id: int, application_id: str, reserved_ms: int) -> None:
+        """Say under which name the launched application is found again, and reserve the batch anew for its start.
 
         Raises:
             NotFound: there is no such batch.
         """
         with self._database.write() as conn:
-            changed = update(BATCHES).where(_B.BATCH_ID == batch_id).values(APPLICATION_ID=application_id)
-            if conn.execute(changed).rowcount != 1:
+            values = {"APPLICATION_ID": application_id, "RESERVED_UNTIL": now_ms(conn) + reserved_ms}
+            if conn.execute(update(BATCHES).where(_B.BATCH_ID == batch_id).values(values)).rowcount != 1:
                 raise _unknown(batch_id)
 
     @retried
@@ -176,7 +187,7 @@ class Batches:
         with self._database.write() as conn:
             alone(conn)
             batch, now = _batch(conn, batch_id), now_ms(conn)
-            if batch.state is not BatchState.DONE and batch.reserved_until > now:
+            if batch.state.value in _HELD and batch.reserved_until > now:
                 return False
             if _reserved(conn, batch.metastore) & set(batch.entry_ids):
                 return False
@@ -197,11 +208,23 @@ class Batches:
     def done(self, batch_id: int, driver: str | None = None) -> bool:
         """End the batch; its entries are free. With ``driver`` only if it is his. False when it was not to be ended."""
         with self._database.write() as conn:
-            condition = [_B.BATCH_ID == batch_id, _B.STATE != BatchState.DONE.value]
+            condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_HELD)]
             if driver is not None:
                 condition.append(_B.DRIVER == driver)
             changed = update(BATCHES).where(*condition)
             return conn.execute(changed.values(STATE=BatchState.DONE.value, ENDED_AT=now_ms(conn))).rowcount == 1
+
+    @retried
+    def release(self, batch_id: int, driver: str | None = None) -> bool:
+        """Take the batch from whoever has it, or from ``driver`` if it is his; its entries are free. False when it was
+        not to be taken."""
+        with self._database.write() as conn:
+            condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_HELD)]
+            if driver is not None:
+                condition.append(_B.DRIVER == driver)
+            changed = update(BATCHES).where(*condition)
+            values = {"STATE": BatchState.RELEASED.value, "ENDED_AT": now_ms(conn)}
+            return conn.execute(changed.values(values)).rowcount == 1
 
     def get(self, batch_id: int) -> Batch:
         """One batch.
@@ -225,7 +248,7 @@ def _reserved(conn: Connection, metastore: str) -> set[int]:
     query = (
         select(BATCH_ENTRIES.c.ENTRY_ID)
         .join(BATCHES, _B.BATCH_ID == BATCH_ENTRIES.c.BATCH_ID)
-        .where(_B.METASTORE == metastore, _B.STATE != BatchState.DONE.value, _B.RESERVED_UNTIL > now_ms(conn))
+        .where(_B.METASTORE == metastore, _B.STATE.in_(_HELD), _B.RESERVED_UNTIL > now_ms(conn))
     )
     return set(conn.execute(query).scalars())
 

@@ -17,7 +17,7 @@ from compactor.database.retry import retried
 from compactor.state.tables import BATCHES, RESIDENTS, alone
 
 _B, _R = BATCHES.c, RESIDENTS.c
-_PLANNED, _DONE = "planned", "done"
+_PLANNED, _RUNNING, _DONE = "planned", "running", "done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class Residents:
 
 def idle(conn: Connection, metastore: str, route: str) -> int | None:
     """A resident of this route that is alive and has nothing to do: no batch waits behind another one's work."""
-    busy = exists().where(_B.RESIDENT_ID == _R.RESIDENT_ID, _B.STATE != _DONE)
+    busy = exists().where(_B.RESIDENT_ID == _R.RESIDENT_ID, _B.STATE.in_((_PLANNED, _RUNNING)))
     query = select(_R.RESIDENT_ID).where(
         _R.METASTORE == metastore, _R.ROUTE == route, _R.ALIVE_UNTIL > now_ms(conn), ~busy
     )

@@ -130,13 +130,13 @@ def test_only_its_driver_extends_and_ends_a_batch(state: State) -> None:
 
 def test_a_retry_finds_the_application(state: State) -> None:
     batch_id = state.batches.plan("m", None, None, [1], {})
-    state.batches.set_application(batch_id, "application_1_0001")
+    state.batches.set_application(batch_id, "application_1_0001", 60_000)
     assert state.batches.get(batch_id).application_id == "application_1_0001"
     assert [batch.id for batch in state.batches.find("m", states=[BatchState.PLANNED])] == [batch_id]
     assert state.batches.find("m", states=[BatchState.DONE]) == []
     for call in (
         lambda: state.batches.get(99),
-        lambda: state.batches.set_application(99, "x"),
+        lambda: state.batches.set_application(99, "x", 1),
         lambda: state.batches.register(99, "x", 1),
     ):
         with pytest.raises(NotFound, match="batch 99"):

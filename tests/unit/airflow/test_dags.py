@@ -132,7 +132,7 @@ def test_batches_wait_in_the_configured_pool(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AIRFLOW__COMPACTOR__POOL", "compaction")
     worker = compaction_dags("default")[1]
     assert worker.get_task("compact").partial_kwargs["pool"] == "compaction"
-    assert worker.get_task("compact").partial_kwargs["retries"] == 0
+    assert worker.get_task("compact").partial_kwargs["retries"] == 2
 
 
 def test_what_announces_is_a_teardown_so_a_failed_batch_fails_the_run(dags: dict[str, DAG]) -> None:

@@ -59,7 +59,7 @@ def test_the_driver_inherits_the_password_and_nobody_reads_it(monkeypatch: pytes
     seen: dict[str, str] = {}
     monkeypatch.setattr(SparkSubmitOperator, "execute", lambda self, context: seen.update(os.environ))
     operator = CompactionSubmitOperator(task_id="compact", metastore="archive", batch_id=1)
-    operator.execute({})
+    operator._run_attached({"ti": None})
     assert seen["COMPACTOR_METASTORE_URL"] == SECRET
     line = operator._get_hook()._build_spark_submit_command(operator.application)
     assert "geheim" not in " ".join(map(str, line))

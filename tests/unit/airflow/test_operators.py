@@ -8,9 +8,18 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowException
 
 from compactor.airflow import operators
-from compactor.airflow.operators import APPLICATION, CompactionSubmitOperator, driver_environment, spark_binary
+from compactor.airflow.operators import (
+    APPLICATION,
+    CompactionSubmitOperator,
+    detaches,
+    driver_environment,
+    spark_binary,
+    submit_to_cluster,
+)
+from compactor.errors import BadSetting
 
 
 def submit(**more: Any) -> CompactionSubmitOperator:
@@ -94,3 +103,99 @@ def test_spark_submit_is_else_the_one_beside_python(monkeypatch: pytest.MonkeyPa
 def test_an_absolute_path_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__SPARK_BINARY", "/opt/spark/bin/spark-submit")
     assert spark_binary() == "/opt/spark/bin/spark-submit"
+
+
+def resolved(monkeypatch: pytest.MonkeyPatch, connection: str, **more: Any) -> list[str]:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    return command(submit(**more))
+
+
+YARN = '{"conn_type": "spark", "host": "yarn", "extra": {"deploy-mode": "cluster", "queue": "other"}}'
+KUBERNETES = (
+    '{"conn_type": "spark", "host": "k8s://https://api", "port": 6443, '
+    '"extra": {"deploy-mode": "cluster", "namespace": "etl"}}'
+)
+
+
+def test_on_yarn_spark_submit_ends_once_the_application_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = resolved(monkeypatch, YARN, job="here-compactor-a.b")
+    assert line[line.index("--master") + 1] == "yarn"
+    assert line[line.index("--deploy-mode") + 1] == "cluster"
+    assert line[line.index("--queue") + 1] == "etl"
+    assert line[line.index("--name") + 1] == "here-compactor-a.b"
+    assert "spark.yarn.submit.waitAppCompletion=false" in line
+    assert not [word for word in line if "PYSPARK_PYTHON" in word]  # this machine's is not the cluster's
+    assert detaches(submit()._get_hook())
+
+
+def test_on_yarn_the_driver_s_configuration_lies_where_the_site_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", "/etc/c.toml")
+    line = resolved(monkeypatch, YARN)
+    assert "spark.yarn.appMasterEnv.COMPACTOR_CONFIG=/etc/c.toml" in line
+
+
+def test_on_kubernetes_likewise(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.apache.spark.hooks import spark_submit
+
+    monkeypatch.setattr(
+        spark_submit, "kube_client", object(), raising=False
+    )  # the provider for Kubernetes is not installed here
+    line = resolved(monkeypatch, KUBERNETES)
+    assert line[line.index("--master") + 1] == "k8s://https://api:6443"
+    assert "spark.kubernetes.submission.waitAppCompletion=false" in line
+    assert "spark.kubernetes.namespace=etl" in line
+    assert detaches(submit()._get_hook())
+
+
+def test_standalone_has_no_cluster_mode_for_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    standalone = '{"conn_type": "spark", "host": "spark://m", "port": 7077, "extra": {"deploy-mode": "cluster"}}'
+    with pytest.raises(BadSetting, match="YARN and Kubernetes only; use client"):
+        resolved(monkeypatch, standalone)
+
+
+def test_the_configured_deploy_mode_beats_the_connection_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__DEPLOY_MODE", "client")
+    line = resolved(monkeypatch, YARN)
+    assert line[line.index("--deploy-mode") + 1] == "client"
+    assert not detaches(submit()._get_hook())
+
+
+def test_principal_and_keytab_are_of_who_runs_as_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """spark-submit refuses --proxy-user with --principal."""
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__PRINCIPAL", "compactor@EXAMPLE.COM")
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__KEYTAB", "/etc/c.keytab")
+    himself = resolved(monkeypatch, YARN, run_as=None)
+    assert himself[himself.index("--principal") + 1] == "compactor@EXAMPLE.COM"
+    assert himself[himself.index("--keytab") + 1] == "/etc/c.keytab"
+    another = resolved(monkeypatch, YARN, run_as="hive")
+    assert "--principal" not in another
+    assert "--keytab" not in another
+    assert another[another.index("--proxy-user") + 1] == "hive"
+
+
+@pytest.mark.parametrize(
+    ("connection", "says", "wanted"),
+    [
+        (YARN, "INFO Client: Submitted application application_1700000000000_0007", "application_1700000000000_0007"),
+        (KUBERNETES, "INFO x: submission ID spark:compactor-8f-driver into Kubernetes", "etl:compactor-8f-driver"),
+    ],
+)
+def test_the_name_that_spark_submit_tells_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connection: str, says: str, wanted: str
+) -> None:
+    from airflow.providers.apache.spark.hooks import spark_submit
+
+    monkeypatch.setattr(spark_submit, "kube_client", object(), raising=False)
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
+    program = tmp_path / "spark-submit"
+    program.write_text(f"#!/bin/sh\necho '{says}'\n", "utf-8")
+    program.chmod(0o755)
+    operator = submit(spark_binary=str(program))
+    assert submit_to_cluster(operator._get_hook(), operator.application) == wanted
+
+
+def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
+    operator = submit(spark_binary="/bin/true")
+    with pytest.raises(AirflowException, match="told no application"):
+        submit_to_cluster(operator._get_hook(), operator.application)

@@ -8,13 +8,16 @@ import pytest
 from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 
-from compactor.airflow import passes, triggers
-from compactor.airflow.triggers import ChangeTrigger, EntriesTrigger
+from compactor.airflow import batches, passes, triggers
+from compactor.airflow.batches import Progress
+from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
 from compactor.errors import DatabaseUnavailable
+from compactor.service.batch_control import Stand
 
 EACH = [
     ChangeTrigger(metastore="m", seen="s", poll_seconds=0.001, ends_task=False),
     EntriesTrigger(metastore="m", ids=[1, 2], poll_seconds=0.001, timeout_seconds=9.0),
+    BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001),
 ]
 
 
@@ -85,3 +88,63 @@ def test_entries_are_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.M
     monkeypatch.setattr(passes, "states", lambda metastore, ids: {1: "working"})
     event = first(EntriesTrigger(metastore="m", ids=[1], poll_seconds=0.001, timeout_seconds=0.005))
     assert event.payload == {"1": "working"}
+
+
+def test_a_batch_is_watched_while_it_is_under_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
+
+    def seen(stand: Stand, state: str) -> Progress:
+        return Progress(batch_id=7, stand=stand, tracking_url="http://h:4040", entries={1: f"a.b: {state}"})
+
+    answers: Iterator[Any] = iter(
+        [
+            seen(Stand.UNDER_WAY, "initiated"),
+            seen(Stand.UNDER_WAY, "initiated"),
+            DatabaseUnavailable("it restarts"),
+            seen(Stand.UNDER_WAY, "working"),
+            seen(Stand.ENDED, "ready for cleaning"),
+        ]
+    )
+
+    def look(metastore: str, batch_id: int) -> Progress:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(batches, "look", look)
+    with caplog.at_level("INFO", logger=triggers.__name__):
+        event = first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001))
+    assert event.payload == Stand.ENDED.value
+    told = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
+    assert told == [
+        "batch 7: Spark shows it at http://h:4040",
+        "compaction 1 of a.b: initiated",
+        "compaction 1 of a.b: working",
+        "compaction 1 of a.b: ready for cleaning",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted"),
+    [
+        ("deferred", []),  # a triggerer that was taken for dead: another one has the trigger
+        ("failed", ["abort"]),
+        ("success", ["abort"]),
+        (None, ["release"]),
+        ("queued", ["release"]),
+        ("running", ["release"]),
+    ],
+)
+def test_only_what_a_person_does_ends_the_application(
+    monkeypatch: pytest.MonkeyPatch, state: str | None, wanted: list[str]
+) -> None:
+    done: list[str] = []
+    monkeypatch.setattr(triggers, "state_of", lambda ti: state)
+    for name in ("abort", "release"):
+        monkeypatch.setattr(batches, name, lambda *_, name=name: done.append(name))
+    trigger = BatchTrigger(metastore="m", batch_id=7, poll_seconds=1)
+    asyncio.run(trigger.on_kill())
+    assert done == wanted

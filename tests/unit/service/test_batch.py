@@ -7,11 +7,12 @@ import pytest
 
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog import Table
-from compactor.rewrite.runner import InProcessRunner
+from compactor.rewrite.runner import Answer, InProcessRunner
 from compactor.service.batch import claimable, own_state, plan_batches, run_batch, run_entries
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Outcome
+from compactor.state.batches import BatchState
 from tests.support.tables import insert, make_table, with_settings
 
 
@@ -125,3 +126,16 @@ def test_people_see_where_the_application_is(deployment: Site, warehouse: Path) 
     (batch,) = plan_batches(deployment)
     run_batch(deployment, batch.batch_id, InProcessRunner(), tracking_url="http://driver:4040")
     assert own_state(deployment).batches.get(batch.batch_id).tracking_url == "http://driver:4040"
+
+
+def test_a_driver_that_breaks_gives_its_batch_back(deployment: Site, warehouse: Path) -> None:
+    class Broken(InProcessRunner):
+        def run(self, jobs: object) -> list[Answer]:
+            raise RuntimeError("a bug")
+
+    asked(deployment, warehouse, "a")
+    (batch,) = plan_batches(deployment)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run_batch(deployment, batch.batch_id, Broken())
+    assert own_state(deployment).batches.get(batch.batch_id).state is BatchState.RELEASED
+    assert len(claimable(deployment)) == 1

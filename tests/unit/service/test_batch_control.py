@@ -71,7 +71,7 @@ def test_a_released_batch_can_be_done_anew_and_its_driver_cannot_commit(site: Si
     assert entry.txn_id is not None
     batch_control.release(site, batch, "its task was cleared")
     assert site.metastore.transactions.state(entry.txn_id) == "a"
-    assert standing(site, batch).stand is Stand.ENDED
+    assert standing(site, batch).stand is Stand.RELEASED
     assert {e.state for e in standing(site, batch).open_entries} == {State.INITIATED, State.WORKING}
     assert batch_control.renew(site, batch)
     done = run_batch(site, batch, InProcessRunner())
@@ -85,7 +85,7 @@ def test_a_released_batch_can_be_done_anew_and_its_driver_cannot_commit(site: Si
 def test_an_aborted_batch_takes_its_requests_with_it(site: Site, batch: int) -> None:
     begin(site, batch)
     assert {e.state for e in batch_control.abort(site, batch)} == {State.ABORTED}
-    assert standing(site, batch).stand is Stand.ENDED
+    assert standing(site, batch).stand is Stand.RELEASED
     assert site.metastore.compactions.queue() == []
     assert plan_batches(site) == []
 

@@ -101,3 +101,14 @@ def test_how_a_store_is_reached_is_taken_as_its_client_wants_it() -> None:
     for wrong in ("storage = 1", "[storage]\ns3 = 1"):
         with pytest.raises(BadSetting, match=r"wanted \[storage.KIND\]"):
             parse_profile(wrong)
+
+
+def test_pools_of_a_metastore() -> None:
+    text = '[metastore.west.pool.night]\nwindows = ["20:00-06:00"]\n[metastore.west.pool.etl]\nqueue = "q"\n'
+    found = parse_profile(text).metastore("west").pools
+    assert {name: dict(pool) for name, pool in found.items()} == {
+        "night": {"windows": ["20:00-06:00"]},
+        "etl": {"queue": "q"},
+    }
+    with pytest.raises(BadSetting, match=r"wanted \[metastore\.NAME\.pool\.POOL\]"):
+        parse_profile("[metastore.west]\npool = 7\n")

@@ -47,7 +47,7 @@ def test_the_first_driver_has_it(fresh: State) -> None:
 def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: State) -> None:
     batch = plan(fresh, 1, 2)
     assert not fresh.batches.renew(batch, 60_000)
-    fresh.batches.set_application(batch, "application_1")
+    fresh.batches.set_application(batch, "application_1", 60_000)
     assert fresh.batches.register(batch, "a", 60_000)
     fresh.batches.set_tracking(batch, "b", "http://elsewhere")
     fresh.batches.set_tracking(batch, "a", "http://here:4040")
@@ -68,6 +68,20 @@ def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: State) -> None:
     assert fresh.batches.get(batch).attempt == 2
 
 
+def test_a_released_batch_is_nobody_s(fresh: State) -> None:
+    batch = plan(fresh, 1)
+    assert fresh.batches.register(batch, "a", 60_000)
+    assert fresh.batches.release(batch)
+    assert not fresh.batches.release(batch)
+    assert not fresh.batches.extend(batch, "a", 60_000)
+    assert not fresh.batches.done(batch, "a")
+    assert not fresh.batches.register(batch, "b", 60_000)
+    assert fresh.batches.get(batch).state is BatchState.RELEASED
+    assert fresh.batches.reserved("m") == set()
+    assert fresh.batches.renew(batch, 60_000)
+    assert fresh.batches.reserved("m") == {1}
+
+
 def test_a_batch_is_not_planned_again_over_another_one(fresh: State) -> None:
     batch = plan(fresh, 1, 2)
     fresh.batches.done(batch)
@@ -86,7 +100,7 @@ def test_newest_first_by_state_and_metastore(fresh: State) -> None:
 
 
 def test_what_is_not_there_is_named(fresh: State) -> None:
-    for call in (lambda: fresh.batches.get(7), lambda: fresh.batches.set_application(7, "a")):
+    for call in (lambda: fresh.batches.get(7), lambda: fresh.batches.set_application(7, "a", 1)):
         with pytest.raises(NotFound, match="batch 7"):
             call()
     with pytest.raises(NotFound, match="batch 7"):

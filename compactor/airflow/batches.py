@@ -1,0 +1,134 @@
+"""A batch as a task and its trigger see it: how it stands, what is news, what to do next. Imported when one runs."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from compactor.airflow import processes
+from compactor.airflow.hooks import CompactorHook
+from compactor.compaction.states import State
+from compactor.service import batch_control
+from compactor.service.batch_control import Stand
+
+log = logging.getLogger(__name__)
+MOST_LAUNCHES = 3  #: of one try; a driver that dies that often will die again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """A batch at one moment, in plain values."""
+
+    batch_id: int
+    stand: Stand
+    application: str | None = None
+    tracking_url: str | None = None
+    entries: Mapping[int, str] = field(default_factory=dict)  #: id -> "demo.flights/month=1: working"
+    still_open: tuple[int, ...] = ()
+    failed: Mapping[int, str] = field(default_factory=dict)  #: id -> a sentence
+
+    def news(self, before: Progress | None) -> list[str]:
+        """What changed since ``before``, a line each."""
+        lines = []
+        if self.tracking_url and (before is None or before.tracking_url != self.tracking_url):
+            lines.append(f"batch {self.batch_id}: Spark shows it at {self.tracking_url}")
+        old = before.entries if before is not None else {}
+        lines += [f"compaction {number} of {text}" for number, text in self.entries.items() if old.get(number) != text]
+        return lines
+
+
+class Next(enum.Enum):
+    """What a task does with its batch."""
+
+    LAUNCH = enum.auto()
+    WATCH = enum.auto()
+    RENEW = enum.auto()  #: give it back for good, plan it again, and launch
+    CONCLUDE = enum.auto()
+
+
+def next_step(progress: Progress, launches: int) -> Next:
+    """What to do with a batch that this try has launched ``launches`` times so far.
+
+    A running application is watched, whoever launched it. One that is lost, or was taken from its driver, is launched
+    anew. One that ended is not, except for a person who runs the task again while something of it waits still.
+    """
+    if progress.stand is Stand.WAITS:
+        return Next.LAUNCH
+    if progress.stand is Stand.UNDER_WAY:
+        return Next.WATCH
+    if not progress.still_open:
+        return Next.CONCLUDE
+    if progress.stand is Stand.ENDED and launches > 0:
+        return Next.CONCLUDE
+    return Next.RENEW
+
+
+def look(metastore: str, batch_id: int) -> Progress:
+    """How the batch stands now. A driver that is a dead process of this machine is lost at once, any other one when its
+    reservation ends.
+
+    Raises:
+        CompactorError: the databases cannot be read, or there is no such batch.
+    """
+    found = _look(metastore, batch_id)
+    if found.stand is Stand.UNDER_WAY and processes.is_gone(found.application):
+        found = _look(metastore, batch_id)  # it may have ended between the two looks, as it should
+        if found.stand is Stand.UNDER_WAY:
+            return Progress(
+                batch_id=batch_id,
+                stand=Stand.LOST,
+                application=found.application,
+                tracking_url=found.tracking_url,
+                entries=found.entries,
+                still_open=found.still_open,
+                failed=found.failed,
+            )
+    return found
+
+
+def _look(metastore: str, batch_id: int) -> Progress:
+    with CompactorHook(metastore).get_conn() as site:
+        found = batch_control.standing(site, batch_id)
+    return Progress(
+        batch_id=batch_id,
+        stand=found.stand,
+        application=found.batch.application_id,
+        tracking_url=found.batch.tracking_url,
+        entries={e.id: f"{e.entity}: {e.state.label}" for e in found.entries.values()},
+        still_open=tuple(e.id for e in found.open_entries),
+        failed={
+            e.id: f"compaction {e.id} of {e.entity}: {State.FAILED.label}: {e.error}" for e in found.failed_entries
+        },
+    )
+
+
+def launched(metastore: str, batch_id: int, application: str) -> None:
+    """Remember how the application is found again."""
+    with CompactorHook(metastore).get_conn() as site:
+        batch_control.launched(site, batch_id, application)
+
+
+def renew(metastore: str, batch_id: int, because: str) -> bool:
+    """Give the batch back and plan it again; False where another batch has its entries by now."""
+    with CompactorHook(metastore).get_conn() as site:
+        batch_control.release(site, batch_id, because)
+        return batch_control.renew(site, batch_id)
+
+
+def release(metastore: str, batch_id: int, because: str) -> None:
+    """Stop the driver; the requests stay in the queue."""
+    with CompactorHook(metastore).get_conn() as site:
+        application = batch_control.standing(site, batch_id).batch.application_id
+        batch_control.release(site, batch_id, because)
+    processes.end(application)
+
+
+def abort(metastore: str, batch_id: int) -> None:
+    """Stop the driver; the requests that are not compacted yet end as aborted."""
+    with CompactorHook(metastore).get_conn() as site:
+        application = batch_control.standing(site, batch_id).batch.application_id
+        for entry in batch_control.abort(site, batch_id):
+            log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
+    processes.end(application)

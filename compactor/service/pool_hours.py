@@ -1,0 +1,58 @@
+"""Holds back batches that a pool may not start now; what is held back stays in the queue."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from compactor.compaction.batching import Batch
+from compactor.compaction.pools import Allowance, PoolPolicy, allowance
+from compactor.service.site import Site
+
+log = logging.getLogger(__name__)
+DEFAULT = "default"  #: as a policy names the pool of requests that name none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Startable:
+    """A batch that may be started now, and after how many seconds it is to stop (None: never)."""
+
+    batch: Batch
+    max_seconds: int | None = None
+
+
+def policy_of(site: Site, pool: str | None) -> PoolPolicy | None:
+    """What the site says of a pool; None where it says nothing."""
+    return site.pools.get(pool or DEFAULT)
+
+
+def allowed_now(site: Site, policy: PoolPolicy, running: int) -> Allowance:
+    """What the pool may start, by the database's clock."""
+    now = datetime.fromtimestamp(site.metastore.now_ms() / 1000, UTC)
+    return allowance(policy, now.astimezone(ZoneInfo(policy.time_zone)), running)
+
+
+def startable(site: Site, made: Sequence[Batch]) -> Iterator[Startable]:
+    """Those of ``made``, in their order, that their pools may start now."""
+    held = site.state.batches.held(site.name) if site.state is not None and site.pools else {}
+    allowed: dict[str | None, Allowance] = {}
+    started: dict[str | None, int] = {}
+    for batch in made:
+        pool = batch.route.pool
+        policy = policy_of(site, pool)
+        if policy is None:
+            yield Startable(batch=batch)
+            continue
+        if pool not in allowed:
+            allowed[pool] = allowed_now(site, policy, held.get(pool, 0))
+            log.info("%s", allowed[pool].because)
+        most = allowed[pool].applications
+        if most is not None and started.get(pool, 0) >= most:
+            log.info("pool %s: %d requests wait for their turn", policy.name, len(batch.items))
+            continue
+        started[pool] = started.get(pool, 0) + 1
+        seconds = allowed[pool].run_seconds
+        yield Startable(batch=batch, max_seconds=None if seconds is None else max(1, int(seconds)))

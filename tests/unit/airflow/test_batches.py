@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from compactor.airflow import batches, processes
+from compactor.airflow.batches import Next, Progress, next_step
+from compactor.compaction.states import State
+from compactor.deployment import open_deployment
+from compactor.rewrite.runner import InProcessRunner
+from compactor.service.batch import own_state, plan_batches, run_batch
+from compactor.service.batch_control import Stand
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from tests.support.tables import insert, make_table
+
+
+def progress(stand: Stand, *still_open: int) -> Progress:
+    return Progress(batch_id=1, stand=stand, still_open=still_open)
+
+
+@pytest.mark.parametrize(
+    ("stand", "still_open", "launches", "wanted"),
+    [
+        (Stand.WAITS, (1,), 0, Next.LAUNCH),
+        (Stand.UNDER_WAY, (1,), 0, Next.WATCH),
+        (Stand.UNDER_WAY, (), 1, Next.WATCH),
+        (Stand.LOST, (1,), 0, Next.RENEW),
+        (Stand.LOST, (1,), 2, Next.RENEW),
+        (Stand.LOST, (), 1, Next.CONCLUDE),
+        (Stand.RELEASED, (1,), 1, Next.RENEW),
+        (Stand.RELEASED, (), 0, Next.CONCLUDE),
+        (Stand.ENDED, (), 0, Next.CONCLUDE),
+        (Stand.ENDED, (1,), 1, Next.CONCLUDE),
+        (Stand.ENDED, (1,), 0, Next.RENEW),
+    ],
+)
+def test_what_comes_next(stand: Stand, still_open: tuple[int, ...], launches: int, wanted: Next) -> None:
+    assert next_step(progress(stand, *still_open), launches) is wanted
+
+
+def test_only_news_is_told() -> None:
+    first = Progress(batch_id=3, stand=Stand.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
+    second = Progress(
+        batch_id=3,
+        stand=Stand.UNDER_WAY,
+        tracking_url="http://h:4040",
+        entries={1: "a.b: working", 2: "a.c: initiated"},
+    )
+    assert first.news(None) == ["compaction 1 of a.b: initiated", "compaction 2 of a.c: initiated"]
+    assert second.news(first) == ["batch 3: Spark shows it at http://h:4040", "compaction 1 of a.b: working"]
+    assert second.news(second) == []
+
+
+@pytest.fixture
+def planned(deployment: Site, warehouse: Path, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, int]:
+    """A batch of one table, in a metastore that a task finds by its environment."""
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    monkeypatch.setenv("COMPACTOR_WAREHOUSE", str(warehouse))
+    table = make_table(deployment, warehouse)
+    for value in (1, 2):
+        insert(deployment, table, [value])
+    request_compaction(deployment, table=str(table))
+    (batch,) = plan_batches(deployment)
+    return deployment, batch.batch_id
+
+
+def test_from_planned_to_ended(planned: tuple[Site, int]) -> None:
+    _, batch = planned
+    assert batches.look("default", batch).stand is Stand.WAITS
+    batches.launched("default", batch, "application_1")
+    found = batches.look("default", batch)
+    assert (found.stand, found.application, len(found.still_open)) == (Stand.UNDER_WAY, "application_1", 1)
+    with open_deployment() as other:
+        run_batch(other, batch, InProcessRunner())
+    found = batches.look("default", batch)
+    assert (found.stand, found.still_open, found.failed) == (Stand.ENDED, (), {})
+    assert list(found.entries.values()) == ["default.t: ready for cleaning"]
+
+
+def test_a_driver_that_is_a_dead_process_is_lost_at_once(planned: tuple[Site, int], tmp_path: Path) -> None:
+    _, batch = planned
+    name = processes.start(["true"], dict(os.environ), tmp_path / "log")
+    os.waitpid(int(name.split(":")[2]), 0)
+    batches.launched("default", batch, name)
+    assert batches.look("default", batch).stand is Stand.LOST
+    assert batches.renew("default", batch, "its driver died")
+    assert batches.look("default", batch).stand is Stand.WAITS
+
+
+def test_released_the_requests_stay_and_aborted_they_go(planned: tuple[Site, int]) -> None:
+    site, batch = planned
+    batches.release("default", batch, "its task was cleared")
+    assert batches.look("default", batch).stand is Stand.RELEASED
+    assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
+    assert batches.renew("default", batch, "again")
+    batches.abort("default", batch)
+    assert site.metastore.compactions.queue() == []
+    assert [e.state for e in site.metastore.compactions.history()] == [State.ABORTED]
+
+
+def test_a_failed_entry_says_why(planned: tuple[Site, int]) -> None:
+    site, batch = planned
+    (number,) = own_state(site).batches.get(batch).entry_ids
+    entry = site.metastore.compactions.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[number])
+    assert entry is not None
+    site.metastore.compactions.finish(entry, State.FAILED, "bucket_00000 is damaged")
+    found = batches.look("default", batch)
+    assert found.failed == {number: f"compaction {number} of default.t: failed: bucket_00000 is damaged"}
