@@ -50,20 +50,21 @@ _TOGETHER = (
     "tests/unit/demo/test_tables.py",
 )
 
-_LIVE = "tests/live"
+#: Costs minutes and downloads: a real Hive beside us, and environments that pip fills.
+_LIVE = ("tests/live", "tests/packaging")
 _WITHOUT_LIVE = os.environ.get("LIVE") == "0"
 
 
 def pytest_report_header() -> list[str]:
     """What is left out is said."""
-    return [f"LIVE=0: {_LIVE} (a real Hive beside us) is deselected"] if _WITHOUT_LIVE else []
+    return [f"LIVE=0: {', '.join(_LIVE)} are deselected"] if _WITHOUT_LIVE else []
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``-n`` the tests of some folders stay together; any worker takes any other test."""
-    live = config.rootpath / _LIVE
-    left_out = [item for item in items if _WITHOUT_LIVE and item.path.is_relative_to(live)]
+    live = [config.rootpath / folder for folder in _LIVE]
+    left_out = [item for item in items if _WITHOUT_LIVE and any(map(item.path.is_relative_to, live))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]

@@ -12,7 +12,7 @@ from functools import partial
 from compactor.acid.names import DeltaKind, original_name
 from compactor.orc.few_open import FewOpen
 from compactor.orc.source import Source
-from compactor.rewrite import insert_only_orc, insert_only_parquet, insert_only_text
+from compactor.rewrite import insert_only_orc, insert_only_parquet, insert_only_text, insert_only_whole
 from compactor.rewrite.file_format import FileFormat
 from compactor.rewrite.insert_only_file import Counted, Made, chunks
 from compactor.rewrite.unit import Figures, Output, Unit, UnitResult
@@ -27,7 +27,7 @@ def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
 
     Raises:
         BadFile: an input cannot be read.
-        NotLossless, NotSupported: something would be lost.
+        NotLossless: something would be lost.
         VerificationFailed: an output is not what it must be.
     """
     made, read = _written(unit, storage, path)
@@ -41,7 +41,7 @@ def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
             rows=file.rows,
             length=file.length,
             crc32=file.crc32,
-            file_name=original_name(unit.number, copy),
+            file_name=original_name(unit.number, copy) + file.ending,
         )
         for copy, file in enumerate(made)
     )
@@ -69,8 +69,14 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
         if unit.file_format is FileFormat.PARQUET:
             read = sum(file.rows for group in insert_only_parquet.groups(sources) for file in group)
             return insert_only_parquet.write(sources, path, full=unit.full_verify), read
+        if _stay_whole(unit, sources):
+            return insert_only_whole.write(sources, path), 0
         made = insert_only_text.write(sources, path, full=unit.full_verify)
         return made, sum(file.rows for file in made)  # counted from the inputs and, apart, from the output
+
+
+def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
+    return unit.file_format is FileFormat.WHOLE or not all(map(insert_only_text.is_plain, sources))
 
 
 def _without_rows(unit: Unit, storage: Storage, path: str) -> Made:
@@ -84,7 +90,7 @@ def _without_rows(unit: Unit, storage: Storage, path: str) -> Made:
 
 
 def measure(unit: Unit, storage: Storage) -> Figures:
-    """What ``execute_insert_only`` would do, without writing; rows of text are counted."""
+    """What ``execute_insert_only`` would do, without writing; rows of text are counted, of files that stay whole not."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
             groups = insert_only_orc.groups(files)
@@ -104,6 +110,8 @@ def measure(unit: Unit, storage: Storage) -> Figures:
             files_of = insert_only_parquet.groups(sources)
             rows = sum(file.rows for group in files_of for file in group)
             copied_groups = sum(len(file.row_groups) for group in files_of for file in group)
+        elif _stay_whole(unit, sources):
+            rows, copied_groups = 0, 0
         else:
             rows, copied_groups = sum(insert_only_text.count(source) for source in sources), 0
         size = unit.input_bytes

@@ -21,6 +21,7 @@ class Made:
     copied: int = 0
     encoded: int = 0
     bytes_copied: int = 0
+    ending: str = ""  #: of the name, with its dot, by which readers choose a codec
 
 
 class Counted:

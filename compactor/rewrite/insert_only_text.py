@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compactor.errors import NotSupported, VerificationFailed
+from compactor.errors import VerificationFailed
 from compactor.orc.source import LocalSource, Source
 from compactor.rewrite.insert_only_file import Counted, Made, checksum, chunks
 
 _ENDINGS = ("txt", "csv", "tsv", "psv", "json", "jsonl", "log", "dat", "data")
 _BOM = b"\xef\xbb\xbf"
-_BINARY = {b"ORC": "ORC", b"PAR1": "Parquet", b"Obj\x01": "Avro", b"SEQ": "SequenceFile", b"RCF": "RCFile"}
+_BINARY = (b"ORC", b"PAR1", b"Obj\x01", b"SEQ", b"RCF")
 _GZIP = b"\x1f\x8b"
 
 
@@ -22,11 +22,8 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
     """All lines of ``sources``, in their order, as one file; none where there is no line.
 
     Raises:
-        NotSupported: a file is compressed, or begins with a byte order mark that would become part of a line.
         VerificationFailed: the file does not hold as many lines as its inputs.
     """
-    for source in sources:
-        _must_be_plain(source)
     wanted = 0
     if not any(source.length for source in sources):
         return []
@@ -79,25 +76,14 @@ class Lines:
         return self._last in (b"", b"\n")
 
 
-def _must_be_plain(source: Source) -> None:
-    name = source.name.rpartition("/")[2]
-    _, dot, ending = name.rpartition(".")
+def is_plain(source: Source) -> bool:
+    """Whether the file is nothing but lines: not compressed, and without a byte order mark, which readers leave out
+    only at the start of a file."""
+    _, dot, ending = source.name.rpartition("/")[2].rpartition(".")
     if dot and ending.lower() not in _ENDINGS:
-        raise NotSupported(
-            f"{source.name}: ends in .{ending}, by which readers choose a codec; compressed text is not put together; "
-            "leave the table to Hive"
-        )
+        return False
     head = source.read(0, min(4, source.length))
-    if head.startswith(_BOM):
-        raise NotSupported(
-            f"{source.name}: begins with a byte order mark, which readers leave out only at the start of a file; leave the "
-            "table to Hive"
-        )
-    if head.startswith(_GZIP):
-        raise NotSupported(f"{source.name}: begins as gzip does, expected lines of text; leave the table to Hive")
-    for magic, kind in _BINARY.items():
-        if head.startswith(magic) and _looks_binary(source):
-            raise NotSupported(f"{source.name}: is {kind}, expected lines of text; leave the table to Hive")
+    return not head.startswith((_BOM, _GZIP)) and not (head.startswith(_BINARY) and _looks_binary(source))
 
 
 def _looks_binary(source: Source) -> bool:

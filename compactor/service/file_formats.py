@@ -14,7 +14,7 @@ def file_format_of(site: Site, target: Target) -> FileFormat | None:
 
     Raises:
         Refused: insert-only tables are not to be compacted here.
-        NotSupported: files of this format cannot be put together without loss, or ACID rows are not in ORC.
+        NotSupported: ACID rows are not in ORC.
     """
     table, partition = target.table, target.partition
     if not table.is_insert_only:
@@ -26,4 +26,4 @@ def file_format_of(site: Site, target: Target) -> FileFormat | None:
     found = site.metastore.catalog.storage_format(table, partition)
     of_partition = partition.parameters if partition is not None else {}
     parameters = {**table.parameters, **of_partition, **found.serde_parameters}
-    return file_format(str(target.entity), found.input_format, parameters)
+    return file_format(found.input_format, parameters)

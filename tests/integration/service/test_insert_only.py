@@ -14,12 +14,12 @@ from compactor.service.initiator import initiate
 from compactor.service.preview import preview
 from compactor.service.site import Site
 from compactor.service.worker import Fate
-from tests.support.insert_only import insert, make_insert_only, rows, rows_of, story, write_file
+from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
 from tests.support.watching import names_in
 
-FORMATS = list(FileFormat)
+FORMATS = list(INPUTS)
 
 
 @pytest.fixture
@@ -146,12 +146,35 @@ def test_files_beside_the_bases_are_refused(site: Site, warehouse: Path) -> None
     assert not [name for name in names_in(Path(table.location)) if name.startswith("base_")]
 
 
-def test_another_format_is_refused_by_name(site: Site, warehouse: Path) -> None:
-    avro = "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat"
-    make_insert_only(site, warehouse, input_format=avro)
-    outcome = compact(site)
-    assert outcome.fate is Fate.FAILED
-    assert "AvroContainerInputFormat" in outcome.message
+@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize(
+    ("name", "input_format", "parameters"),
+    [
+        ("000000_0", "org.apache.hadoop.hive.ql.io.avro.AvroContainerInputFormat", {}),
+        ("000000_0", INPUTS[FileFormat.TEXT], {"skip.header.line.count": "1"}),
+        ("000000_0.gz", INPUTS[FileFormat.TEXT], {}),
+    ],
+    ids=["avro", "header", "compressed"],
+)
+def test_files_that_cannot_share_one_stay_what_they_are(
+    site: Site, warehouse: Path, kind: str, name: str, input_format: str, parameters: dict[str, str]
+) -> None:
+    table = make_insert_only(site, warehouse, input_format=input_format, parameters=parameters)
+    contents = []
+    for number in range(3):
+        directory = insert(site, table, FileFormat.TEXT, range(0), numbers=())
+        contents.append(f"column\n{number}\n".encode())
+        (directory / name).write_bytes(contents[-1])
+    outcome = compact(site, kind)
+    assert outcome.fate is Fate.COMPACTED, outcome.message
+    assert outcome.figures.bytes_in == outcome.figures.bytes_out == sum(map(len, contents))
+    clean_all(site)
+    ending = name.removeprefix("000000_0")
+    [directory_name] = names_in(Path(table.location))
+    top = Path(table.location) / directory_name
+    names = [f"000000_0{ending}", f"000000_0_copy_1{ending}", f"000000_0_copy_2{ending}"]
+    assert sorted(path.name for path in top.iterdir()) == sorted(names)
+    assert [(top / one).read_bytes() for one in names] == contents
 
 
 def test_no_marker_of_acid_rows_is_left(site: Site, warehouse: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.errors import NotSupported
 from compactor.rewrite.file_format import FileFormat, file_format
 from tests.support.insert_only import INPUTS
 
@@ -13,16 +12,15 @@ TEXT = INPUTS[FileFormat.TEXT]
 
 @pytest.mark.parametrize(("wanted", "input_format"), [(found, name) for found, name in INPUTS.items()])
 def test_formats_by_their_input_format(wanted: FileFormat, input_format: str) -> None:
-    assert file_format("t", input_format, {}) is wanted
+    assert file_format(input_format, {}) is wanted
 
 
 @pytest.mark.parametrize(
     "input_format",
     ["org.apache.hadoop.mapred.SequenceFileInputFormat", "org.apache.hadoop.hive.ql.io.RCFileInputFormat", None],
 )
-def test_others_are_refused_by_name(input_format: str | None) -> None:
-    with pytest.raises(NotSupported, match=f"^default.t: .*{input_format}"):
-        file_format("default.t", input_format, {})
+def test_others_stay_in_their_files(input_format: str | None) -> None:
+    assert file_format(input_format, {}) is FileFormat.WHOLE
 
 
 @pytest.mark.parametrize(
@@ -36,11 +34,10 @@ def test_others_are_refused_by_name(input_format: str | None) -> None:
     ],
 )
 def test_text_whose_lines_are_not_all_of_a_file(parameters: dict[str, str]) -> None:
-    with pytest.raises(NotSupported, match=next(iter(parameters)).lower()):
-        file_format("t", TEXT, parameters)
-    assert file_format("t", INPUTS[FileFormat.ORC], parameters) is FileFormat.ORC
+    assert file_format(TEXT, parameters) is FileFormat.WHOLE
+    assert file_format(INPUTS[FileFormat.ORC], parameters) is FileFormat.ORC
 
 
 def test_text_with_settings_that_change_nothing() -> None:
     given = {"skip.header.line.count": "0", "line.delim": "\n", "field.delim": ",", "serialization.encoding": "UTF-8"}
-    assert file_format("t", TEXT, given) is FileFormat.TEXT
+    assert file_format(TEXT, given) is FileFormat.TEXT

@@ -14,7 +14,7 @@ from compactor.rewrite.insert_only import execute_insert_only, measure
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from compactor.rows.opening import LOCAL
-from tests.support.insert_only import read_file, rows, write_file
+from tests.support.insert_only import INPUTS, read_file, rows, write_file
 
 
 def unit(folder: Path, file_format: FileFormat, names: list[str], number: int = 3) -> Unit:
@@ -32,7 +32,7 @@ def unit(folder: Path, file_format: FileFormat, names: list[str], number: int = 
     )
 
 
-@pytest.mark.parametrize("file_format", list(FileFormat), ids=lambda one: one.name)
+@pytest.mark.parametrize("file_format", list(INPUTS), ids=lambda one: one.name)
 def test_rows_of_all_files_in_their_order(tmp_path: Path, file_format: FileFormat) -> None:
     (tmp_path / "empty").touch()
     names = ["empty"]
@@ -64,7 +64,7 @@ def test_files_that_may_not_share_one_are_numbered_as_copies(tmp_path: Path) -> 
     assert [output.rows for output in result.outputs] == [5, 5]
 
 
-@pytest.mark.parametrize("file_format", list(FileFormat), ids=lambda one: one.name)
+@pytest.mark.parametrize("file_format", list(INPUTS), ids=lambda one: one.name)
 def test_one_file_stands_for_no_row(tmp_path: Path, file_format: FileFormat) -> None:
     """PROTOCOL 1.4: no directory becomes empty of files."""
     (tmp_path / "empty").touch()

@@ -1,0 +1,93 @@
+"""The wheel and each of its extras, installed by plain pip into an environment of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+#: What must import with an extra, and could not without it. Installed one after the other into one environment, as
+#: extras may be combined; that core alone is enough for core is seen before any of them.
+EXTRAS = {
+    "postgres": ("psycopg", "compactor.database.postgres"),
+    "mysql": ("pymysql", "compactor.database.mysql"),
+    "zookeeper": ("kazoo", "compactor.metastore.zookeeper_locks"),
+    "jceks": ("cryptography", "compactor.settings.jceks"),
+    "hdfs": ("requests", "compactor.storage.hdfs"),
+    "s3": ("s3fs", "compactor.storage.s3"),
+    "gcs": ("gcsfs", "compactor.storage.objects"),
+    "abfs": ("adlfs", "compactor.storage.objects"),
+    "spark": ("pyspark.sql", "compactor.spark.session", "compactor.jobs.worker"),
+    "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
+}
+
+
+class Environment:
+    """A fresh virtual environment that knows nothing of this checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+        self._environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        self._environment |= {
+            "AIRFLOW_HOME": str(folder / "airflow"),
+            "COMPACTOR_METASTORE_URL": f"sqlite:///{folder / 'metastore.db'}",
+            "COMPACTOR_WAREHOUSE": str(folder),
+        }
+
+    def run(self, program: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [self._folder / "venv" / "bin" / program, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=self._folder,
+            env=self._environment,
+            check=False,
+        )
+        assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done.stdout
+
+    def install(self, what: str) -> None:
+        self.run("python", "-m", "pip", "install", "--quiet", "--no-compile", what)
+
+    def has(self, module: str) -> bool:
+        found = self.run("python", "-c", f"import importlib.util as u; print(u.find_spec({module!r}) is not None)")
+        return found.strip() == "True"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    pip = [sys.executable, "-m", "pip"]
+    if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
+        subprocess.run([sys.executable, "-m", "ensurepip", "--default-pip"], check=True, capture_output=True)
+    subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, ROOT], check=True)
+    [made] = folder.glob("*.whl")
+    return made
+
+
+@pytest.fixture
+def environment() -> Iterator[Environment]:
+    """On disk: Airflow and Spark take more than a gigabyte."""
+    with tempfile.TemporaryDirectory(prefix="compactor-wheel-") as folder:
+        yield Environment(Path(folder))
+
+
+def test_core_and_every_extra(wheel: Path, environment: Environment) -> None:
+    environment.install(str(wheel))
+    environment.run("compactor", "--help")
+    environment.run("compactor", "metastore", "init")
+    environment.run("compactor", "doctor")
+    assert [extra for extra, (library, *_) in EXTRAS.items() if environment.has(library.partition(".")[0])] == []
+    for extra, modules in EXTRAS.items():
+        environment.install(f"{wheel}[{extra}]")
+        environment.run("python", "-W", "error::ImportWarning", "-c", f"import {', '.join(modules)}")
+    providers = environment.run("airflow", "providers", "list", "--output", "plain")
+    assert "hive-compactor" in providers
