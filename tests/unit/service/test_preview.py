@@ -94,13 +94,13 @@ def test_what_is_not_compacted_is_refused_by_name(deployment: Site, warehouse: P
     register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s9_major_cleaned"), warehouse)
     catalog = deployment.metastore.catalog
     catalog.create_table("default", "plain", str(warehouse / "plain"), [])
-    inserts = {"transactional": "true", "transactional_properties": "insert_only"}
-    (warehouse / "io").mkdir()
-    catalog.create_table("default", "io", str(warehouse / "io"), [], parameters=inserts, input_format="Avro")
+    acid = {"transactional": "true"}
+    (warehouse / "avro").mkdir()
+    catalog.create_table("default", "avro", str(warehouse / "avro"), [], parameters=acid, input_format="Avro")
     with pytest.raises(Refused, match="not transactional"):
         preview(deployment, "default.plain")
-    with pytest.raises(NotSupported, match="insert-only"):
-        preview(deployment, "default.io")
+    with pytest.raises(NotSupported, match="expected the ORC input format, found Avro"):
+        preview(deployment, "default.avro")
     catalog.create_table("default", "by", str(warehouse / "by"), [], parameters={"transactional": "true"}, buckets=2)
     with pytest.raises(Refused, match="is bucketed"):
         preview(deployment, "default.by", type="rebalance")
