@@ -124,7 +124,7 @@ def history(face: Face, table: str | None) -> None:
         database, name = parse_table(table)
         entity = Entity(database=database, table=name)
     with face.site(read_only=True) as site:
-        _print(face, service.history(site, entity), _COMPACTION, "no compaction has ended yet")
+        _print(face, service.history(site, entity), (*_COMPACTION, "deltas_left"), "no compaction has ended yet")
 
 
 @show.command()

@@ -46,7 +46,7 @@ class Working:
         self._say = say
         self._report = report
         self._master = master
-        self._options = Options(full_verify=full_verify)
+        self._options = Options(full_verify=full_verify, stops=lambda: stop.asked)
         self._pool = pool
         self._runner: Runner | None = None
         self._session: Any = None

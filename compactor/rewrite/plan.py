@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compactor.acid.directory import AcidDir, AcidDirectory
@@ -18,8 +18,32 @@ from compactor.storage.options import StoreOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a request would have merged but for its bound, which ``because`` names; empty where nothing is left."""
+
+    deltas: int = 0
+    bytes: int = 0
+    because: str = ""
+    again: bool = False  #: whether the same request, made once more, gets further
+
+    def __bool__(self) -> bool:
+        return bool(self.because)
+
+    def __str__(self) -> str:
+        if not self.because:
+            return ""
+        return f"{self.because}; {self.deltas} deltas, {self.bytes} bytes left" if self.deltas else self.because
+
+
+NOTHING_LEFT = Left()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One entry's work. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2)."""
+    """One entry's work. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
+
+    With ``chunks`` each of them makes deltas of its own (``rewrite.chunks``); all else is then said of them together.
+    """
 
     shape: Shape
     units: tuple[Unit, ...]
@@ -32,6 +56,13 @@ class Plan:
     inputs: tuple[str, ...]  #: top-level names that are read
     layout: Layout = Layout.VISIBILITY
     file_format: FileFormat | None = None  #: of an insert-only table
+    chunks: tuple[Plan, ...] = ()  #: oldest first; their units, one after the other, are ``units``
+    left: Left = NOTHING_LEFT  #: what a bounded request leaves to the next one
+
+    @property
+    def outputs(self) -> tuple[Plan, ...]:
+        """Each part that makes a base or a pair of deltas."""
+        return self.chunks or (self,)
 
     def directory(self, kind: DeltaKind) -> str:
         """The final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
@@ -82,6 +113,83 @@ def plan(
         NotLossless: rows of Hive 2 whose ROW__IDs are not their own.
         NotSupported: an insert-only table's files lie beside its bases and deltas, or are delete deltas.
     """
+    _must_be_understood(directory, location, file_format, layout)
+    deltas = directory.compactable()
+    inputs = _inputs if file_format is None or is_bucketed else _any_inputs
+    sources = _Sources.of(directory, deltas, shape, inputs)
+    if not deltas and not sources.inserts:
+        raise Refused(f"{location}: nothing to compact")
+    lowest, highest = _range(directory, deltas, shape)
+    alike = Unit(
+        location=location,
+        staging=f"{location}/{staging_name(txn)}",
+        number=0,
+        shape=shape,
+        inserts=(),
+        deletes=(),
+        write_ids=write_ids,
+        first_write_id=lowest,
+        row_type=row_type,
+        full_verify=full_verify,
+        stores=stores or StoreOptions(),
+        file_format=file_format,
+        version_1=layout is Layout.VERSION_1,
+    )
+    if small_stripe_bytes is not None:
+        alike = replace(alike, small_stripe_bytes=small_stripe_bytes)
+    return Plan(
+        shape=shape,
+        units=sources.units(alike),
+        lowest_write_id=lowest,
+        highest_write_id=highest,
+        txn=txn,
+        location=location,
+        staging=alike.staging,
+        row_type=row_type,
+        inputs=_names(directory, deltas, shape),
+        layout=layout,
+        file_format=file_format,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sources:
+    """What is read, by file number, in reading order."""
+
+    inserts: Mapping[int, Sequence[Input]]
+    deletes: Mapping[int, Sequence[Input]]
+
+    @classmethod
+    def of(
+        cls,
+        directory: AcidDirectory,
+        deltas: Iterable[AcidDir],
+        shape: Shape,
+        inputs: Callable[[AcidDir], list[tuple[int, Input]]],
+    ) -> _Sources:
+        inserts: dict[int, list[Input]] = defaultdict(list)
+        deletes: dict[int, list[Input]] = defaultdict(list)
+        if shape is Shape.MAJOR:
+            for number, source in (*_originals(directory), *(inputs(directory.base) if directory.base else ())):
+                inserts[number].append(source)
+        for delta in deltas:
+            target = inserts if delta.delta.kind is DeltaKind.INSERT else deletes
+            for number, source in inputs(delta):
+                target[number].append(source)
+        return cls(inserts=inserts, deletes=deletes)
+
+    def units(self, alike: Unit) -> tuple[Unit, ...]:
+        """A unit for each file number; a major needs none for delete events alone."""
+        numbers = {*self.inserts, *(self.deletes if alike.shape is Shape.MINOR else ())}
+        return tuple(
+            replace(alike, number=n, inserts=tuple(self.inserts.get(n, ())), deletes=tuple(self.deletes.get(n, ())))
+            for n in sorted(numbers)
+        )
+
+
+def _must_be_understood(
+    directory: AcidDirectory, location: str, file_format: FileFormat | None, layout: Layout
+) -> None:
     if file_format is not None:
         _inserts_only(directory, location)
     if layout is Layout.VERSION_1:
@@ -91,56 +199,6 @@ def plan(
             f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; find out "
             "who wrote it and move it away, then ask again"
         )
-    inputs = _inputs if file_format is None or is_bucketed else _any_inputs
-    deltas = directory.compactable()
-    sources: list[tuple[int, Input]] = []
-    if shape is Shape.MAJOR:
-        sources = [*_originals(directory), *(inputs(directory.base) if directory.base else ())]
-    if not deltas and not sources:
-        raise Refused(f"{location}: nothing to compact")
-    lowest, highest = _range(directory, deltas, shape)
-    inserts: dict[int, list[Input]] = defaultdict(list)
-    deletes: dict[int, list[Input]] = defaultdict(list)
-    for number, source in sources:
-        inserts[number].append(source)
-    for delta in deltas:
-        target = inserts if delta.delta.kind is DeltaKind.INSERT else deletes
-        for number, source in inputs(delta):
-            target[number].append(source)
-    staging = f"{location}/{staging_name(txn)}"
-    units = tuple(
-        Unit(
-            location=location,
-            staging=staging,
-            number=number,
-            shape=shape,
-            inserts=tuple(inserts.get(number, ())),
-            deletes=tuple(deletes.get(number, ())),
-            write_ids=write_ids,
-            first_write_id=lowest,
-            row_type=row_type,
-            full_verify=full_verify,
-            stores=stores or StoreOptions(),
-            file_format=file_format,
-            version_1=layout is Layout.VERSION_1,
-        )
-        for number in sorted({*inserts, *(deletes if shape is Shape.MINOR else ())})
-    )
-    if small_stripe_bytes is not None:
-        units = tuple(replace(unit, small_stripe_bytes=small_stripe_bytes) for unit in units)
-    return Plan(
-        shape=shape,
-        units=units,
-        lowest_write_id=lowest,
-        highest_write_id=highest,
-        txn=txn,
-        location=location,
-        staging=staging,
-        row_type=row_type,
-        inputs=_names(directory, deltas, shape),
-        layout=layout,
-        file_format=file_format,
-    )
 
 
 def _inserts_only(directory: AcidDirectory, location: str) -> None:

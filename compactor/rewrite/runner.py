@@ -15,18 +15,27 @@ from compactor.errors import CompactorError
 from compactor.rewrite.division import Division, EncodedSection
 from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure, error_of
-from compactor.rewrite.unit import Unit, UnitResult
+from compactor.rewrite.unit import Unit, UnitResult, passed_over
 
 PARCEL_BYTES = 8 * 1024 * 1024  #: of input that is handed out at once, where a single unit has not more
 PARCEL_UNITS = 32
 
 
+def never(unit: Unit) -> bool:
+    """No unit is passed over."""
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Job:
-    """The units of one entry. ``check`` is called before units of it begin; what it raises stops this entry's rest."""
+    """The units of one entry. ``check`` is called before units of it begin; what it raises stops this entry's rest.
+
+    ``skips`` is asked of each unit that would begin; one that it says True of is passed over, and its result says so.
+    """
 
     units: Sequence[Unit]
     check: Callable[[], None]
+    skips: Callable[[Unit], bool] = never
 
 
 #: What became of a job: each unit's result, in order, or the first error.
@@ -98,8 +107,20 @@ class Tally:
                     self._jobs[number].check()
                 except CompactorError as error:
                     self._errors[number] = error
-        kept = ([task for task in parcel if self._errors[task.job] is None] for parcel in wave)
+        kept = ([task for task in parcel if self._begins(task)] for parcel in wave)
         return [parcel for parcel in kept if parcel]
+
+    def _begins(self, task: Task) -> bool:
+        if self._errors[task.job] is not None:
+            return False
+        try:
+            if isinstance(task.work, Unit) and self._jobs[task.job].skips(task.work):
+                self._results[task.job][task.place] = passed_over(task.work)
+                return False
+        except CompactorError as error:
+            self._errors[task.job] = error
+            return False
+        return True
 
     def put(self, task: Task, made: Made | Failure) -> None:
         """What came of a task. What follows from it goes before units that nobody has begun."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,11 +58,7 @@ class Staged:
     staging: str
     directories: tuple[StagedDirectory, ...]
     figures: Figures
-
-    @property
-    def is_pair(self) -> bool:
-        """Whether readers without visibility could meet one half of it (PROTOCOL 5)."""
-        return len(self.directories) > 1
+    is_pair: bool = False  #: whether readers without visibility could meet one half of a pair (PROTOCOL 5)
 
 
 def prepare(storage: Storage, plan: Plan) -> None:
@@ -72,23 +68,45 @@ def prepare(storage: Storage, plan: Plan) -> None:
     storage.make_directories(f"{plan.staging}/{OUT}", like=plan.location)
 
 
-def accept(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> Staged:
+def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Staged:
     """Takes the units' attempt files into output directories that are complete and durable.
 
     A directory is never empty of files: where all rows went, one file without rows stands for them, else old rows would
     come back in Trino (PROTOCOL 1.4).
+
+    Args:
+        results: of the plan's units, in their order; each of them is done.
     """
-    done = list(results)
-    outputs = [output for result in done for output in result.outputs]
-    kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
-    if plan.shape is Shape.MAJOR or not kinds:
-        kinds = [DeltaKind.INSERT]
-    directories = tuple(_directory(storage, plan, kind, [o for o in outputs if o.kind is kind]) for kind in kinds)
-    figures = sum((result.figures for result in done), Figures())
+    if not all(result.is_done for result in results):
+        raise AssertionError(f"{plan.location}: a unit that was passed over would lose its rows")
+    directories: list[StagedDirectory] = []
+    left = list(results)
+    is_pair = False
+    for output in plan.outputs:
+        of_output = left if output is plan else [left.pop(0) for _ in output.units]
+        made = _directories(storage, output, of_output)
+        is_pair = is_pair or len(made) > 1
+        directories += made
+    figures = sum((result.figures for result in results), Figures())
     storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
     storage.sync(f"{plan.staging}/{OUT}")
     reach(Step.ACCEPTED)
-    return Staged(location=plan.location, staging=plan.staging, directories=directories, figures=figures)
+    return Staged(
+        location=plan.location,
+        staging=plan.staging,
+        directories=tuple(directories),
+        figures=figures,
+        is_pair=is_pair,
+    )
+
+
+def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:
+    """One, or a pair with the rows first."""
+    outputs = [output for result in results for output in result.outputs]
+    kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
+    if plan.shape is Shape.MAJOR or not kinds:
+        kinds = [DeltaKind.INSERT]
+    return [_directory(storage, plan, kind, [o for o in outputs if o.kind is kind]) for kind in kinds]
 
 
 def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Output]) -> StagedDirectory:

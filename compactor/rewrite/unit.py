@@ -129,7 +129,13 @@ class UnitResult:
     number: int
     outputs: tuple[Output, ...]
     figures: Figures = field(default_factory=Figures)
+    is_done: bool = True
 
     def besides(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
         """The same with these besides."""
         return replace(self, outputs=(*self.outputs, *outputs), figures=self.figures + figures)
+
+
+def passed_over(unit: Unit) -> UnitResult:
+    """Stands for a unit that did not begin: its rows are where they were."""
+    return UnitResult(number=unit.number, outputs=(), is_done=False)

@@ -82,6 +82,7 @@ class WorkerPass:
                     "message": o.message,
                     "output": list(o.output),
                     "seconds": round(o.seconds, 3),
+                    "left": {"deltas": o.left.deltas, "bytes": o.left.bytes, "because": o.left.because},
                     "figures": {name: getattr(o.figures, name) for name in o.figures.__slots__},
                 }
                 for o in self.outcomes
@@ -300,6 +301,8 @@ def _remember(site: Site, outcome: Outcome) -> None:
         stripes_dropped=f.stripes_dropped,
         seconds=outcome.seconds,
         bytes_copied=f.bytes_copied,
+        deltas_left=outcome.left.deltas,
+        bytes_left=outcome.left.bytes,
     )
     try:
         site.state.runs.add(run)

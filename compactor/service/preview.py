@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 
 from compactor.acid.names import DeltaKind
 from compactor.compaction.decision import NothingToDo, enough
@@ -11,6 +12,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, Refused
 from compactor.ids import TxnId
+from compactor.rewrite.chunks import bounded, must_hold
 from compactor.rewrite.events import load
 from compactor.rewrite.insert_only import measure
 from compactor.rewrite.outputs import output_types
@@ -18,6 +20,7 @@ from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
+from compactor.service.bounded import bound_of
 from compactor.service.file_formats import file_format_of
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.request import parse_table, parse_type
@@ -130,7 +133,7 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     sufficient = enough(view.directory, kind)
     if isinstance(sufficient, NothingToDo):
         return Preview(entity=entity, type=kind, because=because, nothing=sufficient.because)
-    made = _planned(site, target, view, _SHAPES[kind])
+    made = _planned(site, target, view, kind)
     if kind is CompactionType.REBALANCE:
         return _rebalanced(site, target, because, made)
     told = _costed(target, kind, because, made)
@@ -138,14 +141,13 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     if made.shape is Shape.MINOR and not made.layout.has_visibility and becomes_major:
         why = "with deletes in it" if made.file_format is None else "of an insert-only table"
         because += f"; {why}, it becomes a major on Hive 3.1"
-        told = _costed(target, kind, because, _planned(site, target, view, Shape.MAJOR))
+        told = _costed(target, kind, because, _planned(site, target, view, CompactionType.MAJOR))
     return told
 
 
-def _planned(site: Site, target: Target, view: View, shape: Shape) -> Plan:
-    return plan(
-        view.directory,
-        shape,
+def _planned(site: Site, target: Target, view: View, kind: CompactionType) -> Plan:
+    make = partial(
+        plan,
         location=target.location,
         txn=TxnId(site.metastore.transactions.newest() + 1),
         write_ids=view.write_ids,
@@ -155,6 +157,10 @@ def _planned(site: Site, target: Target, view: View, shape: Shape) -> Plan:
         file_format=file_format_of(site, target),
         is_bucketed=target.table.buckets > 0,
     )
+    bound = bound_of(target.settings)
+    if kind is CompactionType.REBALANCE:
+        return must_hold(make(view.directory, Shape.MAJOR), "a rebalance", bound)
+    return bounded(view.directory, _SHAPES[kind], bound, view.write_ids, make)
 
 
 def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
@@ -168,21 +174,24 @@ def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
 
 def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> Preview:
     cost = sum((_unit(unit) for unit in made.units), Cost())
-    kinds = [DeltaKind.INSERT]
-    if made.shape is Shape.MINOR:
-        has_rows = any(unit.inserts for unit in made.units)
-        kinds = [DeltaKind.INSERT] if has_rows else []
-        kinds += [DeltaKind.DELETE] if any(unit.deletes for unit in made.units) else []
     return Preview(
         entity=target.entity,
         type=kind,
-        because=because,
+        because=f"{because}; {made.left}" if made.left else because,
         inputs=made.inputs,
-        outputs=tuple(made.directory(k) for k in kinds),
+        outputs=tuple(name for output in made.outputs for name in _names(output)),
         input_bytes=made.input_bytes,
         highest_write_id=made.highest_write_id,
         cost=cost,
     )
+
+
+def _names(made: Plan) -> list[str]:
+    kinds = [DeltaKind.INSERT]
+    if made.shape is Shape.MINOR:
+        kinds = [DeltaKind.INSERT] if any(unit.inserts for unit in made.units) else []
+        kinds += [DeltaKind.DELETE] if any(unit.deletes for unit in made.units) else []
+    return [made.directory(kind) for kind in kinds]
 
 
 def _rebalanced(site: Site, target: Target, because: str, made: Plan) -> Preview:

@@ -60,6 +60,14 @@ class CompactionRow(Row):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EndedRow(CompactionRow):
+    """A row of the history, and what a bounded request left to the next one, as our state knows it."""
+
+    deltas_left: int = 0
+    bytes_left: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRow(Row):
     """SHOW TRANSACTIONS, and the transaction's type and agent besides."""
 
@@ -204,14 +212,19 @@ def _orders(text: str) -> list[tuple[str, bool]]:
     return found
 
 
-def history(site: Site, entity: Entity | None = None) -> list[CompactionRow]:
+def history(site: Site, entity: Entity | None = None) -> list[EndedRow]:
     """The history alone, of one table or partition or of all, newest first."""
     entries = site.metastore.compactions.history()
     if entity is not None:
         entries = [e for e in entries if (e.entity.database, e.entity.table) == (entity.database, entity.table)]
     if entity is not None and entity.partition is not None:
         entries = [e for e in entries if e.entity.partition == entity.partition]
-    return [compaction_row(entry) for entry in entries]
+    left = site.state.runs.left(site.name) if site.state is not None else {}
+    rows = []
+    for entry in entries:
+        deltas, size = left.get(entry.id, (0, 0))
+        rows.append(EndedRow(**compaction_row(entry).to_json(), deltas_left=deltas, bytes_left=size))  # type: ignore[arg-type]
+    return rows
 
 
 def _latest(entry: Entry) -> tuple[int, int, int]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity, Entry
@@ -31,14 +32,16 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite import publish, stage
+from compactor.rewrite.chunks import bounded, finished, must_hold
 from compactor.rewrite.division import split_by
 from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.plan import NOTHING_LEFT, Left, Plan, plan
 from compactor.rewrite.rebalance import rebalanced
 from compactor.rewrite.runner import Job, Runner
 from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Figures, Shape
 from compactor.service import repair
+from compactor.service.bounded import Pace, bound_of, request_anew
 from compactor.service.exclusive import renames
 from compactor.service.file_formats import file_format_of
 from compactor.service.heartbeat import Heartbeat
@@ -81,14 +84,21 @@ class Outcome:
     directories_in: int = 0
     txn: TxnId | None = None
     worker_id: str | None = None
+    left: Left = NOTHING_LEFT  #: for a bound of the request
+
+
+def _goes_on() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a pass works. ``small_stripe_bytes`` None leaves the unit's own bound."""
+    """How a pass works. ``small_stripe_bytes`` None leaves the unit's own bound; ``stops`` says that whoever runs it
+    wants it to end soon."""
 
     full_verify: bool = False
     small_stripe_bytes: int | None = None
+    stops: Callable[[], bool] = _goes_on
 
 
 def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
@@ -313,12 +323,17 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
     shape = _SHAPES[entry.type]
     planned = _plan(hold, view, shape, options)
     _record(hold, planned.highest_write_id, component=True)
-    staged = _stage(hold, planned, heart, runner)
+    pace = _pace(hold, options)
+    planned, staged = _stage(hold, planned, heart, runner, pace)
     note = _not_as_minor(hold, planned, staged, heart)
     if note:
-        note = f"minor became major: {note}"
         planned = _plan(hold, view, Shape.MAJOR, options)
-        staged = _stage(hold, planned, heart, runner)
+        if planned.shape is not Shape.MAJOR:
+            raise Refused(
+                f"{entry.entity}: {note}, and {planned.left.because}; raise the bound, so that it can be a major"
+            )
+        note = f"minor became major: {note}"
+        planned, staged = _stage(hold, planned, heart, runner, pace)
     _must_be_alone(hold, staged, heart)
     heart.check()
     try:
@@ -330,14 +345,22 @@ def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options:
     reach(Step.COMMITTED)
     _tidy(site, planned)
     reach(Step.STAGING_REMOVED)
+    request_anew(site, entry, planned.left)
     return Outcome(
         entry=entry,
         fate=Fate.COMPACTED,
-        message=note,
+        message=note or str(planned.left),
+        left=planned.left,
         figures=staged.figures,
         output=tuple(d.name for d in staged.directories),
         directories_in=len(planned.inputs),
     )
+
+
+def _pace(hold: _Hold, options: Options) -> Pace:
+    begun = time.monotonic()
+    bound = bound_of(hold.the_target().settings)
+    return Pace(bound=bound, elapsed_s=lambda: time.monotonic() - begun, stops=options.stops)
 
 
 def _not_as_minor(hold: _Hold, planned: Plan, staged: Staged, heart: Heartbeat) -> str:
@@ -401,9 +424,8 @@ def _tidy(site: Site, planned: Plan) -> None:
 
 def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
     target = hold.the_target()
-    planned = plan(
-        view.directory,
-        shape,
+    make = partial(
+        plan,
         location=target.location,
         txn=hold.transaction(),
         write_ids=view.write_ids,
@@ -415,10 +437,12 @@ def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
         file_format=hold.file_format,
         is_bucketed=target.table.buckets > 0,
     )
-    planned = split_by(planned, target.settings.integer("compactor.split.bytes"))
+    bound = bound_of(target.settings)
     if hold.write_id is None:
-        return planned
+        planned = bounded(view.directory, shape, bound, view.write_ids, make)
+        return split_by(planned, target.settings.integer("compactor.split.bytes"))
     entry = hold.entry
+    planned = must_hold(make(view.directory, shape), "a rebalance", bound)
     order = must_be_possible(target.table, buckets=entry.buckets or None, order_by=entry.order_by)
     return rebalanced(planned, hold.write_id, entry.buckets or None, order)
 
@@ -436,9 +460,13 @@ def _record(hold: _Hold, highest: WriteId, *, component: bool) -> None:
     reach(Step.RECORDED)
 
 
-def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner) -> Staged:
-    """Runs the units and proves their output; on return the manifest is written and nothing is named."""
-    site, entity = hold.site, hold.entry.entity
+def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner, pace: Pace) -> tuple[Plan, Staged]:
+    """Runs the units and proves their output; on return the manifest is written and nothing is named.
+
+    Returns:
+        also the plan, without the chunks for which there was no time.
+    """
+    site, entity, recorded = hold.site, hold.entry.entity, planned.highest_write_id
     _must_fit(site, planned)
     stage.prepare(site.storage, planned)
 
@@ -449,13 +477,16 @@ def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner) -> Stag
         if site.metastore.locks.waiting_exclusive(entity):
             raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
 
-    (results,) = runner.run([Job(units=planned.units, check=check)])
+    (results,) = runner.run([Job(units=planned.units, check=check, skips=pace.skips(planned))])
     if isinstance(results, CompactorError):
         raise results
+    planned, results = finished(planned, results)
+    if planned.highest_write_id != recorded:
+        _record(hold, planned.highest_write_id, component=False)
     staged = stage.accept(site.storage, planned, results)
     stage.check(site.storage, planned, staged)
     stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)
-    return staged
+    return planned, staged
 
 
 def _must_fit(site: Site, planned: Plan) -> None:

@@ -87,6 +87,28 @@ _OWN = (
         minimum=1,
         effect="Most bytes of input that one Spark application takes.",
     ),
+    _table(
+        "compactor.max.bytes",
+        "0",
+        Unit.BYTES,
+        "Most bytes of input that one request reads; 0 is no bound. More deltas than that are merged a part at a time, "
+        "oldest first, and the rest is requested anew. A base that reads more is not made.",
+    ),
+    _table(
+        "compactor.max.time",
+        "0s",
+        _S,
+        "How long one request may merge deltas; 0 is no bound. Then, and when its worker is asked to stop, what is whole "
+        "is published and the rest requested anew. A major that takes longer is refused.",
+    ),
+    _table(
+        "compactor.chunk.bytes",
+        "1GB",
+        Unit.BYTES,
+        "What becomes whole at once where compactor.max.time bounds a request: at most these bytes of deltas are merged "
+        "into one.",
+        minimum=1,
+    ),
     _hive(
         "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries while none has begun it."
     ),

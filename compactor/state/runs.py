@@ -42,6 +42,8 @@ class Run:
     stripes_dropped: int = 0
     seconds: float = 0.0
     bytes_copied: int | None = None  #: of ``bytes_after``; None in rows of releases that did not count them
+    deltas_left: int = 0  #: for a bound of the request
+    bytes_left: int = 0
     ended_at: int | None = None
 
 
@@ -60,6 +62,8 @@ _FIGURES = (
     "stripes_dropped",
     "seconds",
     "bytes_copied",
+    "deltas_left",
+    "bytes_left",
 )
 
 
@@ -97,6 +101,12 @@ class Runs:
         query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID.in_(entry_ids)).order_by(_R.RUN_ID)
         with self._database.read() as conn:
             return {row["ENTRY_ID"]: _run(row) for row in conn.execute(query).mappings()}
+
+    def left(self, metastore: str) -> dict[int, tuple[int, int]]:
+        """Deltas and bytes that bounded requests left to later ones, by entry."""
+        query = select(_R.ENTRY_ID, _R.DELTAS_LEFT, _R.BYTES_LEFT).where(_R.METASTORE == metastore, _R.DELTAS_LEFT > 0)
+        with self._database.read() as conn:
+            return {row.ENTRY_ID: (row.DELTAS_LEFT, row.BYTES_LEFT) for row in conn.execute(query)}
 
     def latest(self, metastore: str, limit: int = 100, *, entity: Entity | None = None) -> list[Run]:
         """The newest runs, newest first; of one entity, or of all."""

@@ -95,6 +95,8 @@ RUNS = Table(
     Column("SECONDS", Double, nullable=False),
     Column("ENDED_AT", BigInteger, nullable=False),
     Column("BYTES_COPIED", BigInteger),
+    Column("DELTAS_LEFT", BigInteger, nullable=False, server_default="0"),
+    Column("BYTES_LEFT", BigInteger, nullable=False, server_default="0"),
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     sqlite_autoincrement=True,
 )

@@ -124,6 +124,51 @@ def values_of(site: Site, table: Table) -> list[Any]:
     return sorted(row[3:] for row in rows_of(site, table))
 
 
+#: How a request is bounded, and the steps at which its worker dies: around what is other than in one minor.
+_BOUNDED = {
+    "chunks": {"compactor.max.time": "1h", "compactor.chunk.bytes": "4000"},  # all of them at once
+    "rest": {"compactor.max.time": "1ms", "compactor.chunk.bytes": "4000"},  # one, and the rest requested anew
+}
+_OF_CHUNKS = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, Step.MANIFEST_WRITTEN, *_NAMING, Step.HIDDEN)
+_OF_REST = (Step.RECORDED, Step.NAMED, Step.COMMITTED, Step.STAGING_REMOVED, Step.REMOVED)
+CHUNKED = [("embedded", "chunks", step) for step in _OF_CHUNKS]
+CHUNKED += [("embedded", "rest", step) for step in _OF_REST]
+CHUNKED += [("hive3", "chunks", step) for step in (Step.COMMITTING, Step.NAMED_FIRST, Step.NAMED, Step.COMMITTED)]
+
+
+@pytest.mark.parametrize(("store", "kind", "step"), CHUNKED, ids=lambda part: getattr(part, "name", part))
+def test_a_crash_between_the_chunks_of_a_bounded_request(
+    deployment: Site, metastore_url: str, warehouse: Path, step: Step, kind: str, store: str
+) -> None:
+    """PROTOCOL 5: each chunk stands for its own inputs, so those that are named may be without the others."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table = make_table(site, warehouse)
+    insert(site, table, range(2000, 2020))
+    insert(site, table, range(2020, 2040))
+    compact(site, table, "major")
+    if store == "hive3":  # what is deleted within a chunk would make it a major there
+        for start in range(0, 80, 10):
+            insert(site, table, range(start, start + 10))
+    else:
+        story(site, table)
+        delete(site, table, [2003, 2024])
+    wanted = rows_of(site, table)
+    with watched(site, table, wanted):
+        request_compaction(site, table="default.t", type="minor", properties=_BOUNDED[kind])
+        if ROLE[step] == WORKER:
+            killed(roles.worker, metastore_url, step)
+        elif ROLE[step] == CLEANER:
+            run_entries(site, claimable(site), InProcessRunner())
+            killed(roles.cleaner, metastore_url, step)
+        else:
+            killed(roles.worker, metastore_url, Step.NAMED)
+            age(site)
+            killed(roles.repair, metastore_url, step)
+        finish(site)
+    assert rows_of(site, table) == wanted
+    assert_settled(site, warehouse / "t")
+
+
 #: No step is other for these tables than for ACID rows; units and naming differ.
 _OF_FILES = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, *_NAMING, Step.HIDDEN)
 _INSERT_ONLY = [

@@ -211,14 +211,16 @@ class Compacted:
     directories: dict[str, dict[int, list[Event]]]
 
 
-def compacted(location: Path, snapshot: Snapshot, *, major: bool) -> Compacted:
-    """What a compaction under this reader's snapshot has to write."""
+def compacted(location: Path, snapshot: Snapshot, *, major: bool, within: tuple[int, int] | None = None) -> Compacted:
+    """What a compaction under this reader's snapshot has to write; ``within`` a range of write IDs alone."""
     view = snapshot.for_compaction()
     base, deltas = chosen(location, view)
     # never into a range that holds an open write ID
     all_deltas = [d for d in directories(location) if d.kind != "base" and snapshot.shows(d)]
     not_yet = [d.low for d in all_deltas if d.high > view.watermark and not _aborted(d, view)]
     read = [d for d in deltas if d.high <= view.watermark and d.high < min(not_yet, default=2**63)]
+    if within is not None:
+        read = [d for d in read if within[0] <= d.low and d.high <= within[1]]
     low = min((d.low for d in read), default=_ORIGINALS)
     high = max([d.high for d in read] + ([base.high] if base and major else []), default=_ORIGINALS)
     if major:

@@ -144,6 +144,10 @@ class Compact:
     full_verify: bool
     any_readers: bool
     divided: bool = False  #: every stripe that is re-encoded is a task of its own
+    max_bytes: int = 0  #: that one request may read; 0 is no bound
+    chunk_bytes: int = 0  #: a request bounded in time merges so much at once; 0 is no such bound
+    in_time: bool = True  #: the time suffices; else it is over after the first chunk
+    max_deltas: int = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +228,10 @@ _compactions = st.builds(
     full_verify=st.booleans(),
     any_readers=st.booleans(),
     divided=st.booleans(),
+    max_bytes=st.sampled_from((0, 0, 1500, 4000)),
+    chunk_bytes=st.sampled_from((0, 0, 1500, 4000)),
+    in_time=st.booleans(),
+    max_deltas=st.sampled_from((500, 2, 3)),
 )
 
 

@@ -98,6 +98,46 @@ def test_a_story_with_all_that_there_is(empty_metastore: Path) -> None:
     assert (seen["minor"], seen["major"], seen["cleaned"] > 0) == (1, 1, True), seen
 
 
+def test_a_story_of_a_request_that_may_do_only_so_much(empty_metastore: Path) -> None:
+    """PROTOCOL 1.2, 1.4, 5: chunk by chunk, by time and by bytes, around a delta that is too large for any of them."""
+    delete = Delete(picks=(1, 12), misplaced=False, update=False, end=COMMIT, layout=_PLAIN)
+    ordinary = [
+        _INSERT,
+        replace(_INSERT, seed=3),
+        delete,
+        Stream(ends=(COMMIT, ABORT, COMMIT), rows=4, seed=1, unflushed=0, layout=_PLAIN),
+        replace(_INSERT, end=ABORT),
+        Insert(counts=(400, 400), seed=5, statements=1, deleted_again=0, end=COMMIT, layout=_PLAIN),
+        replace(delete, picks=(2, 30, 31)),
+        _INSERT,
+        _INSERT,
+    ]
+    in_time = replace(_COMPACT, chunk_bytes=4000)
+    seen = play(
+        story(
+            *ordinary,
+            OpenReader(),
+            in_time,
+            Clean(),
+            *ordinary,
+            replace(in_time, in_time=False),
+            Clean(),
+            *ordinary,
+            replace(_COMPACT, max_bytes=9000),
+            EndReader(0),
+            Clean(),
+            replace(_COMPACT, max_bytes=9000, major=True),
+            Clean(),
+            replace(_COMPACT, major=True),
+            Clean(),
+        ),
+        empty_metastore,
+    )
+    assert seen["chunks"] > 0, seen
+    assert seen["left"] > 2, seen
+    assert seen["major"] == 1, seen
+
+
 def test_the_model_sees_what_it_is_told(tmp_path: Path) -> None:
     """The model itself, on a directory whose rows are known by hand: it shares nothing with the product."""
     insert = [Event(operation=0, key=(2, bucket(0, 0), n), current=2, row=(n,)) for n in range(3)]

@@ -299,31 +299,43 @@ class World:
     # -- compacting
 
     def do_compact(self, compact: stories.Compact) -> None:
-        now = self.look()
+        self.look()
         self.compare("before the compaction")
-        site = with_settings(
-            self.site,
-            hive_txn_opentxn_timeout="0ms",
-            compactor_readers="any" if compact.any_readers else "visibility",
-            compactor_lock_wait="0ms",
-            compactor_split_bytes="1" if compact.divided else "1GB",
-        )
-        wanted = {major: reader.compacted(self.location, now.snapshot, major=major) for major in (False, True)}
+        site = with_settings(self.site, **_asked(compact))
         with suppress(Refused):  # one is there already that waits for its cleaner
             request_compaction(site, table="default.t", type="major" if compact.major else "minor")
+        bound = compact.max_bytes or compact.chunk_bytes
+        for _round in range(20):  # a bounded request asks anew for what it leaves
+            waiting = claimable(site)
+            if not waiting:
+                break
+            self.compact_once(site, compact, waiting)
+            self.look()
+            self.compare("after the compaction")
+            assert bound or not claimable(site)
+        assert not claimable(site), "a bounded request never came to its end"
+
+    def compact_once(self, site: Site, compact: stories.Compact, waiting: list[int]) -> None:
+        now = self.look()
+        major = reader.compacted(self.location, now.snapshot, major=True)
         options = Options(small_stripe_bytes=compact.small_stripe_bytes, full_verify=compact.full_verify)
-        for outcome in run_entries(site, claimable(site), InProcessRunner(), options).outcomes:
+        for outcome in run_entries(site, waiting, InProcessRunner(), options).outcomes:
             self.seen[outcome.fate.name] += 1
             assert outcome.fate in (Fate.COMPACTED, Fate.REFUSED, Fate.CLEAN_ONLY), outcome
             if outcome.fate is Fate.COMPACTED:
-                self.judge(outcome, wanted[outcome.output[0].startswith("base_")])
-        self.look()
-        self.compare("after the compaction")
+                self.judge(outcome, major, now.snapshot)
 
-    def judge(self, outcome: Outcome, wanted: reader.Compacted) -> None:
-        """What was written is exactly what the model's compactor makes of the same input."""
+    def judge(self, outcome: Outcome, major: reader.Compacted, snapshot: reader.Snapshot) -> None:
+        """What was written is exactly what the model's compactor makes of the same input, chunk by chunk."""
         found = {name.partition("_v")[0]: reader.written(self.location / name) for name in outcome.output}
-        assert _plain(found, self.columns) == _plain(wanted.directories, self.columns)
+        ranges = {(d.low, d.high) for d in reader.directories(self.location) if d.path.name in outcome.output}
+        wanted = dict(major.directories)
+        if not outcome.output[0].startswith("base_"):
+            parts = [reader.compacted(self.location, snapshot, major=False, within=within) for within in ranges]
+            wanted = {name: files for part in parts for name, files in part.directories.items()}
+        assert _plain(found, self.columns) == _plain(wanted, self.columns)
+        self.seen["chunks"] += len(ranges) > 1
+        self.seen["left"] += bool(outcome.left)
         self.seen["major" if any(name.startswith("base_") for name in found) else "minor"] += 1
         for name in outcome.output:
             folder = self.location / name
@@ -345,6 +357,21 @@ class World:
         self.seen["cleaned"] += len(list(self.location.iterdir())) < before
         self.look()
         self.compare("after cleaning")
+
+
+def _asked(compact: stories.Compact) -> dict[str, str]:
+    """The settings of one compaction."""
+    time = "0s" if not compact.chunk_bytes else "1h" if compact.in_time else "1ms"
+    return {
+        "hive_txn_opentxn_timeout": "0ms",
+        "compactor_readers": "any" if compact.any_readers else "visibility",
+        "compactor_lock_wait": "0ms",
+        "compactor_split_bytes": "1" if compact.divided else "1GB",
+        "compactor_max_bytes": str(compact.max_bytes),
+        "compactor_max_time": time,
+        "compactor_chunk_bytes": str(compact.chunk_bytes or 1),
+        "hive_compactor_max_num_delta": str(compact.max_deltas),
+    }
 
 
 def bucket(number: int, statement: int) -> int:

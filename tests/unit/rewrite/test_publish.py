@@ -31,6 +31,7 @@ def staged(tmp_path: Path, *names: str) -> Staged:
         staging=str(tmp_path / "_compactor_v42"),
         directories=tuple(directories),
         figures=Figures(),
+        is_pair=len(names) > 1,
     )
 
 
