@@ -3,7 +3,8 @@
 Each partition of tiny deltas is one compaction with all its work in the metastore, from claim to commit. Told in
 partitions per second after the start of the session. ``--master local[2]`` runs the units in Spark, else they run in
 this process; ``--type minor`` compacts to a delta instead of a base; ``--database``, ``--folder`` and ``--profile``
-are those of ``initiator.py`` (a profile is of one entry after the other, since it sees one thread only).
+are those of ``initiator.py`` (a profile is of one group after the other in this process, since it sees one thread
+only).
 """
 
 from __future__ import annotations
@@ -21,18 +22,23 @@ from pathlib import Path
 
 from initiator import counted, facts, opened, say
 
+from compactor.rewrite.processes import ProcessRunner
 from compactor.rewrite.runner import InProcessRunner, Runner
-from compactor.service.batch import WorkerPass, plan_batches, run_batch
+from compactor.service.batch import TOGETHER, WorkerPass, plan_batches, run_batch
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker import Options, work
+from compactor.service.worker import Options, Outcome, work_together
 from tests.support.many import make_partitions, site_of
 
 
 @contextmanager
 def runner_of(master: str | None) -> Iterator[Runner]:
     if master is None:
-        yield InProcessRunner(threads=os.cpu_count() or 1)
+        start = time.perf_counter()
+        with ProcessRunner(os.cpu_count() or 1) as runner:
+            runner.start()
+            say(f"{'session':22}{time.perf_counter() - start:8.2f} s")
+            yield runner
         return
     from compactor.spark.runner import SparkRunner
     from compactor.spark.session import session
@@ -68,7 +74,7 @@ def main() -> None:
     parser.add_argument("deltas", type=int, nargs="?", default=12)
     parser.add_argument("--type", choices=("major", "minor"), default="major")
     parser.add_argument("--master", default=None)
-    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="entries under way at once")
+    parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="groups of entries under way at once")
     parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--profile", action="store_true")
@@ -92,8 +98,11 @@ def main() -> None:
 
             def one_by_one() -> WorkerPass:
                 waiting = [entry.id for entry in metastore.compactions.queue()]
-                outcomes = [profiler.runcall(work, site, entry, runner, Options()) for entry in waiting]
-                return WorkerPass(outcomes=tuple(outcome for outcome in outcomes if outcome is not None))
+                outcomes: list[Outcome] = []
+                for start in range(0, len(waiting), TOGETHER):
+                    group = waiting[start : start + TOGETHER]
+                    profiler.runcall(work_together, site, group, InProcessRunner(), Options(), outcomes.append)
+                return WorkerPass(outcomes=tuple(outcomes))
 
             done, told = timed(site, one_by_one if given.profile else batched)
             say(f"{'claimed to committed':22}{told}")

@@ -13,15 +13,17 @@ import click
 
 from compactor.cli.stopping import Stop
 from compactor.errors import CompactorError
-from compactor.service.batch import WorkerPass, claimable, run_batch, run_entries
+from compactor.service.batch import TOGETHER, WorkerPass, claimable, run_batch, run_entries
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome
 
 if TYPE_CHECKING:
+    from compactor.rewrite.processes import ProcessRunner
     from compactor.rewrite.runner import Runner
 
 _POLL_S = 1.0  #: between two looks at an empty queue
-_WIDEST = 8  #: entries under way at once; each holds a transaction open
+_WIDEST = 8  #: groups of entries under way at once; each entry holds a transaction open
+_LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another asks the database
 
 
 class Working:
@@ -50,6 +52,7 @@ class Working:
         self._pool = pool
         self._runner: Runner | None = None
         self._session: Any = None
+        self._processes: ProcessRunner | None = None
         self._width = 1
         self.failed = False  #: whether the last pass failed, or an entry in it
         self.worked = 0
@@ -92,7 +95,9 @@ class Working:
         self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
     def close(self) -> None:
-        """Let go of Spark."""
+        """Let go of Spark, or of the processes that stood for it."""
+        if self._processes is not None:
+            self._processes.close()
         if self._session is not None:
             self._session.stop()
 
@@ -111,16 +116,25 @@ class Working:
         return moved
 
     def _groups(self) -> Iterator[WorkerPass]:
-        """The queue in groups as wide as the runner, so that a wish to stop is met after the entries under way."""
+        """The queue, part after part; a wish to stop is met after the entries under way."""
         ids = claimable(self._site, self._pool)
         if not ids:
             return
         runner = self._runs()
-        for start in range(0, len(ids), self._width):
+        most = self._width * TOGETHER
+        for start in range(0, len(ids), most):
             if self._stop.asked:
                 return
-            group = ids[start : start + self._width]
-            yield run_entries(self._site, group, runner, self._options, parallel=self._width, progress=self._progress)
+            yield run_entries(
+                self._site,
+                ids[start : start + most],
+                runner,
+                self._options,
+                parallel=self._width,
+                progress=self._progress,
+                wanted=lambda: not self._stop.asked,
+                repairs=start == 0,
+            )
 
     def _runs(self) -> Runner:
         if self._runner is None:
@@ -128,9 +142,11 @@ class Working:
         return self._runner
 
     def _in_process(self) -> Runner:
-        from compactor.rewrite.runner import InProcessRunner
+        from compactor.rewrite.processes import ProcessRunner
 
-        return InProcessRunner(threads=os.cpu_count() or 1)
+        self._width = _LOCAL_WIDTH
+        self._processes = ProcessRunner(os.cpu_count() or 1)
+        return self._processes
 
     def _spark(self, master: str) -> Runner:
         from compactor.spark.runner import SparkRunner

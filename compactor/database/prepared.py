@@ -50,6 +50,22 @@ def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> 
         return Answer(rows, cursor.rowcount, form.names)
 
 
+def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
+    """``statement``, as ``send`` takes it, once with each of ``rows``, which all have the same names.
+
+    Raises:
+        DBAPIError: as SQLAlchemy raises it.
+    """
+    if not rows:
+        return
+    if conn.engine.dispatch.before_cursor_execute:
+        conn.execute(statement, [dict(row) for row in rows])
+        return
+    form = _form(statement, conn.dialect, tuple(rows[0]))
+    with _Cursor(conn, form.text) as cursor:
+        cursor.executemany(form.text, [form.arguments(row) for row in rows])
+
+
 def send_text(conn: Connection, text: str) -> None:
     """A statement in the database's own words, without parameters and without an answer.
 

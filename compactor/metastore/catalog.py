@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -103,10 +103,11 @@ class Catalog:
                 _grouped_parameters(conn, of_database, "DB_ID")[row.DB_ID],
             )
 
-    def partitions(self, table: Table) -> list[Partition]:
-        """Every partition of ``table``, by name."""
+    def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
+        """Every partition of ``table``, by name; or those that are there of ``names``, each as stored."""
+        chosen = () if names is None else (PARTITIONS.c.PART_NAME.in_(names),)
         with self._database.read() as conn:
-            return _partitions(conn, table)
+            return _partitions(conn, table, *chosen)
 
     def partition(self, table: Table, part_name: str) -> Partition:
         """One partition by its PART_NAME as stored.
@@ -117,7 +118,7 @@ class Catalog:
         with self._database.read() as conn:
             found = _partitions(conn, table, PARTITIONS.c.PART_NAME == part_name)
         if not found:
-            raise NotFound(f"table {table} has no partition {part_name!r}; look at `compactor explain {table}`")
+            raise no_partition(table, part_name)
         return found[0]
 
     def storage_format(self, table: Table, partition: Partition | None = None) -> StorageFormat:
@@ -161,7 +162,7 @@ class Catalog:
         for wanted in (values, tuple(value.strip() for value in values)):
             if wanted in by_values:
                 return by_values[wanted]
-        raise NotFound(f"table {table} has no partition {text!r}; look at `compactor explain {table}`")
+        raise no_partition(table, text)
 
     # --- write --------------------------------------------------------------------------------------------------
 
@@ -479,6 +480,11 @@ def _is_table() -> Any:
 
 def _no_table(database: str, name: str) -> NotFound:
     return NotFound(f"table {database}.{name} is not in the metastore; look at `compactor show tables`")
+
+
+def no_partition(table: Table, name: str) -> NotFound:
+    """That ``table`` has no partition of this name."""
+    return NotFound(f"table {table} has no partition {name!r}; look at `compactor explain {table}`")
 
 
 def _database_id(conn: Connection, name: str) -> int | None:

@@ -7,7 +7,7 @@ Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -34,7 +34,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
-from compactor.database.prepared import send
+from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.errors import DatabaseUnavailable, LostClaim, NotFound, NotSupported, Refused, TryAgain
 from compactor.ids import TxnId, WriteId
@@ -52,7 +52,7 @@ from compactor.metastore.tables import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
-from compactor.metastore.write_ids import insert_component, next_write_id
+from compactor.metastore.write_ids import insert_components, next_write_id
 
 _log = logging.getLogger(__name__)
 WORKER_PREFIX = "compactor-"  #: a restarting Hive takes back rows whose worker id begins with its host name
@@ -67,6 +67,7 @@ _KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)
 # Made once, since making a statement takes several times as long as running it.
 _WAITING = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED).order_by(CQ.CQ_ID)
 _CLAIMED = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"), CQ.CQ_STATE == State.INITIATED.value)
+_OF_ID = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"))
 
 
 @cache
@@ -88,6 +89,18 @@ class Aborted:
 
     count: int
     oldest_start: int  #: epoch ms at which the oldest of them was opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a worker says of an entry that it has claimed: see ``Compactions.record``."""
+
+    entry: Entry
+    worker_id: str
+    txn: TxnId
+    run_as: str | None
+    highest_write_id: WriteId
+    component: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,20 +279,11 @@ class Compactions:
         Raises:
             Refused: the worker id does not begin with ``compactor-``.
         """
-        if not worker_id.startswith(WORKER_PREFIX):
-            raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
+        _must_be_ours([worker_id])
         with self._changing() as conn:
             now = now_ms(conn)
             for entry_id in self._waiting(conn, pool, now - pool_timeout_ms, ids):
-                taken = {
-                    "CQ_STATE": State.WORKING.value,
-                    "CQ_START": now,
-                    "CQ_WORKER_ID": worker_id,
-                    "CQ_WORKER_VERSION": worker_version,
-                    # Hive leaves a lost attempt's behind; it would make this attempt look lost too.
-                    "CQ_TXN_ID": None,
-                    "CQ_HIGHEST_WRITE_ID": None,
-                }
+                taken = _claim(worker_id, worker_version, now)
                 stored = self._rows.stored(COMPACTION_QUEUE, taken)
                 if send(conn, _CLAIMED, {"of_id": entry_id, **stored}).count == 1:
                     self._rows.keep({entry_id: taken})
@@ -287,6 +291,23 @@ class Compactions:
         return None
 
     @retried
+    def claim_all(self, workers: Mapping[int, str], worker_version: str) -> list[Entry]:
+        """Take these requests, each for its worker: i -> w; those that still waited and that nobody else takes now.
+
+        Raises:
+            Refused: a worker id does not begin with ``compactor-``.
+        """
+        _must_be_ours(workers.values())
+        with self._changing() as conn:
+            waiting = _WAITING.where(CQ.CQ_ID.in_(workers))
+            rows = conn.execute(self._dialect.unlocked(waiting)).mappings().all()
+            now = now_ms(conn)
+            taken = {row["CQ_ID"]: _claim(workers[row["CQ_ID"]], worker_version, now) for row in rows}
+            changes = [{"of_id": i} | self._rows.stored(COMPACTION_QUEUE, values) for i, values in taken.items()]
+            send_all(conn, _CLAIMED, changes)
+            self._rows.keep(taken)
+            return self._rows.queued([{**row, **taken[row["CQ_ID"]]} for row in rows])
+
     def record(
         self,
         entry: Entry,
@@ -303,20 +324,48 @@ class Compactions:
         Raises:
             LostClaim: the entry is not ours any more, or the transaction is not open.
         """
+        work = Work(
+            entry=entry,
+            worker_id=worker_id,
+            txn=txn,
+            run_as=run_as,
+            highest_write_id=highest_write_id,
+            component=component,
+        )
+        lost = self.record_all([work]).get(entry.id)
+        if lost is not None:
+            raise lost
+        return self.entry(entry.id)
+
+    @retried
+    def record_all(self, works: Sequence[Work]) -> dict[int, LostClaim]:
+        """``record`` for each of ``works``, all in one transaction; why not, of those that are not ours any more."""
+        lost: dict[int, LostClaim] = {}
+        changes: dict[int, dict[str, object]] = {}
+        components: list[Work] = []
         with self._changing() as conn:
-            self._own_transaction(conn, entry, txn)
-            current = self._ours(conn, entry, worker_id)
-            values: dict[str, object] = {"CQ_TXN_ID": txn, "CQ_HIGHEST_WRITE_ID": highest_write_id}
-            if run_as is not None:
-                values["CQ_RUN_AS"] = run_as
-            self._change(conn, current, values)
-            # Hive 3.1 has no such operation, and no name bears the transaction there, so nothing has to be kept known.
-            if component and self._dialect.layout.has_visibility:
-                insert_component(conn, txn, current.entity, "c", highest_write_id)
-            changed = self._locked(conn, entry.id)
-        if changed is None:
-            raise AssertionError("a row that was just changed is there")
-        return changed
+            txns = txn_rows.locked_rows(conn, self._dialect, [work.txn for work in works])
+            entries = self._locked_all(conn, [work.entry.id for work in works])
+            for work in works:
+                try:
+                    _own_transaction(work.entry, work.txn, txns.get(work.txn))
+                    current = _ours(work.entry, work.worker_id, entries.get(work.entry.id))
+                except LostClaim as error:
+                    lost[work.entry.id] = error
+                    continue
+                changes[work.entry.id] = {
+                    "CQ_TXN_ID": work.txn,
+                    "CQ_HIGHEST_WRITE_ID": work.highest_write_id,
+                    "CQ_RUN_AS": current.run_as if work.run_as is None else work.run_as,
+                }
+                # Hive 3.1 has no such operation, and no name bears the transaction there, so nothing has to be kept.
+                if work.component and self._dialect.layout.has_visibility:
+                    components.append(work)
+            stored = [{"of_id": i} | self._rows.stored(COMPACTION_QUEUE, values) for i, values in changes.items()]
+            send_all(conn, _OF_ID, stored)
+            self._rows.keep(changes)
+            insert_components(conn, [(w.txn, w.entry.entity, "c", w.highest_write_id) for w in components])
+        return lost
 
     @retried
     def set_job(self, entry: Entry, worker_id: str, job_id: str) -> None:
@@ -326,7 +375,8 @@ class Compactions:
             LostClaim: the entry is not ours any more.
         """
         with self._changing() as conn:
-            self._change(conn, self._ours(conn, entry, worker_id), {"CQ_HADOOP_JOB_ID": job_id[:32]})
+            current = _ours(entry, worker_id, self._locked(conn, entry.id))
+            self._change(conn, current, {"CQ_HADOOP_JOB_ID": job_id[:32]})
 
     @contextmanager
     def committing(
@@ -351,8 +401,8 @@ class Compactions:
             CommitUnknown: the answer of the commit was lost.
         """
         with self._changing() as conn:
-            type = self._own_transaction(conn, entry, txn)
-            current = self._ours(conn, entry, worker_id)
+            type = _own_transaction(entry, txn, txn_rows.locked_row(conn, self._dialect, txn))
+            current = _ours(entry, worker_id, self._locked(conn, entry.id))
             if current.txn_id != txn or current.highest_write_id is None:
                 raise LostClaim(f"compaction {entry.id} was recorded for transaction {current.txn_id}, not {txn}")
             _same_place(conn, current, table_id, partition_id, location)
@@ -660,6 +710,11 @@ class Compactions:
         found = self._rows.queued(send(conn, _row_of(self._dialect), {"of_id": entry_id}).mappings())
         return found[0] if found else None
 
+    def _locked_all(self, conn: Connection, ids: Collection[int]) -> dict[int, Entry]:
+        query = select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID)
+        found = self._rows.queued(conn.execute(self._dialect.for_update(query)).mappings())
+        return {entry.id: entry for entry in found}
+
     def _waiting(
         self, conn: Connection, pool: str | None, enqueued_before: int, ids: Collection[int] | None
     ) -> Sequence[int]:
@@ -700,24 +755,6 @@ class Compactions:
         begun = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN, TXNS.c.TXN_AGENT_INFO == entry.worker_id)
         return [TxnId(txn) for txn in conn.execute(begun.order_by(TXNS.c.TXN_ID)).scalars()]
 
-    def _own_transaction(self, conn: Connection, entry: Entry, txn: TxnId) -> txn_rows.TxnType:
-        row = txn_rows.locked_row(conn, self._dialect, txn)
-        if row is None or row.state != txn_rows.OPEN:
-            found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
-            raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
-        return row.type
-
-    def _ours(self, conn: Connection, entry: Entry, worker_id: str) -> Entry:
-        current = self._locked(conn, entry.id)
-        if current is None:
-            raise LostClaim(f"compaction {entry.id} is not in the queue any more")
-        if current.state is not State.WORKING or current.worker_id != worker_id:
-            raise LostClaim(
-                f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by "
-                f"{worker_id}"
-            )
-        return current
-
     def _change(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
         """Change the row, if it is in the state and by the worker that ``entry`` says."""
         stored = self._rows.stored(COMPACTION_QUEUE, values) or {"CQ_STATE": entry.state.value}
@@ -739,6 +776,41 @@ class Compactions:
     def _delete(self, conn: Connection, entry: Entry) -> None:
         if conn.execute(delete(COMPACTION_QUEUE).where(*_as_known(entry))).rowcount != 1:
             raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+
+
+def _must_be_ours(worker_ids: Iterable[str]) -> None:
+    for worker_id in worker_ids:
+        if not worker_id.startswith(WORKER_PREFIX):
+            raise Refused(f"worker id {worker_id!r} must begin with {WORKER_PREFIX!r}, or Hive takes its rows back")
+
+
+def _claim(worker_id: str, worker_version: str, now: int) -> dict[str, object]:
+    return {
+        "CQ_STATE": State.WORKING.value,
+        "CQ_START": now,
+        "CQ_WORKER_ID": worker_id,
+        "CQ_WORKER_VERSION": worker_version,
+        # Hive leaves a lost attempt's behind; it would make this attempt look lost too.
+        "CQ_TXN_ID": None,
+        "CQ_HIGHEST_WRITE_ID": None,
+    }
+
+
+def _own_transaction(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None) -> txn_rows.TxnType:
+    if row is None or row.state != txn_rows.OPEN:
+        found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
+        raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
+    return row.type
+
+
+def _ours(entry: Entry, worker_id: str, current: Entry | None) -> Entry:
+    if current is None:
+        raise LostClaim(f"compaction {entry.id} is not in the queue any more")
+    if current.state is not State.WORKING or current.worker_id != worker_id:
+        raise LostClaim(
+            f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by {worker_id}"
+        )
+    return current
 
 
 def is_being_aborted(entry: Entry) -> bool:

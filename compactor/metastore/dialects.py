@@ -7,7 +7,7 @@ Hive 4's schema on each database; ``dialects_hive3`` has what Hive 3.1's does ot
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -66,9 +66,9 @@ class Dialect:
 
     # --- transactions -------------------------------------------------------------------------------------------
 
-    def open_transactions(self, conn: Connection, row: Mapping[str, object], count: int) -> list[TxnId]:
+    def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
         """New rows of TXNS; their ids in ascending order. ``lock_transactions`` is held."""
-        return [TxnId(_inserted_id(conn, row)) for _ in range(count)]
+        return [TxnId(_inserted_id(conn, row)) for row in rows]
 
     def newest(self, conn: Connection) -> TxnId:
         """The newest transaction. Read after ``lock_transactions``, nothing newer can commit before us."""

@@ -7,7 +7,7 @@ our own state (``entries.Beyond``). Its readers fail on a directory ``…_v<txn>
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from sqlalchemy import (
@@ -82,12 +82,12 @@ class _Hive3(Dialect):
         """See ``Dialect``; the counter's row stands for TXN_LOCK_TBL, and is always held by one alone."""
         conn.execute(self.for_update(select(NEXT_TXN_ID.c.NTXN_NEXT))).all()
 
-    def open_transactions(self, conn: Connection, row: Mapping[str, object], count: int) -> list[TxnId]:
+    def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
         """See ``Dialect``; the ids come from the counter, in the same database transaction as their rows."""
         first = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one()
-        conn.execute(update(NEXT_TXN_ID).values(NTXN_NEXT=first + count))
-        ids = [TxnId(first + number) for number in range(count)]
-        conn.execute(insert(TXNS), [dict(row) | {"TXN_ID": txn} for txn in ids])
+        conn.execute(update(NEXT_TXN_ID).values(NTXN_NEXT=first + len(rows)))
+        ids = [TxnId(first + number) for number in range(len(rows))]
+        conn.execute(insert(TXNS), [dict(row) | {"TXN_ID": txn} for row, txn in zip(rows, ids, strict=True)])
         return ids
 
     def newest(self, conn: Connection) -> TxnId:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
@@ -13,18 +14,20 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, u
 from compactor.compaction.entry import Entity
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
+from compactor.database.prepared import send_all
 from compactor.database.retry import retried
 from compactor.errors import LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType, conflicts, overlap
 from compactor.locking.requests import LockRequest, sorted_requests
-from compactor.metastore import partition_names
+from compactor.metastore import partition_names, txn_rows
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL
 from compactor.metastore.transactions import must_be_open
 
 _log = logging.getLogger(__name__)
 
+_NEW = insert(HIVE_LOCKS)
 NO_TXN = TxnId(0)  #: HL_TXNID of a lock that belongs to no transaction
 
 
@@ -134,8 +137,37 @@ class Locks:
             blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
             if not blockers:
                 return _insert(conn, lock_id, txn, wanted, user, host, agent, {})
-        _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
+        _not_granted(txn, blockers)
         return None
+
+    @retried
+    def try_acquire_all(self, wanted: Mapping[TxnId, LockRequest], user: str, host: str) -> frozenset[TxnId]:
+        """One lock for each of several transactions, as ``try_acquire`` gives it; those that got theirs.
+
+        A transaction that is not open gets none. None stands in another's way: all ask for shared locks.
+        """
+        if any(request.type is not LockType.SHARED_READ for request in wanted.values()):
+            raise AssertionError("only shared locks are asked for together")
+        with self._database.write() as conn:
+            rows = txn_rows.locked_rows(conn, self._dialect, wanted.keys())
+            asked = {txn: self._adapted([wanted[txn]]) for txn in wanted if txn in rows and rows[txn].is_open}
+            first = self._draw(conn, len(asked))
+            held = _by_table(_rows(conn, _near(r for requests in asked.values() for r in requests)) if asked else ())
+            granted: dict[TxnId, tuple[LockRequest, ...]] = {}
+            for txn, requests in asked.items():
+                blockers = self._blockers(_around(held, requests[0]), requests, txn, before=first)
+                if blockers:
+                    _not_granted(txn, blockers)
+                else:
+                    granted[txn] = requests
+            now = now_ms(conn)
+            new = [
+                row
+                for number, (txn, requests) in enumerate(granted.items(), start=first)
+                for row in _new_rows(number, txn, requests, user, host, None, {}, now)
+            ]
+            send_all(conn, _NEW, new)
+        return frozenset(granted)
 
     def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
         """Who would keep these requests waiting now."""
@@ -230,15 +262,15 @@ class Locks:
 
     def waiting_exclusive(self, entity: Entity) -> bool:
         """Whether somebody waits for an EXCLUSIVE lock on ``entity`` or around it: all later readers wait for him."""
-        wanted = [
-            LockRequest(database=entity.database, table=entity.table, partition=name, type=LockType.SHARED_READ)
-            for name in partition_names.forms(entity.partition)
-        ]
-        return any(
-            row.state is LockState.WAITING and row.type is LockType.EXCLUSIVE and overlap(request, row)
-            for row in self.show(entity.database)
-            for request in wanted
-        )
+        return bool(self.awaited_exclusively([entity]))
+
+    def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
+        """Those of ``entities`` of which ``waiting_exclusive`` is true."""
+        column = HIVE_LOCKS.c
+        waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
+        with self._database.read() as conn:
+            waiting = _rows(conn, waits, column.HL_DB.in_({entity.database for entity in entities}))
+        return frozenset(entity for entity in entities if any(_touches(row, entity) for row in waiting))
 
     def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
         if txn != NO_TXN:
@@ -255,10 +287,10 @@ class Locks:
             requests = [replace(request, type=weaker.get(request.type, request.type)) for request in requests]
         return _both_forms(requests)
 
-    def _draw(self, conn: Connection) -> int:
+    def _draw(self, conn: Connection, count: int = 1) -> int:
         """The next lock's id. Drawn before other locks are looked at: the counter's row keeps two askers apart."""
         found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
-        conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + 1))
+        conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + count))
         return int(found)
 
     def _blockers(
@@ -287,9 +319,23 @@ def _insert(
     agent: str | None,
     blockers: dict[LockRequest, LockRow],
 ) -> Lock:
-    now = now_ms(conn)
+    conn.execute(insert(HIVE_LOCKS), _new_rows(lock_id, txn, wanted, user, host, agent, blockers, now_ms(conn)))
     state = LockState.WAITING if blockers else LockState.ACQUIRED
-    rows = [
+    return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+
+
+def _new_rows(
+    lock_id: int,
+    txn: TxnId,
+    wanted: Sequence[LockRequest],
+    user: str,
+    host: str,
+    agent: str | None,
+    blockers: Mapping[LockRequest, LockRow],
+    now: int,
+) -> list[dict[str, object]]:
+    state = LockState.WAITING if blockers else LockState.ACQUIRED
+    return [
         {
             "HL_LOCK_EXT_ID": lock_id,
             "HL_LOCK_INT_ID": number,
@@ -308,8 +354,31 @@ def _insert(
         }
         for number, request in enumerate(wanted, start=1)
     ]
-    conn.execute(insert(HIVE_LOCKS), rows)
-    return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+
+
+def _by_table(rows: Iterable[LockRow]) -> dict[tuple[str, str | None], list[LockRow]]:
+    found: dict[tuple[str, str | None], list[LockRow]] = defaultdict(list)
+    for row in rows:
+        found[row.database, row.table].append(row)
+    return found
+
+
+def _around(held: Mapping[tuple[str, str | None], list[LockRow]], request: LockRequest) -> list[LockRow]:
+    """Locks of the table of ``request`` and of its database: no other can stand in its way."""
+    return [*held.get((request.database, None), ()), *held.get((request.database, request.table), ())]
+
+
+def _touches(row: LockRow, entity: Entity) -> bool:
+    return any(
+        overlap(
+            LockRequest(database=entity.database, table=entity.table, partition=name, type=LockType.SHARED_READ), row
+        )
+        for name in partition_names.forms(entity.partition)
+    )
+
+
+def _not_granted(txn: TxnId, blockers: Mapping[LockRequest, LockRow]) -> None:
+    _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
 
 
 def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:

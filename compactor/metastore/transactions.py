@@ -30,7 +30,7 @@ from compactor.metastore.tables import (
 from compactor.metastore.txn_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
 from compactor.metastore.txn_rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnType
 
-__all__ = ["OPEN_TXN_TIMEOUT_MS", "HeartbeatRange", "KeyValue", "OpenTransaction", "Transactions", "TxnType"]
+__all__ = ["OPEN_TXN_TIMEOUT_MS", "HeartbeatRange", "KeyValue", "OpenTransaction", "Opening", "Transactions", "TxnType"]
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
@@ -49,6 +49,16 @@ class OpenTransaction:
     last_heartbeat: int
     agent: str | None = None
     state: str = OPEN  #: ``a`` among those that ``unfinished`` tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A transaction to be opened, and for whom; ``agent`` says who works under it."""
+
+    user: str
+    host: str
+    type: TxnType = TxnType.DEFAULT
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,31 +113,43 @@ class Transactions:
         """
         if count < 1:
             raise Refused(f"{count} transactions at once: open at least one")
-        count = min(count, self._limits.max_batch)
+        opening = Opening(user=user, host=host, type=type, agent=agent)
+        return self.open_all([opening] * min(count, self._limits.max_batch))
+
+    @retried
+    def open_all(self, openings: Sequence[Opening]) -> list[TxnId]:
+        """As ``open``, one transaction for each of ``openings``, in their order; all of them or none.
+
+        Raises:
+            Refused: ``hive.max.open.txns`` are open.
+        """
         begun = self._clock()
         with self._database.write() as conn:
             self._room.check(conn)
             self._dialect.lock_transactions(conn, exclusive=False)
             now = now_ms(conn)
-            row = {
-                "TXN_STATE": OPEN,
-                "TXN_STARTED": now,
-                "TXN_LAST_HEARTBEAT": now,
-                "TXN_USER": user,
-                "TXN_HOST": host,
-                "TXN_AGENT_INFO": agent,
-                "TXN_TYPE": int(type) if type <= self._dialect.last_type else int(TxnType.DEFAULT),
-            }
-            ids = self._dialect.open_transactions(conn, row, count)
+            ids = self._dialect.open_transactions(conn, [self._row(opening, now) for opening in openings])
             if self._limits.min_history_level:
                 lowest = txn_rows.lowest_open_id(conn)
                 history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
                 conn.execute(insert(MIN_HISTORY_LEVEL), history)
-        self._not_too_late(ids, type, begun)
-        self._room.opened(count)
+        self._not_too_late(ids, openings, begun)
+        self._room.opened(len(ids))
         return ids
 
-    def _not_too_late(self, ids: Sequence[TxnId], type: TxnType, begun: float) -> None:
+    def _row(self, opening: Opening, now: int) -> dict[str, object]:
+        is_known = opening.type <= self._dialect.last_type
+        return {
+            "TXN_STATE": OPEN,
+            "TXN_STARTED": now,
+            "TXN_LAST_HEARTBEAT": now,
+            "TXN_USER": opening.user,
+            "TXN_HOST": opening.host,
+            "TXN_AGENT_INFO": opening.agent,
+            "TXN_TYPE": int(opening.type if is_known else TxnType.DEFAULT),
+        }
+
+    def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[Opening], begun: float) -> None:
         """Take back ids whose rows came too late: a snapshot may have taken them for ones that will never be.
 
         As Hive's ``OpenTxnsFunction`` does, where ids can be drawn long before their rows are there.
@@ -136,7 +158,7 @@ class Transactions:
             TryAgain: they are taken back; open others.
         """
         took_ms = (self._clock() - begun) * 1000
-        harmless = type is TxnType.READ_ONLY or not self._dialect.draws_early
+        harmless = all(o.type is TxnType.READ_ONLY for o in openings) or not self._dialect.draws_early
         if harmless or took_ms < self._limits.open_timeout_ms:
             return
         with self._database.write() as conn:
@@ -210,6 +232,18 @@ class Transactions:
         if row.state == ABORTED:
             raise _aborted(txn)
         raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
+
+    @retried
+    def heartbeat_all(self, txns: Sequence[TxnId]) -> dict[TxnId, str | None]:
+        """Say that ``txns`` are alive; of those that are not open any more the state, None for one without a row."""
+        these = TXNS.c.TXN_ID.in_(txns)
+        with self._database.write() as conn:
+            alive = update(TXNS).where(these, TXNS.c.TXN_STATE == OPEN)
+            if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == len(txns):
+                return {}
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(these)).all()
+        found: dict[TxnId, str] = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+        return {txn: found.get(txn) for txn in txns if found.get(txn) != OPEN}
 
     @retried
     def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
@@ -350,7 +384,11 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
         TransactionAborted: it is aborted.
         NotFound: it is committed or unknown.
     """
-    row = txn_rows.locked_row(conn, dialect, txn)
+    return checked_open(txn, txn_rows.locked_row(conn, dialect, txn))
+
+
+def checked_open(txn: TxnId, row: TxnRow | None) -> TxnRow:
+    """``row`` of ``txn``, if it is open; see ``must_be_open``."""
     if row is not None and row.state == ABORTED:
         raise _aborted(txn)
     if row is None or row.state != OPEN:

@@ -3,12 +3,14 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
-from compactor.database.prepared import send
+from compactor.database.prepared import send, send_all
 from compactor.database.retry import retried
 from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
@@ -161,6 +163,7 @@ _NWI = NEXT_WRITE_ID.c
 _HERE = (_NWI.NWI_DATABASE == bindparam("of_database")) & (_NWI.NWI_TABLE == bindparam("of_table"))
 _DRAWN = update(NEXT_WRITE_ID).where(_HERE)
 _MAPPING = insert(TXN_TO_WRITE_ID)
+_COMPONENT = insert(TXN_COMPONENTS)
 _OF_TXN = select(_T2W.T2W_WRITEID).where(
     _T2W.T2W_DATABASE == bindparam("of_database"),
     _T2W.T2W_TABLE == bindparam("of_table"),
@@ -182,13 +185,20 @@ def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
 
 def insert_component(conn: Connection, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
     """One row of TXN_COMPONENTS."""
-    conn.execute(
-        insert(TXN_COMPONENTS).values(
-            TC_TXNID=txn,
-            TC_DATABASE=entity.database,
-            TC_TABLE=entity.table,
-            TC_PARTITION=entity.partition,
-            TC_OPERATION_TYPE=operation,
-            TC_WRITEID=write_id,
-        )
-    )
+    insert_components(conn, [(txn, entity, operation, write_id)])
+
+
+def insert_components(conn: Connection, rows: Iterable[tuple[TxnId, Entity, str, WriteId | None]]) -> None:
+    """Rows of TXN_COMPONENTS: who writes, where, what (TC_OPERATION_TYPE) and under which write ID."""
+    components = [
+        {
+            "TC_TXNID": txn,
+            "TC_DATABASE": entity.database,
+            "TC_TABLE": entity.table,
+            "TC_PARTITION": entity.partition,
+            "TC_OPERATION_TYPE": operation,
+            "TC_WRITEID": write_id,
+        }
+        for txn, entity, operation, write_id in rows
+    ]
+    send_all(conn, _COMPONENT, components)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from compactor.orc import messages
 from compactor.orc.compression import Compression
@@ -35,13 +36,25 @@ class StripeClass:
 
 def stripe_class(tail: Tail) -> StripeClass:
     """The class of a file's stripes."""
-    dated = any(item.kind in CALENDAR_KINDS for item in tail.types)
+    calendar = tail.calendar if _is_dated(tail.types) else None
+    return _class_of(tail.types, tail.file_version, tail.compression, tail.row_index_stride, calendar)
+
+
+@lru_cache(maxsize=256)
+def _is_dated(types: Types) -> bool:
+    return any(item.kind in CALENDAR_KINDS for item in types)
+
+
+@lru_cache(maxsize=256)  # the same object for the files of a table, so that comparing two is nothing
+def _class_of(
+    types: Types, file_version: tuple[int, ...], compression: Compression, stride: int, calendar: int | None
+) -> StripeClass:
     return StripeClass(
-        types=shape(tail.types),
-        file_version=tail.file_version,
-        compression=tail.compression,
-        row_index_stride=tail.row_index_stride,
-        calendar=tail.calendar if dated else None,
+        types=shape(types),
+        file_version=file_version,
+        compression=compression,
+        row_index_stride=stride,
+        calendar=calendar,
     )
 
 

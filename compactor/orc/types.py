@@ -84,6 +84,10 @@ class OrcType:
     scale: int = 0
     attributes: tuple[tuple[bytes, bytes], ...] = ()
 
+    def __hash__(self) -> int:
+        """Of little, since what is known of some types is looked up by them again and again."""
+        return hash((int(self.kind), self.children))
+
 
 Types: TypeAlias = tuple[OrcType, ...]
 T = TypeVar("T")

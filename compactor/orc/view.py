@@ -82,14 +82,20 @@ class StripeView(io.RawIOBase):
 
 def _check(source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
     """What decoders would believe blindly: where a stripe's streams lie, and the lengths in them."""
-    read = {
-        number
-        for place, column in enumerate(tail.types[0].children)
-        if columns is None or place in columns
-        for number in range(column, column + len(subtree(tail.types, column)))
-    }
+    read = _within(tail.types, None if columns is None else tuple(columns))
     for stripe in stripes:
         check_lengths(source, tail, stripe, read_stripe_footer(source, tail, stripe), read)
+
+
+@lru_cache(maxsize=256)
+def _within(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
+    """The ids of ``columns`` (places in the root struct, None for all) and of all below them."""
+    return frozenset(
+        number
+        for place, column in enumerate(types[0].children)
+        if columns is None or place in columns
+        for number in range(column, column + len(subtree(types, column)))
+    )
 
 
 @lru_cache(maxsize=256)
@@ -110,12 +116,7 @@ def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
 
 def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> int:
     """How many rows of these stripes to decode at once, so that memory is bounded by rows × width (PROTOCOL 2.4)."""
-    wanted = [
-        number
-        for place, column in enumerate(tail.types[0].children)
-        if columns is None or place in columns
-        for number in range(column, column + len(subtree(tail.types, column)))
-    ]
+    wanted = _within(tail.types, None if columns is None else tuple(columns))
     if columns is not None and all(tail.types[number].kind in _FIXED for number in wanted):
         return BATCH_ROWS
     if not tail.complete_statistics or tail.stripe_statistics is None:

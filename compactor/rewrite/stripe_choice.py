@@ -183,22 +183,25 @@ def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
     for choice in choices:
         tail = choice.file.tail
         if choice.action is Action.COPY and copyable(tail) and same(tail.types, types):
-            bytes_of[stripe_class(tail)] += choice.length
-            tails.setdefault(stripe_class(tail), tail)
+            found = stripe_class(tail)
+            bytes_of[found] += choice.length
+            tails.setdefault(found, tail)
     by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
     return next((tails[c] for c in by_bytes if _all_fit(choices, tails[c])), None)
 
 
 def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
-    others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, like)]
+    wanted = stripe_class(like)
+    others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, wanted)]
     return not others or (writable(like) and all(one_calendar(c.file.tail, like) for c in others))
 
 
 def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
     """The final fate: stripes of another class than ``like`` are re-encoded to it, and so are neighbours that are
     all small: a file of many tiny stripes would read slowly for ever."""
+    wanted = None if like is None else stripe_class(like)
     placed = [
-        choice if choice.action is Action.ENCODE or _can_copy(choice, like) else replace(choice, action=Action.ENCODE)
+        choice if choice.action is Action.ENCODE or _can_copy(choice, wanted) else replace(choice, action=Action.ENCODE)
         for choice in choices
         if choice.action is not Action.DROP
     ]
@@ -213,11 +216,6 @@ def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -
     ]
 
 
-def _can_copy(choice: Choice, like: Tail | None) -> bool:
+def _can_copy(choice: Choice, wanted: StripeClass | None) -> bool:
     tail = choice.file.tail
-    return (
-        like is not None
-        and choice.action is Action.COPY
-        and copyable(tail)
-        and stripe_class(tail) == stripe_class(like)
-    )
+    return choice.action is Action.COPY and copyable(tail) and stripe_class(tail) == wanted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -20,11 +21,12 @@ from compactor.service.mode import Mode, may
 from compactor.service.pool_hours import Startable, policy_of, startable
 from compactor.service.reservation import Reservation
 from compactor.service.site import Site, Target
-from compactor.service.worker import Fate, Options, Outcome, is_ours, work
+from compactor.service.worker import Fate, Options, Outcome, is_ours, work_together
 from compactor.state.runs import Run
 from compactor.state.store import State as Store
 
 log = logging.getLogger(__name__)
+TOGETHER = 64  #: entries that take the steps of a compaction together at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +203,7 @@ def run_batch(
     """Works on a planned batch, if this is its first driver; a second one touches nothing.
 
     Args:
-        parallel: entries under way at once; each is published as soon as its own units are done.
+        parallel: groups of entries under way at once; each entry is published for itself.
         tracking_url: where people see the application that does it.
         max_seconds: after which no further entry is begun.
     """
@@ -240,31 +242,42 @@ def run_entries(
     parallel: int = 1,
     progress: Callable[[Outcome], None] = lambda outcome: None,
     wanted: Callable[[], bool] = lambda: True,
+    repairs: bool = True,
 ) -> WorkerPass:
     """Works on entries of the queue. An entry's failure is its own; an error that is a bug ends the pass after the rest.
 
     Entries that the mode leaves to Hive's workers are passed over, and all that is not begun once ``wanted`` says no.
+
+    Args:
+        parallel: groups of entries under way at once.
+        repairs: takes back first what lost workers held; False for what goes on with a pass that did.
     """
-
-    def begin(entry_id: int) -> Outcome | None:
-        return work(site, entry_id, runner, options or Options()) if wanted() else None
-
-    repaired = repair.repair(site)
+    repaired = repair.repair(site) if repairs else ()
     outcomes: list[Outcome] = []
+    lock = threading.Lock()
+
+    def told(outcome: Outcome) -> None:
+        with lock:
+            outcomes.append(outcome)
+            _remember(site, outcome)
+            progress(outcome)
+
+    def begin(group: Sequence[int]) -> Sequence[int]:
+        return work_together(site, group, runner, options or Options(), told) if wanted() else ()
+
+    most = min(TOGETHER, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
+    groups: list[Sequence[int]] = [ids[start : start + most] for start in range(0, len(ids), most)]
     broken: list[BaseException] = []
-    with ThreadPoolExecutor(parallel, thread_name_prefix="entry") as pool:
-        futures = [pool.submit(begin, entry) for entry in ids]
-        for future in as_completed(futures):
-            error = future.exception()
-            if error is not None:
-                log.error("an entry ended in an unexpected error", exc_info=error)
-                broken.append(error)
-                continue
-            outcome = future.result()
-            if outcome is not None:
-                outcomes.append(outcome)
-                _remember(site, outcome)
-                progress(outcome)
+    with ThreadPoolExecutor(parallel, thread_name_prefix="group") as pool:
+        while groups:
+            futures = [pool.submit(begin, group) for group in groups]
+            groups = []
+            for future in as_completed(futures):
+                error = future.exception()
+                if error is not None:
+                    broken.append(error)
+                else:
+                    groups += [[entry_id] for entry_id in future.result()]
     if broken:
         raise broken[0]
     return WorkerPass(outcomes=tuple(sorted(outcomes, key=lambda o: o.entry.id)), repaired=repaired)

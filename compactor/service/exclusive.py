@@ -30,7 +30,7 @@ def exclusively(site: Site, target: Target) -> Iterator[None]:
                 f"{target.entity}: its store has no rename, so directories are removed under an exclusive lock, and "
                 "somebody reads or writes the table; the next pass tries again"
             )
-        with Heartbeat(transactions, txn, site.settings.milliseconds("hive.txn.timeout") // 2) as heart:
+        with Heartbeat(transactions, [txn], site.settings.milliseconds("hive.txn.timeout") // 2) as heart:
             yield
             heart.check()
     finally:

@@ -1,10 +1,10 @@
-"""Keeps a transaction alive while long work goes on, and says when it is not ours any more."""
+"""Keeps transactions alive while long work goes on, and says which are not ours any more."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from compactor.errors import CompactorError, LostClaim
@@ -12,24 +12,30 @@ from compactor.ids import TxnId
 from compactor.metastore.transactions import Transactions
 
 log = logging.getLogger(__name__)
+_STATES = {"a": "aborted", "c": "committed", None: "gone"}
 
 
 class Heartbeat:
-    """A thread that heartbeats ``txn`` every ``period_ms`` (Hive's worker: half of hive.txn.timeout).
+    """A thread that heartbeats ``txns`` every ``period_ms`` (Hive's worker: half of hive.txn.timeout).
 
-    A failed heartbeat is remembered; ``check`` raises it in the working thread, which then stops without a trace.
+    What a heartbeat finds lost is remembered; ``check`` raises it in the working thread, which then stops without a trace.
     """
 
     def __init__(
-        self, transactions: Transactions, txn: TxnId, period_ms: int, also: Callable[[], None] | None = None
+        self,
+        transactions: Transactions,
+        txns: Iterable[TxnId],
+        period_ms: int,
+        also: Callable[[], None] | None = None,
     ) -> None:
         self._transactions = transactions
-        self._txn = txn
+        self._txns = dict.fromkeys(txns)
+        self._lock = threading.Lock()
         self._period_s = max(period_ms, 1) / 1000
         self._also = also
         self._stop = threading.Event()
-        self._lost: CompactorError | None = None
-        self._thread = threading.Thread(target=self._run, name=f"heartbeat-{txn}", daemon=True)
+        self._lost: dict[TxnId, str] = {}
+        self._thread = threading.Thread(target=self._run, name=f"heartbeat-{min(self._txns, default=0)}", daemon=True)
 
     def __enter__(self) -> Heartbeat:
         self._thread.start()
@@ -41,22 +47,38 @@ class Heartbeat:
         self._stop.set()
         self._thread.join()
 
-    def check(self) -> None:
-        """Nothing while the transaction lives.
+    def check(self, txn: TxnId | None = None) -> None:
+        """Nothing while ``txn`` lives, or each of them without it.
 
         Raises:
-            LostClaim: a heartbeat found it aborted or gone.
+            LostClaim: a heartbeat found it aborted or gone, or could not be made.
         """
-        if self._lost is not None:
-            raise LostClaim(f"transaction {self._txn} is lost: {self._lost}") from self._lost
+        for lost, why in list(self._lost.items()):
+            if txn in (None, lost):
+                raise LostClaim(f"transaction {lost} is lost: {why}")
+
+    def let_go(self, txn: TxnId) -> None:
+        """``txn`` is about to end."""
+        with self._lock:
+            self._txns.pop(txn, None)
 
     def _run(self) -> None:
         while not self._stop.wait(self._period_s):
-            try:
-                self._transactions.heartbeat(self._txn)
-                if self._also is not None:
-                    self._also()
-            except CompactorError as error:
-                log.warning("transaction %s: heartbeat failed: %s", self._txn, error)
-                self._lost = error
+            with self._lock:  # so that none of them ends between the question and the answer
+                if self._txns:
+                    self._beat()
+            if not self._txns:
                 return
+
+    def _beat(self) -> None:
+        txns = list(self._txns)
+        try:
+            dead = {txn: f"it is {_STATES[state]}" for txn, state in self._transactions.heartbeat_all(txns).items()}
+            if self._also is not None and not dead:
+                self._also()
+        except CompactorError as error:
+            dead = dict.fromkeys(txns, str(error))
+        for txn, why in dead.items():
+            log.warning("transaction %s: heartbeat failed: %s", txn, why)
+            self._txns.pop(txn, None)
+        self._lost |= dead

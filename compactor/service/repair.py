@@ -7,13 +7,13 @@ again. Every pass of every acting role repairs first.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from compactor.acid.names import parse_directory, staging_name
+from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, BadName, LockNotGranted, NotFound, Refused, StorageError
+from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.metastore.compactions import is_being_aborted
 from compactor.rewrite import publish
@@ -139,20 +139,47 @@ def sweep(site: Site, target: Target) -> tuple[str, ...]:
     Raises:
         LockNotGranted: there are such directories, the store has no rename, and the table is in use.
     """
-    location = target.location
-    transactions = site.metastore.transactions
-    doomed: list[str] = []
-    if site.metastore.dialect.layout.has_visibility:
-        named = _with_visibility(site, location)
-        doomed = [name for name, txn in named.items() if transactions.state(txn) == "a"]
-    if doomed:
-        _hide(site, target, doomed)
-    return publish.sweep(
-        site.storage,
-        location,
-        is_alive=lambda txn: transactions.state(txn) == "o",
-        lowest_open=lowest_open(site),
-    )
+    return Sweep(site, [target]).of(target)
+
+
+class Sweep:
+    """``sweep`` of several targets, whose transactions are asked for together.
+
+    Storage is looked at before TXNS: what has no row there then was not opened since.
+    """
+
+    def __init__(self, site: Site, targets: Iterable[Target]) -> None:
+        self._site = site
+        self._children: dict[str, tuple[str, ...]] = {}
+        self._errors: dict[str, CompactorError] = {}
+        for target in targets:
+            try:
+                self._children[target.location] = site.storage.children(target.location)
+            except CompactorError as error:
+                self._errors[target.location] = error
+        self._named = {place: _with_visibility(children) for place, children in self._children.items()}
+        owners = {owner for children in self._children.values() for c in children if (owner := parse_staging(c))}
+        txns = owners.union(*(named.values() for named in self._named.values()))
+        self._states = site.metastore.transactions.states(sorted(txns)) if txns else {}
+
+    def of(self, target: Target) -> tuple[str, ...]:
+        """See ``sweep``."""
+        place = target.location
+        if place in self._errors:
+            raise self._errors[place]
+        doomed: list[str] = []
+        if self._site.metastore.dialect.layout.has_visibility:
+            doomed = [name for name, txn in self._named[place].items() if self._states.get(txn) == "a"]
+        if doomed:
+            _hide(self._site, target, doomed)
+        if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
+            return ()
+        return publish.sweep(
+            self._site.storage,
+            place,
+            is_alive=lambda txn: self._states.get(txn) == "o",
+            lowest_open=lowest_open(self._site),
+        )
 
 
 def lowest_open(site: Site) -> TxnId:
@@ -164,12 +191,12 @@ def not_for_hive_3(site: Site, target: Target) -> str | None:
     """A name that Hive 3.1, whose metastore this is, fails on; None where there is none, or where Hive 4 reads."""
     if site.metastore.dialect.layout.has_visibility:
         return None
-    return next(iter(_with_visibility(site, target.location)), None)
+    return next(iter(_with_visibility(site.storage.children(target.location))), None)
 
 
-def _with_visibility(site: Site, location: str) -> dict[str, TxnId]:
+def _with_visibility(children: Iterable[str]) -> dict[str, TxnId]:
     found: dict[str, TxnId] = {}
-    for child in site.storage.children(location):
+    for child in children:
         try:
             acid = parse_directory(child)
         except BadName:

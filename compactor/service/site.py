@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import uuid
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from compactor import __version__
@@ -17,7 +18,7 @@ from compactor.errors import NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Partition, Table
+from compactor.metastore.catalog import Partition, Table, no_partition
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Settings, with_request, with_table
 from compactor.state.store import State
@@ -88,17 +89,7 @@ class Site:
             NotFound: it is not there (any more).
             Refused: a partitioned table without a partition, or the reverse.
         """
-        table = self.metastore.catalog.table(entity.database, entity.table)
-        partition = None
-        if entity.partition is not None:
-            partition = self.metastore.catalog.partition(table, entity.partition)
-        elif table.partition_keys:
-            raise Refused(f"{entity}: the table is partitioned; name the partition to compact")
-        settings = with_table(self.settings, table.parameters, table.database_parameters)
-        if request:
-            settings = with_request(settings, request, strict=False)
-        location = self.storage.resolve(partition.location if partition else table.location)
-        return Target(entity=entity, table=table, partition=partition, location=location, settings=settings)
+        return Targets(self, [entity]).target(entity, request)
 
     def settings_of(self, entity: Entity) -> Settings:
         """The table's settings over the site's, also where the rest of ``entity`` is not as it should be."""
@@ -133,6 +124,44 @@ class Target:
         )
 
 
+class Targets:
+    """What some entities name, read together: a table once, and all of its partitions that are named."""
+
+    def __init__(self, site: Site, entities: Iterable[Entity]) -> None:
+        self._site = site
+        self._names: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for entity in entities:
+            named = self._names[entity.database, entity.table]
+            if entity.partition is not None:
+                named.append(entity.partition)
+        self._read: dict[tuple[str, str], tuple[Table, Settings, dict[str, Partition]]] = {}
+
+    def target(self, entity: Entity, request: Mapping[str, str] | None = None) -> Target:
+        """See ``Site.target``."""
+        table, settings, partitions = self._table(entity)
+        partition = None
+        if entity.partition is not None:
+            partition = partitions.get(entity.partition)
+            if partition is None:
+                raise no_partition(table, entity.partition)
+        elif table.partition_keys:
+            raise Refused(f"{entity}: the table is partitioned; name the partition to compact")
+        if request:
+            settings = with_request(settings, request, strict=False)
+        location = self._site.storage.resolve(partition.location if partition else table.location)
+        return Target(entity=entity, table=table, partition=partition, location=location, settings=settings)
+
+    def _table(self, entity: Entity) -> tuple[Table, Settings, dict[str, Partition]]:
+        key = (entity.database, entity.table)
+        if key not in self._read:
+            catalog = self._site.metastore.catalog
+            table = catalog.table(*key)
+            settings = with_table(self._site.settings, table.parameters, table.database_parameters)
+            partitions = catalog.partitions(table, self._names[key]) if self._names[key] else []
+            self._read[key] = table, settings, {partition.name: partition for partition in partitions}
+        return self._read[key]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """A target as a compaction would see it now."""
@@ -145,11 +174,30 @@ class View:
 def compactor_view(site: Site, target: Target, own: TxnId | None = None, *, up_to: WriteId | None = None) -> View:
     """What a compaction may read of ``target``. With ``own``, that transaction's directories count as not there; with
     ``up_to``, nothing above that write ID is read, whoever committed it."""
-    txns = site.metastore.transactions.snapshot(own)
-    write_ids = site.write_ids(target.table, txns).for_compactor()
-    if up_to is not None and up_to < write_ids.high_watermark:
-        aborted = frozenset(w for w in write_ids.aborted if w <= up_to)
-        write_ids = replace(write_ids, high_watermark=up_to, aborted=aborted)
-    listing = site.storage.listing(target.location)
-    exempt = frozenset() if own is None else frozenset({own})
-    return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))
+    return Look(site, own).view(target, own, up_to=up_to)
+
+
+class Look:
+    """One instant, as the compactions of one or several targets see it.
+
+    Args:
+        own: the oldest of their transactions: what came later is not seen.
+    """
+
+    def __init__(self, site: Site, own: TxnId | None = None) -> None:
+        self._site = site
+        self._txns = site.metastore.transactions.snapshot(own)
+        self._write_ids: dict[int, ValidWriteIdList] = {}
+
+    def view(self, target: Target, own: TxnId | None, *, up_to: WriteId | None = None) -> View:
+        """See ``compactor_view``."""
+        table, txns = target.table, self._txns
+        write_ids = self._write_ids.get(table.id)
+        if write_ids is None:
+            write_ids = self._write_ids[table.id] = self._site.write_ids(table, txns).for_compactor()
+        if up_to is not None and up_to < write_ids.high_watermark:
+            aborted = frozenset(w for w in write_ids.aborted if w <= up_to)
+            write_ids = replace(write_ids, high_watermark=up_to, aborted=aborted)
+        listing = self._site.storage.listing(target.location)
+        exempt = frozenset() if own is None else frozenset({own})
+        return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))

@@ -132,7 +132,7 @@ def writing(site: Site, user: str | None = None) -> Iterator[Transaction]:
     txn = site.metastore.transactions.open(who, site.host, agent=site.identity("writer"))[0]
     period = site.settings.milliseconds("hive.txn.timeout") // 2
     try:
-        with Heartbeat(site.metastore.transactions, txn, period) as heart:
+        with Heartbeat(site.metastore.transactions, [txn], period) as heart:
             yield Transaction(site, txn, who, heart)
             heart.check()
         site.metastore.transactions.commit(txn)

@@ -1,90 +1,56 @@
-"""The worker: one claimed entry from ``i -> w`` to ``w -> r`` (PROTOCOL 3 to 6).
+"""The worker: claimed entries from ``i -> w`` to ``w -> r`` (PROTOCOL 3 to 6).
 
 claim -> open a compaction transaction, shared lock, heartbeat -> list, repair, re-decide, plan -> record -> stage ->
 verify -> name and commit in one database transaction.
+
+Entries take all steps but the last together: many are so small that asking the database for each would cost more than
+rewriting them. Each is named and committed for itself, and one that fails falls out of its group alone (ADR 11).
 """
 
 from __future__ import annotations
 
-import enum
-import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import (
-    BadFile,
-    CommitUnknown,
-    CompactorError,
-    LockNotGranted,
-    LostClaim,
-    NotFound,
-    NotSupported,
-    Refused,
-    StorageError,
-)
-from compactor.ids import TxnId, WriteId
+from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSupported, Refused, StorageError
+from compactor.ids import WriteId
 from compactor.locking.kinds import LockType
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite import publish, stage
+from compactor.metastore.compactions import Work
+from compactor.metastore.transactions import Opening, TxnType
+from compactor.rewrite import stage
 from compactor.rewrite.chunks import bounded, finished, must_hold
 from compactor.rewrite.division import split_by
-from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.plan import NOTHING_LEFT, Left, Plan, plan
+from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.rebalance import rebalanced
-from compactor.rewrite.runner import Job, Runner
-from compactor.rewrite.stage import Staged
-from compactor.rewrite.unit import Figures, Shape
+from compactor.rewrite.runner import Runner
+from compactor.rewrite.unit import Shape, UnitResult
 from compactor.service import repair
-from compactor.service.bounded import Pace, bound_of, request_anew
+from compactor.service.bounded import Pace, bound_of
 from compactor.service.exclusive import renames
 from compactor.service.file_formats import file_format_of
+from compactor.service.group import Group, Watch
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.hold import Hold
 from compactor.service.mode import Mode, may
+from compactor.service.naming import committing, name_all
+from compactor.service.outcome import Fate, Outcome
 from compactor.service.rebalancing import must_be_possible, own_view
-from compactor.service.site import VERSION, Site, Target, View, compactor_view
+from compactor.service.site import VERSION, Look, Site, Target, Targets
 from compactor.steps import Step, reach
 
-log = logging.getLogger(__name__)
+__all__ = ["Fate", "Options", "Outcome", "is_ours", "work", "work_together"]
+
 _SHAPES = {
     CompactionType.MAJOR: Shape.MAJOR,
     CompactionType.MINOR: Shape.MINOR,
     CompactionType.REBALANCE: Shape.MAJOR,  # of which ``rewrite.rebalance`` makes its own
 }
-_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
-
-
-class Fate(enum.Enum):
-    """How a worker's hold on an entry ended."""
-
-    COMPACTED = "compacted"
-    CLEAN_ONLY = "nothing to merge, obsolete directories are left to the cleaner"
-    REFUSED = "refused"
-    FAILED = "failed"
-    WAITING = "put back into the queue"
-    LOST = "somebody else's by now"
-    ABORTED = "aborted by a person"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What became of one entry. ``message`` says why; ``seconds`` from claim to commit."""
-
-    entry: Entry
-    fate: Fate
-    message: str = ""
-    figures: Figures = field(default_factory=Figures)
-    seconds: float = 0.0
-    output: tuple[str, ...] = ()
-    directories_in: int = 0
-    txn: TxnId | None = None
-    worker_id: str | None = None
-    left: Left = NOTHING_LEFT  #: for a bound of the request
+TOGETHER_BYTES = 4 * 1024 * 1024  #: of input that an entry may have to go with others: none waits long for another
 
 
 def _goes_on() -> bool:
@@ -107,54 +73,30 @@ def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome
 
     Every error of the tree ends in the row's fate and in the outcome; nothing is left behind in storage.
     """
-    try:
-        waiting = site.metastore.compactions.entry(entry_id)
-    except NotFound:
-        return None
-    if not is_ours(site, waiting.entity):
-        return None
-    worker_id = site.identity("worker")
-    entry = site.metastore.compactions.claim(
-        worker_id,
-        VERSION,
-        pool_timeout_ms=site.settings.milliseconds("hive.compactor.worker.pool.timeout"),
-        ids=[entry_id],
-    )
-    if entry is None:
-        return None
-    reach(Step.CLAIMED)
-    started = time.monotonic()
-    hold = _Hold(site=site, entry=entry, worker_id=worker_id)
-    try:
-        outcome = _compact(hold, runner, options)
-    except LostClaim as error:
-        outcome = _lost(hold, error)
-    except LockNotGranted as error:
-        outcome = _let_go(
-            hold, Fate.WAITING, error, lambda why: site.metastore.compactions.requeue(entry.id, worker_id)
-        )
-    except CommitUnknown:
-        raise  # nothing may be touched before TXNS can be read again; repair does it then
-    except CompactorError as error:
-        if isinstance(error, StorageError | BadFile) and _is_elsewhere(hold):
-            gone = LostClaim(f"{entry.entity} was dropped, renamed or moved while it was compacted: {error}")
-            return replace(_lost(hold, gone), seconds=time.monotonic() - started, txn=hold.txn, worker_id=worker_id)
-        fate, state = (Fate.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Fate.FAILED, State.FAILED)
-        outcome = _let_go(hold, fate, error, lambda why: site.metastore.compactions.finish(entry, state, why))
-    except BaseException:
-        hold.abandon()
-        site.metastore.compactions.requeue(entry.id, worker_id)
-        raise
-    seconds = time.monotonic() - started
-    log.log(
-        logging.WARNING if outcome.fate is Fate.FAILED else logging.INFO,
-        "%s entry %d: %s%s",
-        entry.entity,
-        entry.id,
-        outcome.fate.value,
-        f": {outcome.message}" if outcome.message else f" in {seconds:.2f} s",
-    )
-    return replace(outcome, seconds=seconds, txn=hold.txn, worker_id=worker_id)
+    outcomes: list[Outcome] = []
+    work_together(site, [entry_id], runner, options, outcomes.append)
+    return outcomes[0] if outcomes else None
+
+
+def work_together(
+    site: Site, ids: Sequence[int], runner: Runner, options: Options, told: Callable[[Outcome], object]
+) -> tuple[int, ...]:
+    """Claims entries and brings each as far as it goes; ``told`` hears of each as soon as it is done.
+
+    Returns:
+        those that were put back, since they are too large to go with others: work on each alone.
+    """
+    waiting = site.metastore.compactions.queue(states=(State.INITIATED,), ids=ids)
+    modes = {table: is_ours(site, table) for table in {_table(entry.entity) for entry in waiting}}
+    ours = [entry for entry in waiting if modes[_table(entry.entity)]]
+    alone = [entry for entry in ours if entry.type is CompactionType.REBALANCE]
+    together = [entry for entry in ours if entry.type is not CompactionType.REBALANCE]
+    left: list[int] = []
+    for entries in (together, *([entry] for entry in alone)):
+        if entries:
+            group = Group(_claimed(site, [entry.id for entry in entries]), told)
+            left += _Course(site=site, group=group, runner=runner, options=options).run()
+    return tuple(left)
 
 
 def is_ours(site: Site, entity: Entity) -> bool:
@@ -162,122 +104,245 @@ def is_ours(site: Site, entity: Entity) -> bool:
     return may(site.settings_of(entity), Mode.COMPACT)
 
 
-def _let_go(hold: _Hold, fate: Fate, error: CompactorError, then: Callable[[str], object]) -> Outcome:
-    """Leaves nothing behind, then settles the row, if it is still this worker's: another one may have it by now.
-
-    Where storage doesn't let us take our leavings away, the row stays as it is; repair tries again (PROTOCOL 6).
-    """
-    try:
-        hold.abandon()
-        then(str(error))
-    except LostClaim as lost:
-        return Outcome(entry=hold.entry, fate=Fate.LOST, message=f"{error}; {lost}")
-    except (StorageError, LockNotGranted) as left:
-        message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
-        return Outcome(entry=hold.entry, fate=Fate.FAILED, message=message)
-    return Outcome(entry=hold.entry, fate=fate, message=str(error))
+def _table(entity: Entity) -> Entity:
+    return Entity(database=entity.database, table=entity.table)
 
 
-def _is_elsewhere(hold: _Hold) -> bool:
-    """Whether what was read is not there any more under its name: what storage says then is no fault of the files."""
-    read = hold.target
-    if read is None:
-        return False
-    try:
-        now = hold.site.target(hold.entry.entity, hold.entry.properties)
-    except NotFound:
-        return True
-    partitions = [found.partition.id if found.partition else None for found in (now, read)]
-    return (now.table.id, now.location, partitions[0]) != (read.table.id, read.location, partitions[1])
-
-
-def _lost(hold: _Hold, error: LostClaim) -> Outcome:
-    """Leaves nothing behind of what is not this worker's any more; a person who aborted it gets his row ended."""
-    ended: list[bool] = []
-    finish = hold.site.metastore.compactions.end_aborted
-    outcome = _let_go(hold, Fate.LOST, error, lambda why: ended.append(finish(hold.entry.id, hold.worker_id)))
-    return replace(outcome, fate=Fate.ABORTED) if any(ended) else outcome
+def _claimed(site: Site, ids: Iterable[int]) -> list[Hold]:
+    """Each by a worker id of its own, by which it is known while it has recorded no transaction."""
+    workers = {number: site.identity("worker") for number in ids}
+    entries = site.metastore.compactions.claim_all(workers, VERSION)
+    reach(Step.CLAIMED)
+    now = time.monotonic()
+    return [Hold(site=site, entry=entry, worker_id=workers[entry.id], started=now) for entry in entries]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Hold:
-    """What a worker has taken hold of so far, and how to let go of it without a trace."""
+class _Course:
+    """The way of one group."""
 
     site: Site
-    entry: Entry
-    worker_id: str
-    txn: TxnId | None = None
-    target: Target | None = None
-    file_format: FileFormat | None = None  #: of an insert-only table
-    is_alone: bool = False  #: holds the exclusive lock
-    write_id: WriteId | None = None  #: a rebalance's own
+    group: Group
+    runner: Runner
+    options: Options
 
-    @property
-    def rebalances(self) -> bool:
-        return self.entry.type is CompactionType.REBALANCE
+    def run(self) -> list[int]:
+        """See ``work_together``."""
+        left: list[int] = []
+        group = self.group
+        try:
+            self._begin()
+            if group.live:
+                period = self.site.settings.milliseconds("hive.txn.timeout") // 2
+                txns = [hold.transaction for hold in group.live]
+                with Heartbeat(self.site.metastore.transactions, txns, period) as heart:
+                    left = self._go_on(heart)
+        except BaseException as error:
+            group.fall(error)
+            if not isinstance(error, Exception):
+                raise
+        if group.broken is not None:
+            raise group.broken
+        return left
 
-    def abandon(self) -> None:
-        """Abort the transaction, hide what it named, remove what it staged; in this order (PROTOCOL 6)."""
-        if self.txn is None:
+    def _begin(self) -> None:
+        """Says no to what cannot be done, and opens the others' transactions."""
+        site, group = self.site, self.group
+        targets = Targets(site, [hold.entry.entity for hold in group.live])
+
+        def find(hold: Hold) -> None:
+            target = hold.target = targets.target(hold.entry.entity, hold.entry.properties)
+            _may_compact(target, hold.entry)
+            hold.file_format = file_format_of(site, target)
+            _must_be_undone_whole(site, target)
+
+        group.each(find)
+        if not group.live:
             return
-        self.site.metastore.transactions.abort(self.txn, "compaction transaction abort")
-        if self.target is not None:
-            repair.erase(self.site, self.target, self.txn)
+        for hold, txn in zip(group.live, site.metastore.transactions.open_all(_openings(group.live)), strict=True):
+            hold.txn = txn
+        reach(Step.TXN_OPENED)
 
-    def transaction(self) -> TxnId:
-        assert self.txn is not None
-        return self.txn
+    def _go_on(self, heart: Heartbeat) -> list[int]:
+        site, group = self.site, self.group
+        for hold in [hold for hold in group.live if not renames(site, hold.the_target)]:
+            # may need the table alone, which our own lock would prevent
+            group.each(lambda hold: repair.sweep(site, hold.the_target), [hold])
+        self._lock()
+        self._look()
+        group.each(self._plan_or_end)
+        left = self._leave_large()
+        self._record()
+        self._stage(group.live, heart)
+        name_all(site, group, heart, lambda holds: self._again_as_majors(holds, heart))
+        return left
 
-    def run_as(self) -> str:
-        """The request's user, else the table's owner, else ours."""
-        return self.entry.run_as or self.the_target().table.owner or self.site.user
+    def _lock(self) -> None:
+        """Shared with everybody who doesn't want the table alone; a rebalance keeps writers of old rows out as well.
 
-    def the_target(self) -> Target:
-        assert self.target is not None
-        return self.target
-
-
-def _compact(hold: _Hold, runner: Runner, options: Options) -> Outcome:
-    site, entry = hold.site, hold.entry
-    target = hold.target = site.target(entry.entity, entry.properties)
-    _may_compact(target, entry)
-    hold.file_format = file_format_of(site, target)
-    _must_be_undone_whole(site, target)
-    kind = TxnType.REBALANCE_COMPACTION if hold.rebalances else TxnType.COMPACTION
-    txn = hold.txn = site.metastore.transactions.open(hold.run_as(), site.host, type=kind, agent=hold.worker_id)[0]
-    reach(Step.TXN_OPENED)
-    period = site.settings.milliseconds("hive.txn.timeout") // 2
-    with Heartbeat(site.metastore.transactions, txn, period) as heart:
-        if not renames(site, target):
-            repair.sweep(site, target)  # may need the table alone, which our own lock would prevent
-        _lock(hold)
+        Who doesn't get it at once falls out; nobody queues behind a compaction that waits.
+        """
+        site, group = self.site, self.group
+        locks = site.metastore.locks
+        if any(hold.rebalances for hold in group.live):
+            group.each(_lock_out_writers)
+        elif group.live:
+            wanted = {hold.transaction: hold.the_target.lock(LockType.SHARED_READ) for hold in group.live}
+            granted = locks.try_acquire_all(wanted, site.user, site.host)
+            refused = [hold for hold in group.live if hold.txn not in granted]
+            states = site.metastore.transactions.states([h.transaction for h in refused]) if refused else {}
+            for hold in refused:
+                group.out(hold, _not_locked(hold, states.get(hold.transaction)))
         reach(Step.LOCKED)
-        repair.sweep(site, target)
-        if hold.rebalances:
-            view, hold.write_id = own_view(site, target, txn)
-        else:
-            view = compactor_view(site, target, txn)
-        if site.settings.boolean("hive.txn.use.minhistorywriteid"):
-            site.metastore.write_ids.hold(txn, view.write_ids)
-        repair.no_strangers(site, target, view)
-        sufficient = enough(view.directory, entry.type)
+
+    def _look(self) -> None:
+        """What each may read, after nothing half done is left there."""
+        site, group = self.site, self.group
+        sweep = repair.Sweep(site, [hold.the_target for hold in group.live])
+        group.each(lambda hold: sweep.of(hold.the_target))
+        if not group.live:
+            return
+        # transactions after the group's first one are of no compaction here, and nobody's whose rows it may read
+        look = Look(site, min(hold.transaction for hold in group.live))
+
+        def see(hold: Hold) -> None:
+            target, txn = hold.the_target, hold.transaction
+            if hold.rebalances:
+                hold.view, hold.write_id = own_view(site, target, txn)
+            else:
+                hold.view = look.view(target, txn)
+            if site.settings.boolean("hive.txn.use.minhistorywriteid"):
+                site.metastore.write_ids.hold(txn, hold.the_view.write_ids)
+            repair.no_strangers(site, target, hold.the_view)
+
+        group.each(see)
+
+    def _plan_or_end(self, hold: Hold) -> None:
+        sufficient = enough(hold.the_view.directory, hold.entry.type)
         if isinstance(sufficient, NothingToDo):
-            return _nothing_to_write(hold, view, sufficient)
-        return _rewrite(hold, view, heart, runner, options)
+            self.group.done(hold, _nothing_to_write(hold, sufficient))
+        else:
+            hold.plan = self._planned(hold, _SHAPES[hold.entry.type])
+
+    def _planned(self, hold: Hold, shape: Shape) -> Plan:
+        target, view = hold.the_target, hold.the_view
+        make = partial(
+            plan,
+            location=target.location,
+            txn=hold.transaction,
+            write_ids=view.write_ids,
+            row_type=target.row_type,
+            layout=self.site.metastore.dialect.layout,
+            small_stripe_bytes=self.options.small_stripe_bytes,
+            full_verify=self.options.full_verify,
+            stores=self.site.storage.options,
+            file_format=hold.file_format,
+            is_bucketed=target.table.buckets > 0,
+        )
+        bound = bound_of(target.settings)
+        if hold.write_id is None:
+            planned = bounded(view.directory, shape, bound, view.write_ids, make)
+            return split_by(planned, target.settings.integer("compactor.split.bytes"))
+        entry = hold.entry
+        planned = must_hold(make(view.directory, shape), "a rebalance", bound)
+        order = must_be_possible(target.table, buckets=entry.buckets or None, order_by=entry.order_by)
+        return rebalanced(planned, hold.write_id, entry.buckets or None, order)
+
+    def _leave_large(self) -> list[int]:
+        """Puts back what is too large to go with others. Nothing is recorded or staged of it yet."""
+        group = self.group
+        large = [hold for hold in group.live if hold.the_plan.input_bytes > TOGETHER_BYTES]
+        if len(group.live) == 1 or not large:
+            return []
+
+        def leave(hold: Hold) -> None:
+            hold.put_back()
+            group.live.remove(hold)
+
+        group.each(leave, large)
+        return [hold.entry.id for hold in large]
+
+    def _record(self) -> None:
+        """After planning and before anything is staged (PROTOCOL 3.2)."""
+        works = [_work_of(hold, hold.the_plan.highest_write_id, component=True) for hold in self.group.live]
+        if not works:
+            return
+        lost = self.site.metastore.compactions.record_all(works)
+        for hold in [hold for hold in self.group.live if hold.entry.id in lost]:
+            self.group.out(hold, lost[hold.entry.id])
+        reach(Step.RECORDED)
+
+    def _stage(self, holds: Sequence[Hold], heart: Heartbeat) -> None:
+        """Runs the units and proves their output; on return manifests are written and nothing is named."""
+        site, group = self.site, self.group
+
+        def prepare(hold: Hold) -> None:
+            _must_fit(site, hold.the_plan)
+            stage.prepare(site.storage, hold.the_plan)
+
+        group.each(prepare, holds)
+        prepared = [hold for hold in holds if hold in group.live]
+        watch = Watch(site, heart, prepared)
+        answers = self.runner.run([watch.job(hold, self._pace(hold)) for hold in prepared])
+        for hold, answer in zip(prepared, answers, strict=True):
+            if isinstance(answer, CompactorError):
+                group.out(hold, answer)
+                continue
+
+            def accept(hold: Hold, results: list[UnitResult] = answer) -> None:
+                recorded = hold.the_plan.highest_write_id
+                planned, results = finished(hold.the_plan, results)
+                hold.plan = planned
+                if planned.highest_write_id != recorded:
+                    _record_alone(_work_of(hold, planned.highest_write_id, component=False), site)
+                staged = hold.staged = stage.accept(site.storage, planned, results)
+                stage.check(site.storage, planned, staged)
+                stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)
+
+            group.each(accept, [hold])
+
+    def _pace(self, hold: Hold) -> Pace:
+        bound = bound_of(hold.the_target.settings)
+        return Pace(bound=bound, elapsed_s=lambda: time.monotonic() - hold.started, stops=self.options.stops)
+
+    def _again_as_majors(self, holds: Sequence[Hold], heart: Heartbeat) -> None:
+        def as_major(hold: Hold) -> None:
+            planned = hold.plan = self._planned(hold, Shape.MAJOR)
+            if planned.shape is not Shape.MAJOR:
+                raise Refused(
+                    f"{hold.entry.entity}: {hold.note}, and {planned.left.because}; raise the bound, so that it can be a "
+                    "major"
+                )
+            hold.note = f"minor became major: {hold.note}"
+
+        self.group.each(as_major, holds)
+        self._stage([hold for hold in holds if hold in self.group.live], heart)
 
 
-def _lock(hold: _Hold) -> None:
-    """Shared with everybody who doesn't want the table alone; a rebalance keeps writers of old rows out as well.
+def _openings(holds: Iterable[Hold]) -> list[Opening]:
+    return [
+        Opening(
+            user=hold.run_as,
+            host=hold.site.host,
+            type=TxnType.REBALANCE_COMPACTION if hold.rebalances else TxnType.COMPACTION,
+            agent=hold.worker_id,
+        )
+        for hold in holds
+    ]
 
-    Raises:
-        LockNotGranted: not at once; nobody queues behind a compaction that waits.
-    """
-    site, target = hold.site, hold.the_target()
-    kind = LockType.EXCL_WRITE if hold.rebalances else LockType.SHARED_READ
-    if site.metastore.locks.try_acquire(hold.transaction(), [target.lock(kind)], site.user, site.host) is not None:
-        return
-    why = "somebody writes to it" if hold.rebalances else "a statement holds or waits for it exclusively"
-    raise LockNotGranted(f"{target.entity}: {why}; the next pass tries again")
+
+def _lock_out_writers(hold: Hold) -> None:
+    site, target = hold.site, hold.the_target
+    request = target.lock(LockType.EXCL_WRITE)
+    if site.metastore.locks.try_acquire(hold.transaction, [request], site.user, site.host) is None:
+        raise LockNotGranted(f"{target.entity}: somebody writes to it; the next pass tries again")
+
+
+def _not_locked(hold: Hold, state: str | None) -> CompactorError:
+    entity = hold.the_target.entity
+    if state != "o":
+        return LostClaim(f"{entity}: transaction {hold.txn} of the compaction is not open any more")
+    return LockNotGranted(f"{entity}: a statement holds or waits for it exclusively; the next pass tries again")
 
 
 def _may_compact(target: Target, entry: Entry) -> None:
@@ -304,189 +369,36 @@ def _must_be_undone_whole(site: Site, target: Target) -> None:
         )
 
 
-def _nothing_to_write(hold: _Hold, view: View, nothing: NothingToDo) -> Outcome:
+def _nothing_to_write(hold: Hold, nothing: NothingToDo) -> Outcome:
     """Too little to merge: the cleaner gets the entry when there is something to remove, else it is refused."""
     if not nothing.obsolete:
         raise Refused(nothing.because)
-    directory = view.directory
+    directory = hold.the_view.directory
     numbers = [d.delta.max_write_id for d in directory.compactable()]
     if directory.base is not None:
         numbers.append(directory.base.base.write_id)
-    _record(hold, max(numbers, default=view.write_ids.high_watermark), component=False)
-    with _committing(hold):
+    highest = max(numbers, default=hold.the_view.write_ids.high_watermark)
+    _record_alone(_work_of(hold, highest, component=False), hold.site)
+    with committing(hold):
         pass
     return Outcome(entry=hold.entry, fate=Fate.CLEAN_ONLY, message=nothing.because)
 
 
-def _rewrite(hold: _Hold, view: View, heart: Heartbeat, runner: Runner, options: Options) -> Outcome:
-    site, entry = hold.site, hold.entry
-    shape = _SHAPES[entry.type]
-    planned = _plan(hold, view, shape, options)
-    _record(hold, planned.highest_write_id, component=True)
-    pace = _pace(hold, options)
-    planned, staged = _stage(hold, planned, heart, runner, pace)
-    note = _not_as_minor(hold, planned, staged, heart)
-    if note:
-        planned = _plan(hold, view, Shape.MAJOR, options)
-        if planned.shape is not Shape.MAJOR:
-            raise Refused(
-                f"{entry.entity}: {note}, and {planned.left.because}; raise the bound, so that it can be a major"
-            )
-        note = f"minor became major: {note}"
-        planned, staged = _stage(hold, planned, heart, runner, pace)
-    _must_be_alone(hold, staged, heart)
-    heart.check()
-    try:
-        with _committing(hold):
-            publish.name(site.storage, staged)
-    except CommitUnknown:
-        if not site.metastore.compactions.committed(entry, hold.transaction()):
-            raise
-    reach(Step.COMMITTED)
-    _tidy(site, planned)
-    reach(Step.STAGING_REMOVED)
-    request_anew(site, entry, planned.left)
-    return Outcome(
-        entry=entry,
-        fate=Fate.COMPACTED,
-        message=note or str(planned.left),
-        left=planned.left,
-        figures=staged.figures,
-        output=tuple(d.name for d in staged.directories),
-        directories_in=len(planned.inputs),
-    )
-
-
-def _pace(hold: _Hold, options: Options) -> Pace:
-    begun = time.monotonic()
-    bound = bound_of(hold.the_target().settings)
-    return Pace(bound=bound, elapsed_s=lambda: time.monotonic() - begun, stops=options.stops)
-
-
-def _not_as_minor(hold: _Hold, planned: Plan, staged: Staged, heart: Heartbeat) -> str:
-    """Why what a minor made can't be named as it is; empty where it can."""
-    if planned.shape is Shape.MAJOR:
-        return ""
-    if not planned.layout.has_visibility:
-        if planned.file_format is not None:
-            return (
-                "Hive 3.1 would show its rows to snapshots from before some of them: insert-only rows bear no write ID"
-            )
-        return _not_in_one_step(staged)
-    halves = staged.is_pair and hold.the_target().settings.text("compactor.readers") == "any"
-    if not halves or _take_exclusive(hold, heart):
-        return ""
-    return (
-        "readers without visibility would meet one half of its pair, and no exclusive lock was granted within "
-        "compactor.lock.wait"
-    )
-
-
-def _not_in_one_step(staged: Staged) -> str:
-    """Hive 3.1 shows a directory from the moment of its name, to snapshots of any age, and also where its worker died.
-
-    A base takes one rename, and snapshots below its number leave it alone. A minor equals it only as one directory in
-    which no row is left out that an older snapshot still sees.
-    """
-    if staged.is_pair:
-        return "Hive 3.1 would show one half of its pair wherever the other half is late, or never comes"
-    if staged.figures.events_applied:
-        return "Hive 3.1 would miss rows that were deleted within its range in snapshots from before that"
-    return ""
-
-
-def _must_be_alone(hold: _Hold, staged: Staged, heart: Heartbeat) -> None:
-    """Takes the exclusive lock where readers without visibility would see some of a directory's files before the others
-    (PROTOCOL 5).
-
-    Raises:
-        LockNotGranted: not within compactor.lock.wait; the request stays in the queue.
-    """
-    target = hold.the_target()
-    guarantees = hold.site.storage.capabilities(target.location)
-    if guarantees.renames or target.settings.text("compactor.readers") != "any":
-        return
-    files = sum(len(directory.files) for directory in staged.directories)
-    if guarantees.needs_exclusive(files, len(staged.directories)) and not _take_exclusive(hold, heart):
-        raise LockNotGranted(
-            f"{hold.entry.entity}: {guarantees.store} has no rename, so {files} files are named one by one under an "
-            "exclusive lock, and none was granted within compactor.lock.wait; the next pass tries again"
-        )
-
-
-def _tidy(site: Site, planned: Plan) -> None:
-    """Removes the staging directory. The compaction is committed: what stays now is the cleaner's to sweep."""
-    try:
-        site.storage.remove(planned.staging)
-    except StorageError as error:
-        log.warning("%s: the staging directory stays until the partition is cleaned: %s", planned.location, error)
-
-
-def _plan(hold: _Hold, view: View, shape: Shape, options: Options) -> Plan:
-    target = hold.the_target()
-    make = partial(
-        plan,
-        location=target.location,
-        txn=hold.transaction(),
-        write_ids=view.write_ids,
-        row_type=target.row_type,
-        layout=hold.site.metastore.dialect.layout,
-        small_stripe_bytes=options.small_stripe_bytes,
-        full_verify=options.full_verify,
-        stores=hold.site.storage.options,
-        file_format=hold.file_format,
-        is_bucketed=target.table.buckets > 0,
-    )
-    bound = bound_of(target.settings)
-    if hold.write_id is None:
-        planned = bounded(view.directory, shape, bound, view.write_ids, make)
-        return split_by(planned, target.settings.integer("compactor.split.bytes"))
-    entry = hold.entry
-    planned = must_hold(make(view.directory, shape), "a rebalance", bound)
-    order = must_be_possible(target.table, buckets=entry.buckets or None, order_by=entry.order_by)
-    return rebalanced(planned, hold.write_id, entry.buckets or None, order)
-
-
-def _record(hold: _Hold, highest: WriteId, *, component: bool) -> None:
-    """After planning and before anything is staged (PROTOCOL 3.2)."""
-    hold.site.metastore.compactions.record(
-        hold.entry,
-        hold.worker_id,
-        hold.transaction(),
-        hold.run_as(),
-        highest,
-        component=component,
-    )
+def _record_alone(work: Work, site: Site) -> None:
+    for error in site.metastore.compactions.record_all([work]).values():
+        raise error
     reach(Step.RECORDED)
 
 
-def _stage(hold: _Hold, planned: Plan, heart: Heartbeat, runner: Runner, pace: Pace) -> tuple[Plan, Staged]:
-    """Runs the units and proves their output; on return the manifest is written and nothing is named.
-
-    Returns:
-        also the plan, without the chunks for which there was no time.
-    """
-    site, entity, recorded = hold.site, hold.entry.entity, planned.highest_write_id
-    _must_fit(site, planned)
-    stage.prepare(site.storage, planned)
-
-    def check() -> None:
-        heart.check()
-        if site.metastore.transactions.state(hold.transaction()) != "o":
-            raise LostClaim(f"{entity}: transaction {hold.transaction()} of the compaction is not open any more")
-        if site.metastore.locks.waiting_exclusive(entity):
-            raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
-
-    (results,) = runner.run([Job(units=planned.units, check=check, skips=pace.skips(planned))])
-    if isinstance(results, CompactorError):
-        raise results
-    planned, results = finished(planned, results)
-    if planned.highest_write_id != recorded:
-        _record(hold, planned.highest_write_id, component=False)
-    staged = stage.accept(site.storage, planned, results)
-    stage.check(site.storage, planned, staged)
-    stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)
-    return planned, staged
+def _work_of(hold: Hold, highest: WriteId, *, component: bool) -> Work:
+    return Work(
+        entry=hold.entry,
+        worker_id=hold.worker_id,
+        txn=hold.transaction,
+        run_as=hold.run_as,
+        highest_write_id=highest,
+        component=component,
+    )
 
 
 def _must_fit(site: Site, planned: Plan) -> None:
@@ -496,42 +408,3 @@ def _must_fit(site: Site, planned: Plan) -> None:
             f"{planned.location}: the compaction may write {planned.input_bytes} bytes and {free} are free; make room and "
             "ask again"
         )
-
-
-def _take_exclusive(hold: _Hold, heart: Heartbeat) -> bool:
-    """Tries for the exclusive lock without ever queueing: a reader behind it would wait too (PROTOCOL 5)."""
-    if hold.is_alone:
-        return True
-    site = hold.site
-    deadline = time.monotonic() + hold.the_target().settings.milliseconds("compactor.lock.wait") / 1000
-    wait = _FIRST_WAIT_S
-    request = hold.the_target().lock(LockType.EXCLUSIVE)
-    while True:
-        heart.check()
-        if site.metastore.locks.try_acquire(hold.transaction(), [request], site.user, site.host) is not None:
-            hold.is_alone = True
-            return True
-        if time.monotonic() + wait > deadline:
-            return False
-        time.sleep(wait)
-        wait = min(wait * 2, _LONGEST_WAIT_S)
-
-
-@contextmanager
-def _committing(hold: _Hold) -> Iterator[None]:
-    """The one critical section: locked and re-checked on entry, stamped and committed on exit (PROTOCOL 5)."""
-    target = hold.the_target()
-    limit = hold.site.settings.milliseconds("hive.txn.timeout") / 2000
-    with hold.site.metastore.compactions.committing(
-        hold.entry,
-        hold.worker_id,
-        hold.transaction(),
-        table_id=target.table.id,
-        partition_id=target.partition.id if target.partition else None,
-        location=target.partition.location if target.partition else target.table.location,
-    ):
-        reach(Step.COMMITTING)
-        begun = time.monotonic()
-        yield
-        if time.monotonic() - begun > limit:
-            raise StorageError(f"{target.location}: naming took longer than {limit:.0f} s, half of hive.txn.timeout")

@@ -119,6 +119,54 @@ def test_a_crash_at_any_step_is_invisible_and_repaired(
         assert_plain(warehouse / "t", kind)
 
 
+#: Where a group has effects on several of its entries, and at which of them it dies there.
+_MEMBERS = [
+    ("major", step, nth)
+    for step, nth in [
+        (Step.CLAIMED, 1),
+        (Step.TXN_OPENED, 1),
+        (Step.RECORDED, 1),
+        (Step.ATTEMPT_WRITTEN, 3),  # each has two units
+        (Step.ACCEPTED, 2),
+        (Step.MANIFEST_WRITTEN, 2),
+        (Step.COMMITTING, 2),
+        (Step.NAMED, 1),
+        (Step.NAMED, 3),
+        (Step.COMMITTED, 1),
+        (Step.STAGING_REMOVED, 2),
+    ]
+]
+_MEMBERS += [("minor", Step.NAMED_FIRST, 2), ("minor", Step.COMMITTED, 2)]
+
+
+@pytest.mark.parametrize(("kind", "step", "nth"), _MEMBERS, ids=lambda part: getattr(part, "name", part))
+def test_a_crash_between_the_members_of_a_group(
+    deployment: Site, metastore_url: str, warehouse: Path, kind: str, step: Step, nth: int
+) -> None:
+    """Entries that share their steps: those that are committed stay so, the others are taken back one by one."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    tables = [make_table(site, warehouse, name) for name in ("t", "u", "v")]
+    for table in tables:
+        insert(site, table, range(2000, 2010))
+        insert(site, table, range(2010, 2020))
+        if kind == "minor":
+            compact(site, table, "major")
+            insert(site, table, range(10))
+            insert(site, table, range(10, 14))
+            delete(site, table, [2003, 2014])  # a pair, which takes the table alone
+    wanted = [rows_of(site, table) for table in tables]
+    for table in tables:
+        request_compaction(site, table=str(table), type=kind)
+    with watched(site, tables[1], wanted[1]):
+        killed(roles.worker, metastore_url, step, nth)
+        finish(site)
+    assert [rows_of(site, table) for table in tables] == wanted
+    for table in tables:
+        assert_settled(site, Path(table.location))
+    ended = [entry.entity.table for entry in site.metastore.compactions.history() if entry.state is State.SUCCEEDED]
+    assert set(ended) == {"t", "u", "v"}
+
+
 def values_of(site: Site, table: Table) -> list[Any]:
     """The rows without their ROW__IDs."""
     return sorted(row[3:] for row in rows_of(site, table))

@@ -103,8 +103,8 @@ def test_oneself_is_not_impersonated(deployment: Site, warehouse: Path) -> None:
         assert plan_batches(site)[0].run_as == wanted
 
 
-def test_no_entry_is_begun_once_the_batch_is_taken_away(deployment: Site, warehouse: Path) -> None:
-    """A cancelled batch ends at the next entry; what is not begun stays requested."""
+def test_no_group_is_begun_once_the_batch_is_taken_away(deployment: Site, warehouse: Path) -> None:
+    """A cancelled batch ends at the next group of entries; what is not begun stays requested."""
     for name in ("a", "b"):
         asked(deployment, warehouse, name)
     (batch,) = plan_batches(deployment)
@@ -113,6 +113,7 @@ def test_no_entry_is_begun_once_the_batch_is_taken_away(deployment: Site, wareho
         deployment,
         own_state(deployment).batches.get(batch.batch_id).entry_ids,
         InProcessRunner(),
+        parallel=2,  # so that each goes for itself
         wanted=lambda: next(wants),
     )
     assert [o.fate for o in done.outcomes] == [Fate.COMPACTED]

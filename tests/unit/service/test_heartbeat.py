@@ -16,7 +16,7 @@ def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
     with metastore.database.write() as conn:
         conn.execute(update(TXNS).where(txn == TXNS.c.TXN_ID).values(TXN_LAST_HEARTBEAT=0))
     beaten = threading.Event()
-    with Heartbeat(metastore.transactions, txn, 1, also=beaten.set) as heart:
+    with Heartbeat(metastore.transactions, [txn], 1, also=beaten.set) as heart:
         assert beaten.wait(10)
         heart.check()
     with metastore.database.read() as conn:
@@ -26,7 +26,7 @@ def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
 def test_a_lost_transaction_is_told_to_who_works(metastore: Metastore) -> None:
     """PROTOCOL 5: a lost worker stops without a trace."""
     (txn,) = metastore.transactions.open("ann", "h")
-    with Heartbeat(metastore.transactions, txn, 1) as heart:
+    with Heartbeat(metastore.transactions, [txn], 1) as heart:
         metastore.transactions.abort(txn, "by hand")
         heart._thread.join(10)
         with pytest.raises(LostClaim, match=f"transaction {txn} is lost: .*aborted"):
@@ -35,6 +35,23 @@ def test_a_lost_transaction_is_told_to_who_works(metastore: Metastore) -> None:
 
 def test_the_thread_ends_with_the_block(metastore: Metastore) -> None:
     (txn,) = metastore.transactions.open("ann", "h")
-    with Heartbeat(metastore.transactions, txn, 3_600_000) as heart:
+    with Heartbeat(metastore.transactions, [txn], 3_600_000) as heart:
         assert heart._thread.is_alive()
     assert not heart._thread.is_alive()
+
+
+def test_of_several_the_lost_one_alone_is_told(metastore: Metastore) -> None:
+    txns = metastore.transactions.open("ann", "h", count=3)
+    with Heartbeat(metastore.transactions, txns, 1) as heart:
+        heart.let_go(txns[0])
+        metastore.transactions.commit(txns[0])
+        metastore.transactions.abort(txns[1], "by hand")
+        for _ in range(1000):
+            if heart._lost:
+                break
+            threading.Event().wait(0.01)
+        heart.check(txns[0])
+        heart.check(txns[2])
+        with pytest.raises(LostClaim, match=f"transaction {txns[1]} is lost: it is aborted"):
+            heart.check(txns[1])
+        assert heart._thread.is_alive()

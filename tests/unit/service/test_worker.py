@@ -95,13 +95,6 @@ def test_nothing_to_do_at_all_is_refused_with_its_reason(site: Site, table: Tabl
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        (
-            {
-                "parameters": {"transactional": "true", "transactional_properties": "insert_only"},
-                "input_format": "org.apache.hadoop.mapred.SequenceFileInputFormat",
-            },
-            "insert-only",
-        ),
         ({"parameters": {"transactional": "true"}, "input_format": "TextInputFormat"}, "expected the ORC input format"),
         ({"parameters": {"transactional": "true"}, "sort_columns": ("a",)}, "sorted"),
         ({"parameters": {}}, "not transactional"),

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import BadFile, CompactorError
+from compactor.ids import WriteId
+from compactor.rewrite.processes import ProcessRunner
+from compactor.rewrite.runner import Job
+from compactor.rewrite.unit import Shape, Unit
+from compactor.rows.inputs import Input
+from tests.support.acid_files import ROW_TYPE, dense, write_file
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    write_file(tmp_path / "d" / "bucket_00000", dense(1, 3))
+    return Unit(
+        location=str(tmp_path),
+        staging=str(tmp_path / "_compactor_v7"),
+        number=0,
+        shape=Shape.MAJOR,
+        inserts=(Input(path="d/bucket_00000", length=1),),
+        deletes=(),
+        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(3)),
+        first_write_id=WriteId(1),
+        row_type=ROW_TYPE,
+    )
+
+
+@pytest.fixture
+def runner() -> Iterator[ProcessRunner]:
+    with ProcessRunner(2) as runner:
+        yield runner
+
+
+def jobs_of(units: list[Unit]) -> list[Job]:
+    return [Job(units=[unit], check=lambda: None) for unit in units]
+
+
+def test_many_units_run_elsewhere_and_fail_alone(unit: Unit, runner: ProcessRunner) -> None:
+    broken = replace(unit, inserts=(Input(path="d/gone", length=1),))
+    answers = runner.run(jobs_of([broken if n == 7 else replace(unit, number=n) for n in range(20)]))
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, BadFile)] == [7]
+    assert [a[0].number for a in answers if isinstance(a, list)] == [n for n in range(20) if n != 7]
+    assert len(multiprocessing.active_children()) == 2
+    runner.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_one_small_unit_is_worth_no_process(unit: Unit, runner: ProcessRunner) -> None:
+    (answer,) = runner.run(jobs_of([unit]))
+    assert isinstance(answer, list)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
+    unit: Unit, runner: ProcessRunner, tmp_path: Path
+) -> None:
+    """As one that takes more memory than there is. Here it waits to be killed: its file is a pipe that nobody fills."""
+    os.mkfifo(tmp_path / "d" / "bucket_00001")
+    deadly = replace(unit, number=9, inserts=(Input(path="d/bucket_00001", length=1),))
+    stop = threading.Event()
+
+    def kill() -> None:
+        """Whoever has attempted to read the pipe."""
+        while not stop.wait(0.05):
+            if list(tmp_path.glob("_compactor_v7/attempts/00009-*")):
+                time.sleep(1)  # by then the others are done
+                for child in multiprocessing.active_children():
+                    os.kill(child.pid or 0, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        answers = runner.run(jobs_of([replace(unit, number=n) for n in range(3)] + [deadly]))
+    finally:
+        stop.set()
+        killer.join()
+    assert [isinstance(answer, list) for answer in answers] == [True, True, True, False]
+    assert isinstance(answers[3], CompactorError)
+    assert "was killed" in str(answers[3])
