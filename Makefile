@@ -12,7 +12,7 @@ DEBIAN_PACKAGES := postgresql mariadb-server maven zookeeper docker-compose chro
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: ## make .venv with everything in it (no root, may be run again)
@@ -37,6 +37,10 @@ packages:
 .PHONY: lint
 lint: setup ## style, types, the direction of imports, the compose file
 	@. tools/environment; tools/lint
+
+.PHONY: dist-spark
+dist-spark: setup ## pack code and libraries for Spark's --archives into dist/ (docs/spark.md)
+	@tools/dist-spark
 
 .PHONY: bench
 bench: setup ## ratios such as stripe copy to plain copy, each measured in one run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from compactor.rewrite.division import Section
 from compactor.rewrite.execute import execute, perform
 from compactor.rewrite.unit import Shape, Unit, UnitResult
+from compactor.storage.local import LocalStorage
 from tests.support.divided import WHOLE, content, divided, done, large_unit, stripes
 
 
@@ -58,6 +60,26 @@ def test_a_minor_keeps_its_delete_events_once(unit: Unit) -> None:
 def test_small_neighbours_go_through_one_section(unit: Unit) -> None:
     small = replace(unit, small_stripe_bytes=1 << 20, split_bytes=500)
     assert content(done(small).outputs[0])[0] == content(execute(replace(small, split_bytes=WHOLE)).outputs[0])[0]
+
+
+class Far(LocalStorage):
+    """A store whose files no codec opens: they are read by ranges and uploaded."""
+
+    def local_path(self, path: str) -> str | None:
+        return None
+
+    def upload(self, local: str, path: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(local, path)
+
+
+def test_parts_travel_through_the_tables_own_store(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections run anywhere: what they made is not on the machine that puts it together."""
+    wanted = content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
+    monkeypatch.setattr("compactor.rewrite.execute.opened", lambda options: Far())
+    (output,) = done(unit).outputs
+    assert content(output)[0] == wanted
+    assert len(list(Path(unit.staging, "attempts").glob("*/part0"))) == 6
 
 
 def test_what_is_only_copied_is_never_divided(unit: Unit) -> None:

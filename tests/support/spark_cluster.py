@@ -1,0 +1,160 @@
+"""A standalone cluster of Spark on loopback, from pyspark's own jars: a master and two workers of one core each."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pyspark
+
+from tests.support.daemons import Daemon, free_port
+from tests.support.servers import ROOT
+
+SPARK = Path(pyspark.__file__).parent
+WORKERS = 2
+_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  #: a JVM of a few seconds is not worth compiling for
+#: Nothing of ours is to be found by chance: neither the checkout nor a Spark of the machine.
+_BARE = {
+    "PYTHONPATH": "",
+    "SPARK_HOME": str(SPARK),
+    "SPARK_LOCAL_IP": "127.0.0.1",
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """What ``make dist-spark`` made, and the archive unpacked once for drivers."""
+
+    archive: Path
+    application: Path
+    environment: Path
+
+    @property
+    def python(self) -> Path:
+        return self.environment / "bin" / "python"
+
+
+def pack(folder: Path) -> Packed:
+    """The checkout and its libraries, without those of databases and stores that this machine's files don't need."""
+    subprocess.run(
+        [ROOT / "tools" / "dist-spark", folder],
+        check=True,
+        env=os.environ | {"DIST_SPARK_EXTRAS": "", "UV_SYSTEM_CERTS": "true"},
+        stdout=subprocess.DEVNULL,
+    )
+    packed = Packed(
+        archive=folder / "compactor-spark.tar.gz",
+        application=folder / "compactor-worker.py",
+        environment=folder / "unpacked",
+    )
+    packed.environment.mkdir()
+    subprocess.run(["tar", "-C", packed.environment, "-xzf", packed.archive], check=True)
+    return packed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """A cluster that runs. ``folder`` holds what its processes write."""
+
+    folder: Path
+    master: str
+    packed: Packed
+
+    def command(self, arguments: Sequence[str], conf: Mapping[str, str]) -> list[str]:
+        """spark-submit in client mode, with the packed environment for driver and executors."""
+        given = {
+            "spark.archives": f"{self.packed.archive}#environment",
+            "spark.pyspark.python": "./environment/bin/python",
+            "spark.pyspark.driver.python": str(self.packed.python),
+            "spark.executor.memory": "512m",
+            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.driver.host": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(self.folder / "events"),
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.rolling.enabled": "false",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            **conf,
+        }
+        line = [str(SPARK / "bin" / "spark-submit"), "--master", self.master]
+        for key, value in given.items():
+            line += ["--conf", f"{key}={value}"]
+        return [*line, str(self.packed.application), *arguments]
+
+    @contextmanager
+    def submitted(
+        self, arguments: Sequence[str], environment: Mapping[str, str], conf: Mapping[str, str] | None = None
+    ) -> Iterator[Iterator[Any]]:
+        """An application, in a folder of which it can import nothing; gives what it says of each batch."""
+        with (
+            (self.folder / "driver.log").open("a") as log,
+            subprocess.Popen(
+                ["setpriv", "--pdeathsig=KILL", "--", *self.command(arguments, conf or {})],
+                cwd=self.folder,
+                env=os.environ | _BARE | dict(environment),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            ) as process,
+        ):
+            assert process.stdout is not None
+            try:
+                # spark-submit puts the driver's log where its output is
+                yield (json.loads(line) for line in process.stdout if line.startswith("{"))
+            finally:
+                process.terminate()
+
+    def executors_of_tasks(self) -> list[list[str]]:
+        """Of each application, the executor of every task that ended."""
+        found: list[list[str]] = []
+        for path in sorted((self.folder / "events").iterdir()):
+            events = map(json.loads, path.read_text().splitlines())
+            found.append([e["Task Info"]["Executor ID"] for e in events if e["Event"] == "SparkListenerTaskEnd"])
+        return found
+
+
+@contextmanager
+def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
+    """A master and its workers, until the block ends."""
+    (folder / "events").mkdir()
+    port, page = free_port(), free_port()
+    run = str(SPARK / "bin" / "spark-class")
+    address = f"spark://127.0.0.1:{port}"
+    master = ["org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", str(port)]
+    daemons = [
+        Daemon(name="master", folder=folder, command=[run, *master, "--webui-port", str(page)], environment=_BARE)
+    ]
+    for number in range(WORKERS):
+        worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
+        worker += ["--cores", "1", "--memory", "768m", "--work-dir", str(folder / f"work{number}"), address]
+        daemons.append(Daemon(name=f"worker{number}", folder=folder, command=[run, *worker], environment=_BARE))
+    try:
+        for daemon in daemons:
+            daemon.start()
+        daemons[0].until(lambda: _alive(page) == WORKERS)
+        yield Cluster(folder=folder, master=address, packed=packed)
+    finally:
+        for daemon in reversed(daemons):
+            if daemon.process is not None:
+                daemon.end()
+
+
+def _alive(page: int) -> int:
+    try:
+        with urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
+            return int(json.load(answer)["aliveworkers"])
+    except (URLError, OSError):
+        return 0
