@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session; under spark-submit the master and the queue are spark-submit's, else ``master`` (local[*]).
 
+    Of ``conf`` spark-submit may have made something else, such as the place that it has uploaded an archive to: what it
+    was given stays.
+
     Executors run this interpreter where they are on this machine: the first ``python3`` on their PATH has no pyarrow.
 
     Raises:
         NotSupported: pyspark is not installed.
     """
     try:
+        from pyspark import SparkConf
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise NotSupported("Spark is not installed: install hive-compactor[spark], or use --in-process") from error
@@ -31,6 +35,8 @@ def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | N
     if master is not None:
         builder = builder.master(master)
     defaults = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"} if master else {}
+    given = SparkConf() if master is None else None
     for key, value in {**defaults, **(conf or {})}.items():
-        builder = builder.config(key, value)
+        if given is None or not given.contains(key):
+            builder = builder.config(key, value)
     return builder.getOrCreate()

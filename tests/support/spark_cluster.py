@@ -76,7 +76,6 @@ class Cluster:
             "spark.archives": f"{self.packed.archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
             "spark.pyspark.driver.python": str(self.packed.python),
-            "spark.executor.memory": "512m",
             "spark.executor.extraJavaOptions": _QUICK,
             "spark.driver.memory": "512m",
             "spark.driver.extraJavaOptions": _QUICK,
@@ -117,13 +116,10 @@ class Cluster:
             finally:
                 process.terminate()
 
-    def executors_of_tasks(self) -> list[list[str]]:
-        """Of each application, the executor of every task that ended."""
-        found: list[list[str]] = []
-        for path in sorted((self.folder / "events").iterdir()):
-            events = map(json.loads, path.read_text().splitlines())
-            found.append([e["Task Info"]["Executor ID"] for e in events if e["Event"] == "SparkListenerTaskEnd"])
-        return found
+    def events(self) -> list[dict[str, Any]]:
+        """What Spark itself wrote down of the one application that ran."""
+        (log,) = (self.folder / "events").iterdir()
+        return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 @contextmanager

@@ -17,12 +17,14 @@ from tests.support.spark_cluster import WORKERS, Cluster
 from tests.support.tables import delete, insert, make_table, rows_of, story
 
 LINGER_S = 120
+#: What may reach Spark, and what never does.
+CONF = {"compactor.spark.executor.memory": "600m", "compactor.spark.jars": "/tmp/evil.jar"}
 Look = Callable[[], list[Any]]
 
 
 def skewed(site: Site, warehouse: Path, name: str) -> tuple[Table, Look]:
     """A table of one large file number, as far as ``compactor.split.bytes`` says: each stripe is a task."""
-    table = make_table(site, warehouse, name, **{"compactor.split.bytes": "1"})
+    table = make_table(site, warehouse, name, **CONF, **{"compactor.split.bytes": "1"})
     story(site, table)
     insert(site, table, range(100, 140, 2))
     delete(site, table, [100, 120])
@@ -30,9 +32,17 @@ def skewed(site: Site, warehouse: Path, name: str) -> tuple[Table, Look]:
 
 
 def of_format(site: Site, warehouse: Path, file_format: FileFormat) -> tuple[Table, Look]:
-    table = insert_only.make_insert_only(site, warehouse, file_format, f"files_{file_format.name.lower()}")
+    name = f"files_{file_format.name.lower()}"
+    table = insert_only.make_insert_only(site, warehouse, file_format, name, parameters=CONF)
     insert_only.story(site, table, file_format)
     return table, lambda: insert_only.rows_of(site, table, file_format)
+
+
+def parted(site: Site, warehouse: Path) -> Table:
+    table = make_partitions(site.metastore, warehouse, 3, deltas=3, name="parted")
+    for key, value in CONF.items():
+        site.metastore.catalog.set_table_parameter(table, key, value)
+    return table
 
 
 def directories(location: str) -> list[str]:
@@ -46,11 +56,11 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
     looks: dict[str, Look] = {}
     for table, look in [
         skewed(deployment, warehouse, "skewed"),
-        *(of_format(deployment, warehouse, file_format) for file_format in FileFormat),
+        *(of_format(deployment, warehouse, file_format) for file_format in insert_only.INPUTS),
     ]:
         looks[table.name] = look
         request_compaction(deployment, table=table.name, type="major")
-    partitions = make_partitions(deployment.metastore, warehouse, 3, deltas=3, name="parted")
+    partitions = parted(deployment, warehouse)
     for number in range(3):
         request_compaction(deployment, table="parted", partition=f"p={number:06d}", type="minor")
     wanted = {name: look() for name, look in looks.items()}
@@ -74,6 +84,10 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
         second = next(application)
         assert [(c["table"], c["fate"]) for c in second["compactions"]] == [("default.later", "compacted")]
         assert look() == later
-    (tasks,) = spark.executors_of_tasks()
+    events = spark.events()
+    tasks = [e["Task Info"]["Executor ID"] for e in events if e["Event"] == "SparkListenerTaskEnd"]
     assert len(set(tasks)) == WORKERS, tasks
     assert min(tasks.count(executor) for executor in set(tasks)) > 1
+    (environment,) = [e["Spark Properties"] for e in events if e["Event"] == "SparkListenerEnvironmentUpdate"]
+    assert environment["spark.executor.memory"] == "600m"
+    assert "evil" not in str(environment)
