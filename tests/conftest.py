@@ -43,9 +43,11 @@ _TOGETHER = (
     "tests/contract",
     "tests/integration/airflow",
     "tests/integration/locks",
+    "tests/integration/page",
     "tests/live",
     "tests/storage",
     "tests/torture/test_memory.py",
+    "tests/unit/airflow/page",
     "tests/unit/airflow/test_dags.py",
     "tests/unit/demo/test_tables.py",
 )

@@ -48,6 +48,11 @@ def seconds(key: str) -> float:
     return value
 
 
+def dag_id(name: str, metastore: str) -> str:
+    """The id of one of the five DAGs of a metastore."""
+    return name if metastore == "default" else f"{name}__{metastore}"
+
+
 def metastore_names() -> tuple[str, ...]:
     """The metastores that get DAGs, in the order written.
 

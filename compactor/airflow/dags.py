@@ -12,7 +12,7 @@ from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
-from compactor.airflow.configuration import seconds, text
+from compactor.airflow.configuration import dag_id, seconds, text
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
 from compactor.errors import CompactorError, DatabaseUnavailable
@@ -67,7 +67,7 @@ def _alias(asset: Asset) -> AssetAlias:
 
 def _dag(name: str, metastore: str, *, schedule: Any, **more: Any) -> DAG:
     return DAG(
-        dag_id=name if metastore == "default" else f"{name}__{metastore}",
+        dag_id=dag_id(name, metastore),
         schedule=schedule,
         start_date=_START,
         catchup=False,

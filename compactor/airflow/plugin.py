@@ -2,10 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
+
+PREFIX = "/compactor"  #: of our addresses, below that of Airflow itself
+_App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class LazyPage:
+    """The page, built when the first request comes: only the API server ever has one."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+    @cached_property
+    def _app(self) -> _App:
+        from compactor.airflow.page.app import build
+
+        return build()
+
+
+def _below_airflow(path: str) -> str:
+    """``path`` as a browser asks for it, where Airflow itself may stand below a prefix."""
+    return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + path
 
 
 class CompactorPlugin(AirflowPlugin):
-    """Makes ``airflow plugins`` say that Compactor is there."""
+    """The page, and its entry in Airflow's navigation."""
 
     name = "compactor"
+    fastapi_apps: list[dict[str, Any]] = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "Compactor"}]  # noqa: RUF012
+    external_views: list[dict[str, Any]] = [  # noqa: RUF012
+        {
+            "name": "Compact",
+            "href": _below_airflow(f"{PREFIX}/"),
+            "destination": "nav",
+            "url_route": "compactor",
+            "nav_top_level": True,
+            "icon": _below_airflow(f"{PREFIX}/.static/icon.svg"),
+        }
+    ]

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from compactor.cli.face import Face, faced
 from compactor.cli.output import print_json
-from compactor.errors import NotFound, Refused
-
-if TYPE_CHECKING:
-    from compactor.service.site import Site
 
 _REASON = "aborted by hand (compactor abort transaction)"
 
@@ -27,14 +21,10 @@ def abort() -> None:
 def abort_transaction(face: Face, txn: int) -> None:
     """Abort an open transaction; what it wrote is never seen, and the cleaner removes it."""
     from compactor.ids import TxnId
+    from compactor.service.abort import abort_transaction as aborted
 
     with face.site() as site:
-        _must_write(site)
-        if not site.metastore.transactions.abort(TxnId(txn), _REASON):
-            state = site.metastore.transactions.state(TxnId(txn))
-            if state is None:
-                raise NotFound(f"transaction {txn} is not in TXNS; look at `compactor show transactions`")
-            raise Refused(f"transaction {txn} is {'aborted already' if state == 'a' else 'committed'}")
+        aborted(site, TxnId(txn), _REASON)
     if face.json:
         print_json({"txnid": txn, "state": "ABORTED"})
     else:
@@ -52,7 +42,6 @@ def abort_compaction(face: Face, compaction: int) -> None:
     from compactor.service.abort import abort_compaction as aborted
 
     with face.site() as site:
-        _must_write(site)
         entry = aborted(site, compaction)
     if face.json:
         print_json({"compactionid": compaction, "state": entry.state.label})
@@ -86,11 +75,3 @@ def resume(face: Face, table: str) -> None:
             click.echo(f"{r.entity}: forgot compaction {entry.id} ({entry.state.label}){reason}")
     if not found:
         click.echo(f"{table}: no failure since the last success; nothing keeps the initiator away")
-
-
-def _must_write(site: Site) -> None:
-    from compactor.service.mode import Mode, mode_of
-
-    if mode_of(site.settings) is Mode.OBSERVE:
-        source = site.settings.source("compactor.mode")
-        raise Refused(f"metastore {site.name}: compactor.mode is observe ({source}); set request or more")

@@ -78,11 +78,15 @@ class Place:
         shutil.rmtree(self.folder, ignore_errors=True)
         self.warehouse.mkdir(parents=True)
         (self.folder / _MARK).touch()
-        self.config.write_text(_CONFIG.format(url=self.url, warehouse=self.warehouse), "utf-8")
+        self.write_config()
         database = open_database(self.url)
         schema.create(database)
         upgrade(database)
         database.close()
+
+    def write_config(self) -> None:
+        """The compactor.toml that names this metastore."""
+        self.config.write_text(_CONFIG.format(url=self.url, warehouse=self.warehouse), "utf-8")
 
     @contextmanager
     def site(self) -> Iterator[Site]:

@@ -79,7 +79,8 @@ def environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> d
 class AirflowServers:
     """The four components over one AIRFLOW_HOME. ``start`` and ``stop`` may come from different threads.
 
-    ``more`` is added to the environment of each component, ``command`` is what starts one.
+    ``more`` is added to the environment of each component, ``command`` is what starts one; of ``components`` the API server
+    must be one.
     """
 
     def __init__(
@@ -90,9 +91,11 @@ class AirflowServers:
         *,
         port: int | None = None,
         command: Sequence[str] = (sys.executable, "-m", "airflow"),
+        components: Sequence[str] = COMPONENTS,
     ) -> None:
         self.home = home
         self._command = command
+        self._components = components
         self.port = port or free_port()
         self.user = "admin"
         self.password = secrets.token_urlsafe(12)
@@ -126,7 +129,7 @@ class AirflowServers:
         self._launch("migrate", ["db", "migrate"])
         if self._children["migrate"].wait(timeout) != 0:
             raise ServersFailed(f"airflow db migrate failed: {self.tail('migrate')}")
-        for component in COMPONENTS:
+        for component in self._components:
             self._launch(component, [component])
         while not self._answers():
             self.check()

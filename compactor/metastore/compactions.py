@@ -120,6 +120,11 @@ class Compactions:
         self._dialect = dialect
         self._rows = entries.Rows(dialect)
 
+    @property
+    def rows(self) -> entries.Rows:
+        """How rows of this schema are read."""
+        return self._rows
+
     def keep_in(self, beyond: entries.Beyond) -> None:
         """Where the values of columns go that this schema has not. Without it such a queue is read, not changed."""
         self._rows.beyond = beyond

@@ -8,6 +8,7 @@ from compactor.errors import DatabaseUnavailable
 from compactor.metastore import schema
 from compactor.metastore.aborts import Aborts
 from compactor.metastore.catalog import Catalog
+from compactor.metastore.compaction_lists import CompactionLists
 from compactor.metastore.compactions import Compactions
 from compactor.metastore.dialects_known import dialect_for
 from compactor.metastore.housekeeping import Housekeeping
@@ -36,6 +37,7 @@ class Metastore:
         self.write_ids = WriteIds(database, dialect)
         self.locks = Locks(database, dialect)
         self.compactions = Compactions(database, dialect)
+        self.compaction_lists = CompactionLists(database, self.compactions.rows)
         self.housekeeping = Housekeeping(database, dialect)
         self.aborts = Aborts(database)
         self.mutexes = Mutexes(database, dialect)

@@ -1,4 +1,4 @@
-"""Takes a compaction off the queue, or stops who works on it."""
+"""Ends what is under way for a person: a compaction, or a transaction that stands in the way."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import logging
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import StorageError
+from compactor.errors import NotFound, Refused, StorageError
+from compactor.ids import TxnId
 from compactor.service import repair
-from compactor.service.mode import Mode, may
+from compactor.service.mode import Mode, may, must_write
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
@@ -22,8 +23,9 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
 
     Raises:
         NotFound: there is no such entry in the queue.
-        Refused: its result is committed, or a worker of Hive's own has it.
+        Refused: its result is committed, a worker of Hive's own has it, or the mode is observe.
     """
+    must_write(site.settings, f"metastore {site.name}")
     compactions = site.metastore.compactions
     entry = compactions.entry(entry_id)
     if entry.state is not State.WORKING:
@@ -35,3 +37,19 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         except StorageError as error:
             log.warning("%s entry %d: what its worker left stays for now: %s", entry.entity, entry_id, error)
     return compactions.entry(entry_id)
+
+
+def abort_transaction(site: Site, txn: TxnId, because: str) -> None:
+    """Aborts an open transaction; what it wrote is never seen, and the cleaner removes it.
+
+    Raises:
+        NotFound: there is no such transaction.
+        Refused: it has ended already, or the mode is observe.
+    """
+    must_write(site.settings, f"metastore {site.name}")
+    if site.metastore.transactions.abort(txn, because):
+        return
+    state = site.metastore.transactions.state(txn)
+    if state is None:
+        raise NotFound(f"transaction {txn} is not in TXNS; look at `compactor show transactions`")
+    raise Refused(f"transaction {txn} is {'aborted already' if state == 'a' else 'committed'}")

@@ -46,6 +46,26 @@ class Blocked:
     bytes_waiting: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """One transaction with everything that it keeps the cleaner away from.
+
+    ``bytes_waiting`` are those that our compactions of these entries read, and that are obsolete since then; nothing is
+    looked up in storage.
+    """
+
+    blocker: Blocker
+    entries: tuple[Entry, ...]
+    bytes_waiting: int
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            **self.blocker.to_json(),
+            "bytes_waiting": self.bytes_waiting,
+            "compactions": [{"compaction": e.id, "table": str(e.entity)} for e in self.entries],
+        }
+
+
 def blockers(site: Site, entry: Entry) -> tuple[Blocker, ...]:
     """Open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first.
 
@@ -54,15 +74,26 @@ def blockers(site: Site, entry: Entry) -> tuple[Blocker, ...]:
     """
     if entry.state is not State.READY_FOR_CLEANING:
         return ()
-    stamp = entry.next_txn_id if entry.next_txn_id is not None else _first_sight(site, entry)
+    return _at_or_below(_stamp(site, entry), _open(site))
+
+
+def _open(site: Site) -> tuple[Blocker, ...]:
+    """Every open transaction, oldest first."""
     now = site.metastore.now_ms()
     return tuple(
         Blocker(
             txn=t.id, user=t.user, host=t.host, agent=t.agent, type=t.type.name.lower(), age_ms=max(0, now - t.started)
         )
         for t in sorted(site.metastore.transactions.open_transactions(), key=lambda t: t.id)
-        if stamp is None or t.id <= stamp
     )
+
+
+def _stamp(site: Site, entry: Entry) -> TxnId | None:
+    return entry.next_txn_id if entry.next_txn_id is not None else _first_sight(site, entry)
+
+
+def _at_or_below(stamp: TxnId | None, opened: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
+    return tuple(blocker for blocker in opened if stamp is None or blocker.txn <= stamp)
 
 
 def _first_sight(site: Site, entry: Entry) -> TxnId | None:
@@ -80,6 +111,26 @@ def all_blocked(site: Site) -> tuple[Blocked, ...]:
         if holders:
             found.append(Blocked(entry=entry, by=holders, bytes_waiting=_bytes(site, entry)))
     return tuple(found)
+
+
+def holders(site: Site) -> tuple[Holder, ...]:
+    """Who keeps the cleaner away from what, oldest transaction first."""
+    opened = _open(site)
+    ready = site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,)) if opened else []
+    held: dict[TxnId, list[Entry]] = {}
+    for entry in ready:
+        for blocker in _at_or_below(_stamp(site, entry), opened):
+            held.setdefault(blocker.txn, []).append(entry)
+    runs = {} if site.state is None else site.state.runs.of_entries(site.name, [entry.id for entry in ready])
+    return tuple(
+        Holder(
+            blocker=blocker,
+            entries=tuple(held[blocker.txn]),
+            bytes_waiting=sum(runs[e.id].bytes_before for e in held[blocker.txn] if e.id in runs),
+        )
+        for blocker in opened
+        if blocker.txn in held
+    )
 
 
 def _bytes(site: Site, entry: Entry) -> int:

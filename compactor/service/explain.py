@@ -185,12 +185,16 @@ def _queue(site: Site, table: Table, settings: Settings) -> dict[Entity, list[Qu
 
 
 def _queued(site: Site, entry: Entry, settings: Settings) -> Queued:
+    return Queued(entry=entry, waits_for=waits_for(site, entry, settings), blockers=blockers(site, entry))
+
+
+def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
+    """What has to happen before an entry of the queue goes on; None while somebody works on it."""
     if entry.state is not State.READY_FOR_CLEANING:
-        return Queued(entry=entry, waits_for="a worker" if entry.state is State.INITIATED else None)
+        return "a worker" if entry.state is State.INITIATED else None
     state = site.metastore.compactions.txn_state(entry)
     answer = may_clean(entry, repair.lowest_open(site), state, settings=settings, now_ms=site.metastore.now_ms())
-    waits = answer.because if isinstance(answer, Wait) else "the cleaner's next pass"
-    return Queued(entry=entry, waits_for=waits, blockers=blockers(site, entry))
+    return answer.because if isinstance(answer, Wait) else "the cleaner's next pass"
 
 
 def _history(site: Site, table: Table) -> dict[Entity, list[Entry]]:

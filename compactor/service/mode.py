@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 
+from compactor.errors import Refused
 from compactor.settings.precedence import Settings
 
 
@@ -19,6 +20,16 @@ class Mode(enum.IntEnum):
 def mode_of(settings: Settings) -> Mode:
     """The tightest mode that the metastore, the database and the table name in ``compactor.mode``."""
     return Mode[settings.mode.upper()]
+
+
+def must_write(settings: Settings, what: str) -> None:
+    """Nothing, where somebody may ask for something to be done.
+
+    Raises:
+        Refused: mode observe; ``what`` is the thing that is to be left alone.
+    """
+    if not may(settings, Mode.REQUEST):
+        raise Refused(f"{what}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
 
 
 def may(settings: Settings, wanted: Mode) -> bool:

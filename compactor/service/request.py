@@ -11,12 +11,13 @@ from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State
 from compactor.errors import CompactorError, Refused
 from compactor.metastore.catalog import Table
-from compactor.service.mode import Mode, may
+from compactor.service.mode import must_write
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.site import Site
 from compactor.settings.precedence import with_request, with_table
 
 _AT_ONCE = 1000  #: requests made in one transaction
+_ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
 
@@ -93,8 +94,7 @@ def request_compaction(
     order: tuple[OrderBy, ...] = ()
     if kind is CompactionType.REBALANCE:
         order = must_be_possible(found, buckets=buckets, order_by=order_by)
-    if not may(settings, Mode.REQUEST):
-        raise Refused(f"{table}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
+    must_write(settings, table)
     requests = [
         Request(
             entity=entity,
@@ -113,6 +113,37 @@ def request_compaction(
     if all(r.refused is not None for r in results):
         raise Refused("; ".join(r.refused or "" for r in results) or f"{table}: it has no partitions")
     return results
+
+
+def request_again(site: Site, entry_id: int) -> Enqueued:
+    """Enqueues once more what a row of the history asked for, with its pool and properties.
+
+    Raises:
+        NotFound: there is no such row.
+        Refused: it has not ended or was no request, or it can't be enqueued now.
+    """
+    entry = site.metastore.compactions.entry(entry_id)
+    if not may_be_asked_again(entry):
+        raise Refused(
+            f"compaction {entry_id} is {entry.state.label}; only one that failed, was refused or was aborted can be "
+            "asked for again"
+        )
+    (enqueued,) = request_compaction(
+        site,
+        table=f"{entry.entity.database}.{entry.entity.table}",
+        partition=entry.entity.partition,
+        type=entry.type.label,
+        pool=entry.pool,
+        properties=entry.properties,
+        order_by=entry.order_by,
+        buckets=entry.buckets,
+    )
+    return enqueued
+
+
+def may_be_asked_again(entry: Entry) -> bool:
+    """Whether ``request_again`` takes it, as far as the row itself says."""
+    return entry.state in _ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
 
 
 def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.errors import Refused
-from compactor.service.mode import Mode, may
+from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
 
@@ -44,8 +43,7 @@ def resume(site: Site, database: str, table: str) -> list[Resumed]:
     """
     found = site.metastore.catalog.table(database, table)
     settings = with_table(site.settings, found.parameters, found.database_parameters)
-    if not may(settings, Mode.REQUEST):
-        raise Refused(f"{found}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
+    must_write(settings, str(found))
     history: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.compactions.history():
         if (entry.entity.database, entry.entity.table) == (found.database, found.name):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,14 @@ def prepare() -> Path:
             "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
             "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
             "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
+            "AIRFLOW__API_AUTH__JWT_SECRET": "of the tests alone " * 4,
         }
     )
     return home
+
+
+def migrate() -> None:
+    """Make Airflow's tables in the home, where they are not there yet."""
+    home = prepare()
+    if not (home / "airflow.db").exists():
+        subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True, cwd=home)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.demo.place import Place
-from tests.support.airflow_home import prepare
+from tests.support.airflow_home import migrate, prepare
 
 HOME = prepare()
 HERE = Path(__file__).resolve().parent
@@ -29,8 +27,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def airflow_database() -> Path:
     """Airflow's tables, made once."""
-    if not (HOME / "airflow.db").exists():
-        subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True, cwd=HOME)
+    migrate()
     return HOME
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.airflow.configuration import metastore_names, seconds, text
+from compactor.airflow.configuration import dag_id, metastore_names, seconds, text
 from compactor.airflow.options import OPTIONS
 from compactor.errors import BadSetting
 
@@ -47,3 +47,8 @@ def test_seconds_are_above_zero(monkeypatch: pytest.MonkeyPatch, value: str) -> 
 @pytest.mark.parametrize("key", [key for key in OPTIONS if key.endswith(("seconds", "interval"))])
 def test_every_duration_has_a_usable_default(key: str) -> None:
     assert seconds(key) > 0
+
+
+def test_the_dags_of_each_metastore_have_ids_of_their_own() -> None:
+    assert dag_id("compaction_worker", "default") == "compaction_worker"
+    assert dag_id("compaction_worker", "archive") == "compaction_worker__archive"

@@ -8,7 +8,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
-from compactor.service.blockers import all_blocked, blockers
+from compactor.service.blockers import all_blocked, blockers, holders
 from compactor.service.site import Site
 from compactor.state.sightings import Sighting
 from tests.support.passes import compact
@@ -68,3 +68,21 @@ def test_every_entry_that_waits_is_told_with_its_bytes(deployment: Site, warehou
     replaced = [f for f in (warehouse / "t").glob("delta_*/*") if f.is_file()]
     assert len(replaced) >= 3
     assert held.bytes_waiting == sum(f.stat().st_size for f in replaced)
+
+
+def test_who_holds_what_is_told_by_transaction_and_from_databases_alone(deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    for value in range(3):
+        insert(deployment, table, [value])
+    older, newer = deployment.metastore.transactions.open("ann", "h", count=2)
+    compact(deployment)
+    assert deployment.state is not None
+    (run,) = deployment.state.runs.latest(deployment.name)
+    warehouse.rename(warehouse.with_name("elsewhere"))
+    found = holders(deployment)
+    assert [h.blocker.txn for h in found] == [older, newer]
+    assert {h.bytes_waiting for h in found} == {run.bytes_before}
+    assert found[0].to_json()["compactions"] == [{"compaction": run.entry_id, "table": "default.t"}]
+    for txn in (older, newer):
+        deployment.metastore.transactions.abort(txn, "enough")
+    assert holders(deployment) == ()

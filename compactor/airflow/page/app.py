@@ -1,0 +1,110 @@
+"""The page as an application below Airflow's own: files, what they ask for, and what may be done."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response, status
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
+
+from compactor.airflow.configuration import metastore_names
+from compactor.airflow.page import acting, reading
+from compactor.airflow.page.access import may_see, may_see_any
+from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
+
+log = logging.getLogger(__name__)
+STATIC = Path(__file__).parent / "static"
+VIEWS = ("tables", "queue", "blocked", "history", "settings")
+#: Nothing but what we ship, inside Airflow's own pages only.
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".html": "text/html"}
+_STATUS: tuple[tuple[type[CompactorError], int], ...] = (
+    (NotFound, status.HTTP_404_NOT_FOUND),
+    (Refused, status.HTTP_409_CONFLICT),
+    (BadSetting, status.HTTP_400_BAD_REQUEST),
+    (DatabaseUnavailable, status.HTTP_503_SERVICE_UNAVAILABLE),
+)
+_SENTENCES = {
+    status.HTTP_401_UNAUTHORIZED: "You are not logged in to Airflow, or your login has ended. Log in and try again.",
+    status.HTTP_403_FORBIDDEN: "Your role in Airflow does not allow this. Ask who administers Airflow for the right to "
+    "trigger the DAG compact_table.",
+}
+
+pages = APIRouter()
+
+
+@pages.get("/", dependencies=[Depends(may_see_any)])
+def first() -> RedirectResponse:
+    """The tables of the first metastore."""
+    return RedirectResponse(f"{metastore_names()[0]}/{VIEWS[0]}")
+
+
+@pages.get("/.static/{name}", dependencies=[Depends(may_see_any)])
+def static(name: str) -> FileResponse:
+    """A file that we ship; no metastore's name begins with a dot."""
+    path = STATIC / name
+    if path.parent != STATIC or not path.is_file() or path.suffix not in _TYPES:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no file {name}.")
+    return FileResponse(path, media_type=_TYPES[path.suffix])
+
+
+@pages.get("/{metastore}/{view}", dependencies=[Depends(may_see)])
+def page(view: str) -> FileResponse:
+    """The page; which view it shows it reads from its address."""
+    if view not in VIEWS:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no view {view}; there are {', '.join(VIEWS)}.")
+    return FileResponse(STATIC / "index.html", media_type="text/html")
+
+
+def build() -> FastAPI:
+    """The application. Nothing describes itself to who is not logged in."""
+    app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(reading.router, prefix="/{metastore}/api")
+    app.include_router(acting.router, prefix="/{metastore}/api")
+    app.include_router(pages)
+    app.add_exception_handler(CompactorError, _refused)
+    app.add_exception_handler(HTTPException, _not_allowed)
+    app.add_exception_handler(RequestValidationError, _not_understood)
+    app.add_exception_handler(Exception, _broken)
+    app.middleware("http")(_with_headers)
+    return app
+
+
+async def _with_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await call_next(request)
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _refused(request: Request, error: Exception) -> JSONResponse:
+    code = next((code for kind, code in _STATUS if isinstance(error, kind)), status.HTTP_409_CONFLICT)
+    return JSONResponse({"detail": str(error)}, code)
+
+
+def _not_allowed(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    told = error.detail if str(error.detail).endswith(".") else _SENTENCES.get(error.status_code, error.detail)
+    return JSONResponse({"detail": told}, error.status_code, headers=error.headers)
+
+
+def _not_understood(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    found = [f"{'.'.join(map(str, one['loc'][1:])) or 'the request'}: {one['msg']}" for one in error.errors()]
+    return JSONResponse({"detail": f"This was not understood: {'; '.join(found)}."}, status.HTTP_400_BAD_REQUEST)
+
+
+def _broken(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s %s broke", request.method, request.url.path, exc_info=error)
+    told = "Something broke while this was worked out; the log of Airflow's api-server says what."
+    return JSONResponse({"detail": told}, status.HTTP_500_INTERNAL_SERVER_ERROR)

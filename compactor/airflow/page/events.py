@@ -1,0 +1,41 @@
+"""Tells the DAG of the worker that requests wait, as ``compact_table`` does."""
+
+from __future__ import annotations
+
+import logging
+
+from airflow._shared.timezones import timezone
+from airflow.assets.manager import asset_manager
+from airflow.models.asset import AssetModel
+from airflow.utils.session import create_session
+from sqlalchemy import select
+from sqlalchemy.exc import SQLAlchemyError
+
+log = logging.getLogger(__name__)
+
+
+def announce(metastore: str, entries: int) -> bool:
+    """Makes an event of the asset that the worker's DAG waits for.
+
+    Where there is none, or Airflow's database refuses it, the worker finds the entries at its next interval.
+
+    Returns:
+        Whether there is such an event now.
+    """
+    uri = f"hive://{metastore}/-/requested"
+    try:
+        with create_session() as session:
+            asset = session.scalar(select(AssetModel).where(AssetModel.uri == uri).limit(1))
+            if asset is None:
+                return False
+            event = asset_manager.register_asset_change(
+                asset=asset,
+                timestamp=timezone.utcnow(),
+                extra={"entries": entries},
+                source_is_api=True,
+                session=session,
+            )
+            return event is not None
+    except SQLAlchemyError as error:
+        log.warning("%s: no event, the worker's next interval will do: %s", uri, error)
+        return False

@@ -1,0 +1,95 @@
+/** Elements without markup in strings: whatever a table is called, it stays text. */
+
+export function h(name, attributes = {}, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value == null || value === false) continue;
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (key === "value" || key === "checked" || key === "selected") element[key] = value;
+    else element.setAttribute(key, value === true ? "" : value);
+  }
+  for (const child of children.flat(9)) {
+    if (child != null && child !== false) element.append(child);
+  }
+  return element;
+}
+
+export function fill(element, ...children) {
+  element.replaceChildren(...children.flat(9).filter((child) => child != null && child !== false));
+}
+
+/** A table with a caption for who can't see it. Columns: {key, label, align, sort, help, cell(row)}. */
+export function table({ caption, columns, rows, empty, order, descending, onSort }) {
+  const head = columns.map((column) => {
+    const sorted = column.sort && order === column.sort;
+    const attributes = { scope: "col", class: kind(column), title: column.help };
+    if (column.sort) attributes["aria-sort"] = sorted ? (descending ? "descending" : "ascending") : "none";
+    const label = column.label || h("span", { class: "hidden" }, column.hidden || "Actions");
+    if (!column.sort) return h("th", attributes, label);
+    const arrow = h("span", { class: "arrow", "aria-hidden": "true" }, sorted ? (descending ? "▼" : "▲") : "↕");
+    const sort = () => onSort(column.sort, sorted ? !descending : Boolean(column.largest), column.label);
+    return h("th", attributes, h("button", { type: "button", class: "sort", "data-sort": column.sort, onclick: sort }, label, arrow));
+  });
+  const body = rows.map((row) =>
+    h("tr", {}, columns.map((column, number) =>
+      h(number ? "td" : "th", { scope: number ? null : "row", class: kind(column) }, column.cell(row)))));
+  const none = h("tr", {}, h("td", { colspan: columns.length, class: "empty" }, empty));
+  return h("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
+    h("table", {}, h("caption", { class: "hidden" }, caption), h("thead", {}, h("tr", {}, head)),
+      h("tbody", {}, body.length ? body : none)));
+}
+
+function kind(column) {
+  return column.align === "right" ? "number" : column.wide ? "wide" : column.label ? null : "actions";
+}
+
+/** Previous and next of a list that the server pages. */
+export function pager({ offset, limit, total, onMove }) {
+  const last = Math.min(offset + limit, total);
+  const text = total ? `${(offset + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${total.toLocaleString("en")}` : "none";
+  const move = (label, to, off) => h("button", { type: "button", class: "quiet", disabled: off, onclick: () => onMove(to) }, label);
+  return h("nav", { class: "pager", "aria-label": "Pages" }, h("span", { class: "muted" }, text),
+    move("Previous", Math.max(0, offset - limit), offset === 0), move("Next", offset + limit, last >= total));
+}
+
+export function ago(ms, now, text) {
+  if (ms == null) return h("span", { class: "muted" }, "never");
+  return h("time", { datetime: new Date(ms).toISOString(), title: new Date(ms).toLocaleString() }, `${text(Math.max(0, now - ms))} ago`);
+}
+
+/** ``db.table`` with its partition below. */
+export function entity(name, partition) {
+  return [h("span", { class: "name" }, name), partition == null ? null : h("span", { class: "partition" }, partition)];
+}
+
+/** A link out of the frame that Airflow puts us in, which lets nothing open a window but what is in Airflow's own page. */
+export function external(href, text) {
+  const go = (event) => {
+    if (parent === window) return;
+    event.preventDefault();
+    const outside = parent.document.createElement("a");
+    Object.assign(outside, { href, target: "_blank", rel: "noreferrer" });
+    outside.click();
+  };
+  return h("a", { href, target: "_blank", rel: "noreferrer", onclick: go }, text);
+}
+
+function known(element) {
+  return element.dataset.sort || element.getAttribute("aria-label") || element.textContent;
+}
+
+/** Runs what draws ``place`` anew; who was on a button there is on the same button of the new drawing. */
+export async function keepingFocus(place, work) {
+  const before = document.activeElement;
+  const was = before && before !== place && place.contains(before) ? [before.tagName, known(before)] : null;
+  await work();
+  if (!was || place.contains(document.activeElement) && document.activeElement !== place) return;
+  [...place.querySelectorAll(was[0])].find((element) => known(element) === was[1])?.focus();
+}
+
+/** A bar of so many percent. */
+export function bar(percent, kind, label, role) {
+  const filled = h("span", { class: `filled ${kind}` });
+  filled.style.width = `${percent}%`;
+  return h("span", { class: "bar", role, "aria-valuemin": "0", "aria-valuemax": "100", "aria-valuenow": String(percent), "aria-label": label }, filled);
+}

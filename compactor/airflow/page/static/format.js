@@ -1,0 +1,41 @@
+/** Values as people read them. */
+
+const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
+
+export function bytes(value) {
+  if (value == null) return "–";
+  let size = Number(value);
+  let unit = 0;
+  while (size >= 1000 && unit < UNITS.length - 1) {
+    size /= 1024;
+    unit += 1;
+  }
+  return `${unit && size < 10 ? size.toFixed(1) : Math.round(size)} ${UNITS[unit]}`;
+}
+
+export function count(value) {
+  return value == null ? "–" : Number(value).toLocaleString("en");
+}
+
+export function percent(value) {
+  if (value == null) return "–";
+  const part = value * 100;
+  return part && part < 1 ? "< 1 %" : `${Math.round(part)} %`;
+}
+
+/** How long, in its largest unit. */
+export function duration(ms) {
+  if (ms == null) return "–";
+  const steps = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
+  for (const [unit, size] of steps) {
+    if (ms >= size) {
+      const found = ms / size;
+      return `${found < 10 && unit !== "s" ? found.toFixed(1).replace(/\.0$/, "") : Math.round(found)} ${unit}`;
+    }
+  }
+  return ms > 0 ? "< 1 s" : "0 s";
+}
+
+export function moment(ms) {
+  return new Date(ms).toLocaleString();
+}

@@ -1,0 +1,78 @@
+/** What each run did, and what it brought. */
+
+import { read } from "./api.js";
+import { keep, kept, settled } from "./address.js";
+import { complain, confirm } from "./dialogs.js";
+import { ago, entity, fill, h, keepingFocus, pager, table } from "./dom.js";
+import { bytes, count, duration } from "./format.js";
+import { drawBytes, drawFiles, redraw } from "./plots.js";
+
+const DEFAULTS = { find: "", state: "", offset: 0 };
+const LIMIT = 50;
+const STATES = ["succeeded", "failed", "refused", "aborted", "did not initiate"];
+const KINDS = { succeeded: "good", failed: "bad", aborted: "warn", refused: "warn" };
+const state = kept(DEFAULTS);
+let filter;
+let list;
+let plots;
+let shell;
+
+export async function show(given) {
+  shell = given;
+  if (!filter) {
+    const search = h("input", { type: "search", value: state.find, placeholder: "Part of database.table/partition", "aria-label": "Find in the history",
+      oninput: settled((event) => change({ find: event.target.value, offset: 0 })) });
+    const choice = h("select", { "aria-label": "State", onchange: (event) => change({ state: event.target.value, offset: 0 }) },
+      h("option", { value: "" }, "All states"), STATES.map((name) => h("option", { value: name, selected: name === state.state }, name)));
+    filter = h("div", { class: "filter" }, search, choice);
+    list = h("div", {});
+    plots = h("div", { class: "plots" });
+  }
+  const [{ rows }] = await Promise.all([read("runs"), load()]);
+  drawBytes(plots, rows);
+  drawFiles(plots, rows);
+  redraw();
+}
+
+async function change(changes) {
+  Object.assign(state, changes);
+  keep(state, DEFAULTS);
+  await keepingFocus(shell.place, load).catch(complain);
+}
+
+async function load() {
+  const found = await read("history", { ...state, limit: LIMIT });
+  if (!shell.place.contains(filter)) fill(shell.place, plots, filter, list);
+  fill(list, table({ caption: "Compactions that have ended, newest first", columns: columns(), rows: found.rows, empty: state.find || state.state ? "Nothing matches." : "Nothing has ended yet." }),
+    pager({ offset: state.offset, limit: LIMIT, total: found.total, onMove: (offset) => change({ offset }) }));
+}
+
+function columns() {
+  const run = (text) => (row) => row.run ? text(row.run) : h("span", { class: "muted" }, "–");
+  const change = (before, after, text) => [text(before), h("span", { class: "to" }, h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "hidden" }, " to ")), text(after)];
+  return [
+    { label: "Table", cell: (row) => entity(`${row.dbname}.${row.tabname}`, row.partname) },
+    { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
+    { label: "Type", cell: (row) => row.type.toLowerCase() },
+    { label: "Ended", cell: (row) => ago(row.endtime, shell.overview.now, duration) },
+    { label: "Directories", align: "right", cell: run((r) => change(r.directories_before, r.directories_after, count)) },
+    { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
+    { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
+    { label: "Copied", align: "right", help: "Bytes of stripes that were taken over as they were", cell: run((r) => bytes(r.bytes_copied)) },
+    { label: "Re-encoded", align: "right", help: "Bytes that had to be decoded and written anew", cell: run((r) => bytes(r.bytes_reencoded)) },
+    { label: "Cost", align: "right", help: "Bytes read and written", cell: run((r) => bytes(r.bytes_moved)) },
+    { label: "Time", align: "right", cell: (row) => duration(row.run ? row.run.seconds * 1000 : row.duration) },
+    { label: "State", wide: true, cell: (row) => [h("span", { class: `chip ${KINDS[row.state] || "plain"}` }, row.state), row.errormessage ? h("span", { class: "because" }, row.errormessage) : null] },
+    { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
+      ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },
+  ];
+}
+
+function retry(row) {
+  const name = `${row.dbname}.${row.tabname}${row.partname == null ? "" : `/${row.partname}`}`;
+  confirm({
+    title: `Ask again for compaction ${row.compactionid}?`, text: "The same request is queued once more, with its pool and properties.",
+    facts: [["Table", name], ["Type", row.type.toLowerCase()], ["It ended", `${row.state}${row.errormessage ? `: ${row.errormessage}` : ""}`]],
+    button: "Ask again", path: `compactions/${row.compactionid}/retry`, done: shell.refresh,
+  });
+}

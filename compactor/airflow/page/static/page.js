@@ -1,0 +1,58 @@
+/** The shell: which view, which metastore, light or dark, and when to look again. */
+
+import { metastore, read, view } from "./api.js";
+import { askToCompact, complain, forget } from "./dialogs.js";
+import { fill, h, keepingFocus } from "./dom.js";
+import { followTheme } from "./theme.js";
+import * as blocked from "./blocked.js";
+import * as history from "./history.js";
+import * as queue from "./queue.js";
+import * as settings from "./settings.js";
+import * as tables from "./tables.js";
+
+const VIEWS = { tables: ["Tables", tables], queue: ["Queue", queue], blocked: ["Blocked", blocked], history: ["History", history], settings: ["Settings", settings] };
+const EVERY = 15000; // ms between two looks of a page that is in view
+const place = document.getElementById("view");
+const [title, chosen] = VIEWS[view];
+const shell = { overview: null, refresh, place };
+
+function showShell(overview) {
+  document.title = `${title} · Compaction`;
+  const queued = Object.values(overview.queue).reduce((sum, n) => sum + n, 0);
+  fill(document.getElementById("views"), Object.entries(VIEWS).map(([name, [label]]) =>
+    h("a", { href: name, "aria-current": name === view ? "page" : null }, label,
+      name === "queue" && queued ? h("span", { class: "badge", "aria-label": `${queued} entries` }, queued.toLocaleString("en")) : null)));
+  const select = document.getElementById("metastore");
+  select.parentElement.hidden = overview.metastores.length < 2;
+  fill(select, overview.metastores.map((name) => h("option", { value: name, selected: name === metastore }, name)));
+  const mode = document.getElementById("mode");
+  mode.hidden = false;
+  mode.textContent = `mode ${overview.mode}`;
+  mode.title = `compactor.mode, from ${overview.mode_source}`;
+  document.getElementById("compact").hidden = !overview.rights.compact;
+  document.getElementById("updated").textContent = `Updated ${new Date().toLocaleTimeString()}`;
+}
+
+async function refresh() {
+  try {
+    shell.overview = await read("overview");
+    showShell(shell.overview);
+    await keepingFocus(place, () => chosen.show(shell));
+    forget();
+  } catch (error) {
+    complain(error);
+  }
+  place.dataset.ready = "true";
+}
+
+function lookAgain() {
+  const busy = document.getElementById("dialog").open || document.hidden || place.contains(document.activeElement) && document.activeElement.matches("input, select");
+  if (!busy) refresh();
+}
+
+followTheme();
+document.getElementById("refresh").addEventListener("click", refresh);
+document.getElementById("compact").addEventListener("click", () => askToCompact({ done: refresh }));
+document.getElementById("metastore").addEventListener("change", (event) => location.assign(`../${encodeURIComponent(event.target.value)}/${view}`));
+setInterval(lookAgain, EVERY);
+refresh();

@@ -1,0 +1,66 @@
+/** Plots of our newest runs. Each says in words what it shows; the table below has every number.
+ * They are drawn by ``redraw``, once all of them have their place and so their width. */
+
+import { fill, h } from "./dom.js";
+import { bytes, count } from "./format.js";
+import { onTheme } from "./theme.js";
+
+const drawn = new Map();
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+export function redraw() {
+  for (const { draw } of drawn.values()) draw();
+}
+
+onTheme(redraw);
+let timer;
+addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(redraw, 150); });
+
+const BINARY = Array.from({ length: 60 }, (unused, power) => 2 ** power); // steps of an axis of bytes
+
+function figure(place, key, title, sentence, series, text) {
+  let box = place.querySelector(`[data-plot=${key}]`);
+  if (!box) {
+    box = h("figure", { "data-plot": key }, h("figcaption", {}, h("strong", {}, title), h("span", { class: "muted" })), h("div", { class: "plot", "aria-hidden": "true" }));
+    place.append(box);
+  }
+  box.querySelector(".muted").textContent = sentence;
+  const draw = () => {
+    const target = box.querySelector(".plot");
+    drawn.get(key)?.plot?.destroy();
+    fill(target);
+    const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 }, font: "12px system-ui, sans-serif" };
+    const bars = window.uPlot.paths.bars({ size: [0.7, 28], align: 0 });
+    const plot = new window.uPlot({
+      width: Math.max(260, target.clientWidth), height: 190, cursor: { drag: { x: false, y: false } }, legend: { live: false },
+      scales: { x: { time: false, range: (u, low, high) => [low - 0.7, high + 0.7] }, y: { range: (u, low, high) => [0, high * 1.1 || 1] } },
+      series: [{ label: "Run" }, ...series.map(({ label, stroke, width }) => ({ label, fill: colour(stroke), stroke: colour(stroke), width: width ?? 0, paths: bars, points: { show: false } }))],
+      axes: [{ ...axis, grid: { show: false }, values: () => [] , size: 12 }, { ...axis, size: 64, ...(text === bytes ? { incrs: BINARY } : {}), values: (u, ticks) => ticks.map(text) }],
+    }, [series[0].values.map((value, at) => at), ...series.map(({ values }) => values)], target);
+    drawn.set(key, { draw, plot });
+  };
+  drawn.set(key, { draw, plot: drawn.get(key)?.plot });
+}
+
+export function drawBytes(place, runs) {
+  const last = runs.slice(-60);
+  if (!last.length) return fill(place);
+  const copied = last.map((run) => run.bytes_copied ?? 0);
+  const all = last.map((run) => run.bytes_after);
+  const sum = (values) => values.reduce((a, b) => a + b, 0);
+  return figure(place, "bytes", "Bytes written by run", `The last ${count(last.length)} runs wrote ${bytes(sum(all))}; ${bytes(sum(copied))} of that was copied without decoding.`,
+    [{ label: "re-encoded", stroke: "--plot-2", values: all }, { label: "copied", stroke: "--plot-1", values: copied }], bytes);
+}
+
+export function drawFiles(place, runs) {
+  const last = runs.slice(-60);
+  if (!last.length) return;
+  const before = last.map((run) => run.files_before);
+  const after = last.map((run) => run.files_after);
+  const sum = (values) => values.reduce((a, b) => a + b, 0);
+  figure(place, "files", "Files before and after", `The last ${count(last.length)} runs made ${count(sum(after))} files of ${count(sum(before))}.`,
+    [{ label: "before", stroke: "--plot-3", values: before }, { label: "after", stroke: "--plot-1", values: after }], count);
+}

@@ -1,0 +1,55 @@
+/** Which value is in force, and where it comes from. */
+
+import { read } from "./api.js";
+import { keep, kept, settled } from "./address.js";
+import { complain } from "./dialogs.js";
+import { fill, h, table } from "./dom.js";
+
+const DEFAULTS = { table: "", find: "", changed: true };
+const state = kept(DEFAULTS);
+let filter;
+let list;
+let shell;
+let found;
+
+export async function show(given) {
+  shell = given;
+  if (!filter) {
+    const of = h("input", { type: "search", value: state.table, placeholder: "database.table, empty: the metastore", "aria-label": "Table", oninput: settled((event) => change({ table: event.target.value.trim() }, true), 500) });
+    const search = h("input", { type: "search", value: state.find, placeholder: "Part of a key or its effect", "aria-label": "Find settings", oninput: settled((event) => change({ find: event.target.value })) });
+    const changed = h("input", { type: "checkbox", checked: state.changed, onchange: (event) => change({ changed: event.target.checked }) });
+    filter = h("div", { class: "filter" }, of, search, h("label", { class: "check" }, changed, "Only what is not the default"));
+    list = h("div", {});
+  }
+  await load();
+}
+
+async function change(changes, anew = false) {
+  Object.assign(state, changes);
+  keep(state, DEFAULTS);
+  if (anew) await load().catch(complain);
+  else draw();
+}
+
+async function load() {
+  if (!shell.place.contains(filter)) fill(shell.place, filter, list);
+  found = await read("settings", { table: state.table });
+  draw();
+}
+
+function draw() {
+  const words = state.find.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = found.rows.filter((row) => (!state.changed || row.source !== "default") && words.every((word) => `${row.key} ${row.effect}`.toLowerCase().includes(word)));
+  const of = state.table || `metastore ${shell.overview.metastore}`;
+  const spark = Object.entries(found.spark_conf);
+  fill(list, table({
+    caption: `Settings of ${of}`, rows, empty: state.changed ? "Everything that matches has its default." : "No setting matches.",
+    columns: [
+      { label: "Setting", cell: (row) => h("code", {}, row.key) },
+      { label: "Value", cell: (row) => [h("code", {}, row.value || "(empty)"), row.unit && !["text", "boolean"].includes(row.unit) ? h("span", { class: "partition" }, row.unit) : null] },
+      { label: "From", cell: (row) => h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source) },
+      { label: "Effect", wide: true, cell: (row) => row.effect },
+    ],
+  }), spark.length ? [h("h2", {}, "Spark"), h("dl", { class: "facts" }, spark.map(([key, value]) => [h("dt", {}, h("code", {}, key)), h("dd", {}, value)]))] : null,
+  found.ignored.length ? [h("h2", {}, "Said in vain"), h("ul", {}, found.ignored.map(({ property, reason }) => h("li", {}, h("code", {}, property), `: ${reason}`)))] : null);
+}

@@ -1,0 +1,138 @@
+/** What every table needs, from the initiator's last look. */
+
+import { read } from "./api.js";
+import { keep, kept, settled } from "./address.js";
+import { askToCompact, complain, confirm, open } from "./dialogs.js";
+import { ago, bar, entity, fill, h, keepingFocus, pager, table } from "./dom.js";
+import { bytes, count, duration, moment, percent } from "./format.js";
+
+const DEFAULTS = { find: "", outcome: "", order: "health", descending: false, offset: 0 };
+const LIMIT = 50;
+const OUTCOMES = [["", "All decisions"], ["due", "Due for compaction"], ["calm", "Nothing to do"], ["skipped", "Skipped"], ["error", "Errors"]];
+const WORDS = { major: "Major", minor: "Minor", rebalance: "Rebalance", cleanonly: "Clean", abortcleanup: "Clean aborts", notneeded: "Nothing to do", skipped: "Skipped", error: "Error" };
+const KINDS = { notneeded: "good", skipped: "plain", error: "bad" };
+const state = kept(DEFAULTS);
+let cards;
+let filter;
+let list;
+let shell;
+
+export async function show(given) {
+  shell = given;
+  if (!filter) build();
+  await load();
+}
+
+function build() {
+  const search = h("input", { type: "search", value: state.find, placeholder: "Part of database.table/partition", "aria-label": "Find tables",
+    oninput: settled((event) => change({ find: event.target.value, offset: 0 })) });
+  const outcome = h("select", { "aria-label": "Decision", onchange: (event) => change({ outcome: event.target.value, offset: 0 }) },
+    OUTCOMES.map(([value, label]) => h("option", { value, selected: value === state.outcome }, label)));
+  filter = h("div", { class: "filter" }, search, outcome);
+  list = h("div", {});
+  cards = h("div", { class: "cards" });
+}
+
+async function change(changes) {
+  Object.assign(state, changes);
+  keep(state, DEFAULTS);
+  await keepingFocus(shell.place, load).catch(complain);
+}
+
+async function load() {
+  const found = await read("tables", { ...state, limit: LIMIT });
+  const { overview } = shell;
+  if (!shell.place.contains(filter)) fill(shell.place, cards, filter, list);
+  fill(cards, summary(overview));
+  fill(list, table({
+    caption: "Tables and partitions", columns: columns(overview), rows: found.rows, order: state.order, descending: state.descending,
+    onSort: (order, descending) => change({ order, descending, offset: 0 }),
+    empty: empty(overview),
+  }), pager({ offset: state.offset, limit: LIMIT, total: found.total, onMove: (offset) => change({ offset }) }));
+}
+
+function empty(overview) {
+  if (!overview.remembers) return "Nothing is remembered here: mode observe without a state_url keeps no state.";
+  if (state.find || state.outcome) return "No table matches.";
+  return `The initiator has looked at nothing yet. Unpause the DAG ${overview.dags.compaction_initiator}.`;
+}
+
+function summary(overview) {
+  const of = (...names) => names.reduce((sum, name) => sum + (overview.outcomes[name] || 0), 0);
+  const all = Object.values(overview.outcomes).reduce((sum, n) => sum + n, 0);
+  const card = (label, value, kind, outcome) => h("button", { type: "button", class: `card ${kind || ""}`, "aria-pressed": String(state.outcome === outcome),
+    onclick: () => { filter.querySelector("select").value = outcome; change({ outcome, offset: 0 }); } }, h("strong", {}, value), h("span", {}, label));
+  return [card("tables and partitions", count(all), "", ""),
+    card("due for compaction", count(of("major", "minor", "rebalance", "cleanonly", "abortcleanup")), "warn", "due"),
+    card("nothing to do", count(of("notneeded")), "good", "calm"), card("skipped", count(of("skipped")), "", "skipped"),
+    card("errors", count(of("error")), of("error") ? "bad" : "", "error"),
+    h("p", { class: "muted looked" }, overview.looked_at ? ["The initiator looked ", ago(overview.looked_at, overview.now, duration), "."] : "The initiator has not looked yet.")];
+}
+
+function columns(overview) {
+  const figure = (name, text) => (row) => row.figures ? text(row.figures[name]) : h("span", { class: "muted" }, "–");
+  return [
+    { label: "Table", sort: "table", cell: (row) => h("button", { type: "button", class: "link", onclick: () => explain(row) }, entity(row.table, row.partition)) },
+    { label: "Health", sort: "health", help: "0 to 100: deltas to merge, deletes, small files, aborts", cell: health },
+    { label: "Deltas", sort: "deltas", largest: true, align: "right", cell: figure("deltas", count) },
+    { label: "In deltas", sort: "delta_bytes", largest: true, align: "right", help: "Bytes in deltas", cell: figure("delta_bytes", bytes) },
+    { label: "Deletes", sort: "delete_ratio", largest: true, align: "right", help: "Part of the bytes in delete deltas", cell: figure("delete_ratio", percent) },
+    { label: "Small files", sort: "small_files", largest: true, align: "right", help: "Files below 16 MB that could be part of another one, of all files",
+      cell: (row) => row.figures ? `${count(row.figures.small_files)} / ${count(row.figures.files)}` : h("span", { class: "muted" }, "–") },
+    { label: "Size", sort: "bytes", largest: true, align: "right", cell: figure("bytes", bytes) },
+    { label: "Aborts", sort: "aborts", largest: true, align: "right", help: "Aborted transactions that are not forgotten yet", cell: figure("aborts", count) },
+    { label: "Compacted", sort: "last_compacted", largest: true, cell: (row) => ago(row.last_compacted, overview.now, duration) },
+    { label: "Decision", sort: "outcome", wide: true, cell: decision },
+  ];
+}
+
+function health(row) {
+  if (!row.figures) return h("span", { class: "muted" }, "unknown");
+  const value = row.figures.health;
+  const kind = value >= 80 ? "good" : value >= 50 ? "warn" : "bad";
+  return h("span", { class: "health" }, bar(value, kind, `Health ${value} of 100`, "meter"), h("span", { "aria-hidden": "true" }, String(value)));
+}
+
+function decision(row) {
+  const due = KINDS[row.outcome] || "warn";
+  const queued = row.queued ? h("span", { class: "chip" }, `${row.queued.state} as ${row.queued.compactionid}`) : null;
+  return [h("span", { class: `chip ${due}` }, WORDS[row.outcome] || row.outcome), queued, h("span", { class: "because" }, row.because)];
+}
+
+async function explain(row) {
+  const name = row.partition == null ? row.table : `${row.table}/${row.partition}`;
+  const fresh = h("div", { "aria-live": "polite" });
+  const look = async () => {
+    fill(fresh, h("p", { class: "muted" }, "Looking…"));
+    try {
+      const found = await read("explain", { table: row.table, partition: row.partition });
+      fill(fresh, h("h3", {}, "Now"), told(found));
+    } catch (error) {
+      fill(fresh, h("p", { class: "problem" }, error.message));
+    }
+  };
+  const figures = row.figures;
+  const facts = figures ? [["Health", `${figures.health} of 100`], ["Base", bytes(figures.base_bytes)], ["Deltas", `${count(figures.deltas)}, ${bytes(figures.delta_bytes)}`],
+    ["Delete deltas", `${bytes(figures.delete_bytes)}, ${percent(figures.delete_ratio)} of all`], ["Files", `${count(figures.files)}, ${count(figures.small_files)} of them small`],
+    ["Obsolete", `${count(figures.obsolete)} directories`], ["Aborted transactions", count(figures.aborts)]] : [];
+  facts.push(["Last compacted", row.last_compacted ? moment(row.last_compacted) : "never, as far as the history goes back"], ["Looked at", moment(row.at)]);
+  const rights = shell.overview.rights;
+  const buttons = h("div", { class: "buttons" }, h("a", { class: "button quiet", href: `history?${new URLSearchParams({ find: name })}` }, "History"),
+    h("a", { class: "button quiet", href: `settings?${new URLSearchParams({ table: row.table })}` }, "Settings"),
+    h("button", { type: "button", class: "quiet", onclick: look }, "Look now"),
+    rights.compact && row.outcome === "skipped" ? h("button", { type: "button", class: "quiet", onclick: () => consider(row) }, "Consider again…") : null,
+    rights.compact ? h("button", { type: "button", class: "primary", onclick: () => askToCompact({ table: row.table, partition: row.partition, done: shell.refresh }) }, "Compact…") : null);
+  open(name, h("div", {}, told(row), fresh, h("h3", {}, "Figures"), h("dl", { class: "facts" }, facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)])), buttons), { wide: true });
+}
+
+function told(found) {
+  const flips = found.flips.length ? [h("h3", {}, "What would change this"), h("ul", {}, found.flips.map((flip) => h("li", {}, flip)))] : null;
+  return [h("p", {}, h("span", { class: `chip ${KINDS[found.outcome] || "warn"}` }, WORDS[found.outcome] || found.outcome), " ", found.because), flips];
+}
+
+function consider(row) {
+  confirm({
+    title: `Consider ${row.table} again?`, text: "The rows about failures since each partition's last success leave the history, so that the initiator looks at the table again.",
+    button: "Consider again", path: "resume", body: () => ({ table: row.table }), done: shell.refresh,
+  });
+}

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compactor.compaction.states import State
+from compactor.demo.place import Place
+from compactor.metastore.catalog import Table
+from compactor.service.site import Site
+from tests.support.tables import insert, make_table
+from tests.unit.airflow.page.conftest import Audit, Caller
+
+OURS = {"X-Compactor": "1", "Sec-Fetch-Site": "same-origin"}
+
+
+@pytest.fixture
+def table(site: Site, place: Place) -> Table:
+    made = make_table(site, place.warehouse)
+    for value in range(3):
+        insert(site, made, [value])
+    return made
+
+
+def post(client: Caller, path: str, body: dict[str, Any] | None = None, status: int = 200) -> Any:
+    answer = client("user").post(f"/compactor/default/api/{path}", json=body or {}, headers=OURS)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def test_a_request_stands_in_the_queue_and_in_the_audit_log(
+    client: Caller, site: Site, table: Table, audit: Audit
+) -> None:
+    body = {
+        "table": "default.t",
+        "type": "minor",
+        "pool": "night",
+        "properties": {"compactor.hive.compactor.job.queue": "etl"},
+    }
+    told = post(client, "compact", body)
+    (entry,) = site.metastore.compactions.queue()
+    assert (entry.type.label, entry.pool, dict(entry.properties)) == ("MINOR", "night", body["properties"])
+    assert told["message"].startswith(f"default.t is queued as compaction {entry.id}")
+    ((event, user, what),) = audit()
+    assert (event, user, what["table"], what["metastore"]) == ("compactor_compact", "user-1", "default.t", "default")
+
+
+def test_what_is_refused_is_logged_too_and_told_in_a_sentence(client: Caller, table: Table, audit: Audit) -> None:
+    post(client, "compact", {"table": "default.t"})
+    told = post(client, "compact", {"table": "default.t"}, status=409)
+    assert told["detail"].startswith("default.t: Compaction is already scheduled with state='initiated'")
+    assert [event for event, *_ in audit()] == ["compactor_compact"] * 2
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"table": "default.gone"}, 404, "default.gone"),
+        (
+            {"table": "default.t", "type": "huge"},
+            409,
+            "compaction type 'huge': expected one of major, minor, rebalance",
+        ),
+        ({"table": "default.t", "properties": {"colour": "red"}}, 400, "colour"),
+        ({}, 400, "This was not understood: table: Field required."),
+        ({"table": "default.t", "force": "yes"}, 400, "force: Extra inputs are not permitted."),
+    ],
+)
+def test_what_cannot_be_done(
+    client: Caller, site: Site, table: Table, body: dict[str, Any], status: int, told: str
+) -> None:
+    assert told in post(client, "compact", body, status)["detail"]
+    assert site.metastore.compactions.queue() == []
+
+
+def test_a_request_is_cancelled_and_asked_for_again(client: Caller, site: Site, table: Table, audit: Audit) -> None:
+    post(client, "compact", {"table": "default.t"})
+    (entry,) = site.metastore.compactions.queue()
+    assert post(client, f"compactions/{entry.id}/cancel") == {
+        "message": f"Compaction {entry.id} of default.t is cancelled.",
+        "state": "aborted",
+    }
+    assert site.metastore.compactions.queue() == []
+    post(client, f"compactions/{entry.id}/retry")
+    (again,) = site.metastore.compactions.queue()
+    assert (again.entity, again.type, again.state) == (entry.entity, entry.type, State.INITIATED)
+    assert [(event, what.get("entry_id")) for event, _, what in audit()] == [
+        ("compactor_compact", None),
+        ("compactor_cancel", str(entry.id)),
+        ("compactor_retry", str(entry.id)),
+    ]
+    assert "is neither in the queue nor in the history" in post(client, "compactions/999/cancel", status=404)["detail"]
+    told = post(client, f"compactions/{again.id}/retry", status=409)["detail"]
+    assert "is initiated; only one that failed, was refused or was aborted" in told
+
+
+def test_a_transaction_is_aborted_once(client: Caller, site: Site, place: Place, audit: Audit) -> None:
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    assert post(client, f"transactions/{txn}/abort") == {"message": f"Transaction {txn} is aborted."}
+    assert site.metastore.transactions.state(txn) == "a"
+    assert post(client, f"transactions/{txn}/abort", status=409)["detail"] == f"transaction {txn} is aborted already"
+    assert [(event, what["txn"]) for event, _, what in audit()] == [("compactor_abort_transaction", str(txn))] * 2
+
+
+def test_a_table_that_failed_is_considered_again(client: Caller, site: Site, table: Table) -> None:
+    assert "nothing keeps the initiator away" in post(client, "resume", {"table": "default.t"})["message"]
+    post(client, "compact", {"table": "default.t"})
+    entry = site.metastore.compactions.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0)
+    assert entry is not None
+    site.metastore.compactions.finish(entry, State.FAILED, "no space")
+    assert post(client, "resume", {"table": "default.t"})["message"] == (
+        "default.t is considered again; 1 rows about failures left the history."
+    )
+    assert site.metastore.compactions.history() == []
+
+
+def test_mode_observe_does_nothing(
+    client: Caller, site: Site, table: Table, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    text = place.config.read_text("utf-8").replace('mode = "clean"', 'mode = "observe"')
+    place.config.write_text(text + f'state_url = "{place.url}"\n', "utf-8")
+    for path, body in (("compact", {"table": "default.t"}), (f"transactions/{txn}/abort", {})):
+        assert "compactor.mode is observe" in post(client, path, body, status=409)["detail"]
+    assert site.metastore.transactions.state(txn) == "o"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.metastore.store import Metastore
+
+
+@pytest.fixture
+def ids(metastore: Metastore) -> list[int]:
+    """``sales.t`` with three partitions, ``sales.whole`` and ``web.t``; the first of them is worked on."""
+    entities = [Entity(database="sales", table="t", partition=f"day={n}") for n in range(3)]
+    entities += [Entity(database="sales", table="whole"), Entity(database="web", table="t")]
+    asked = [Request(entity=e, type=CompactionType.MAJOR, initiator="compactor-h-manual") for e in entities]
+    found = [answer for answer in metastore.compactions.request_all(asked) if isinstance(answer, int)]
+    assert metastore.compactions.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0) is not None
+    return found
+
+
+def test_states_are_counted(metastore: Metastore, ids: list[int]) -> None:
+    assert metastore.compaction_lists.states() == {State.WORKING: 1, State.INITIATED: 4}
+
+
+def test_the_queue_a_page_at_a_time(metastore: Metastore, ids: list[int]) -> None:
+    lists = metastore.compaction_lists
+    part = lists.queue(limit=2, offset=2)
+    assert ([e.id for e in part.entries], part.total) == (ids[2:4], 5)
+    assert [e.id for e in lists.queue(limit=9, states=(State.WORKING,)).entries] == ids[:1]
+    assert [e.id for e in lists.queue(limit=9, find="SALES.T day").entries] == ids[:3]
+    assert [e.id for e in lists.queue(limit=9, find="whole").entries] == ids[3:4]
+    assert lists.queue(limit=9, find="%").total == 0
+
+
+def test_the_history_a_page_at_a_time_newest_first(metastore: Metastore, ids: list[int]) -> None:
+    for entry_id in ids[1:]:
+        metastore.compactions.abort_request(entry_id)
+    part = metastore.compaction_lists.history(limit=2, offset=1)
+    assert ([e.id for e in part.entries], part.total) == ([ids[3], ids[2]], 4)
+    assert metastore.compaction_lists.history(limit=9, states=(State.FAILED,)).total == 0
+    assert [e.id for e in metastore.compaction_lists.history(limit=9, find="web").entries] == [ids[4]]
+
+
+def test_the_row_about_each(metastore: Metastore, ids: list[int]) -> None:
+    asked = [
+        Entity(database="sales", table="t", partition="day=1"),
+        Entity(database="web", table="t"),
+        Entity(database="web", table="u"),
+    ]
+    found = metastore.compaction_lists.of_entities([*asked, Entity(database="sales", table="t")])
+    assert {entity: entry.id for entity, entry in found.items()} == {asked[0]: ids[1], asked[1]: ids[4]}
+    assert metastore.compaction_lists.of_entities([]) == {}
