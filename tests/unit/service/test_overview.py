@@ -35,9 +35,9 @@ def _tables(site: Site, busy: Busy) -> None:
     assert found.rows[0]["figures"]["health"] == min(r["figures"]["health"] for r in found.rows if r["figures"])  # type: ignore[index, type-var]
     (carts,) = tables(site, find="carts").rows
     assert carts["queued"] == {"compactionid": busy.waiting, "state": "initiated"}
-    assert tables(site, outcome="due", find="returns").total == 3
+    assert tables(site, outcome="due", find="returns").total == 4
     assert tables(site, limit=7, offset=245).to_json()["total"] == MANY + 9
-    assert len(tables(site, limit=7, offset=245).rows) == 5
+    assert len(tables(site, limit=7, offset=245).rows) == 4
     with pytest.raises(BadSetting):
         tables(site, order="nothing")
     assert tables(replace(site, state=None)).total == 0
