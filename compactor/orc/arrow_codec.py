@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -16,8 +15,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.orc as po
 
-from compactor.errors import NotSupported, StorageError
-from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, encoder_block, relabelled_batch, root_names
+from compactor.errors import NotSupported
+from compactor.orc.arrow_encoder import COMPRESSIONS, Encoder, ZlibEncoder
+from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, relabelled_batch, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
@@ -26,14 +26,8 @@ from compactor.orc.view import StripeView, batch_rows
 
 name = "arrow"
 SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
+HELD = 4 * 1024 * 1024  #: decoded bytes up to which a file is not worth a second pass to compress it
 SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows are few enough for one batch
-COMPRESSIONS: dict[Compression, Any] = {
-    Compression.NONE: "uncompressed",
-    Compression.ZLIB: "zlib",
-    Compression.SNAPPY: "snappy",
-    Compression.LZ4: "lz4",
-    Compression.ZSTD: "zstd",
-}
 
 
 def arrow_lossless(types: Types) -> bool:
@@ -120,19 +114,11 @@ class ArrowWriter:
                 f"file {like.name}: compression {like.compression.name} cannot be written here; "
                 "set orc.compress of the table to ZLIB or ZSTD and run a major compaction of Hive once"
             )
-        self._path = Path(path)
+        self._path, self._like, self._stripe_size = Path(path), like, stripe_size
         self._schema = schema(encoder_types(types))
-        self._file = _Remembering(path)
-        self._writer = po.ORCWriter(
-            self._file,
-            file_version=".".join(str(part) for part in like.file_version),
-            compression=COMPRESSIONS[like.compression],
-            compression_block_size=encoder_block(like),
-            row_index_stride=like.row_index_stride,
-            stripe_size=stripe_size,
-            dictionary_key_size_threshold=0.8,
-        )
-        self._rows = 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._encoder: Encoder | ZlibEncoder | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows.
@@ -146,9 +132,21 @@ class ArrowWriter:
             _check_timestamps(column)
         # Arrow's ORC writer takes the validity of a sliced struct from the wrong place; a taken batch has no slices.
         whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch
-        self._writer.write(pa.Table.from_batches([relabelled_batch(whole, self._schema)]))
-        self._file.check()
-        self._rows += batch.num_rows
+        whole = relabelled_batch(whole, self._schema)
+        if self._encoder is not None:
+            self._encoder.write(whole)
+            return
+        self._held.append(whole)
+        self._held_bytes += whole.nbytes
+        if self._held_bytes > HELD:
+            self._begin(ZlibEncoder if self._like.compression is Compression.ZLIB else Encoder)
+
+    def _begin(self, kind: type[Encoder | ZlibEncoder]) -> Encoder | ZlibEncoder:
+        self._encoder = kind(self._path, self._like, self._schema, stripe_size=self._stripe_size)
+        for batch in self._held or [pa.RecordBatch.from_pylist([], self._schema)]:
+            self._encoder.write(batch)
+        self._held = []
+        return self._encoder
 
     def __enter__(self) -> ArrowWriter:
         return self
@@ -156,55 +154,10 @@ class ArrowWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and not self._rows:
-            self._writer.write(self._schema.empty_table())
-        self._writer.close()
-        self._file.close()
-        if kind is not None:
-            self._path.unlink(missing_ok=True)
-        else:
-            self._file.check()
-
-
-class _Remembering(io.RawIOBase):
-    """A new file that keeps its first error for later: one that Arrow's writer met would end the whole process."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__()
-        self._path = path
-        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with this object
-        self._place = 0
-        self._error: OSError | None = None
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def write(self, data: Any) -> int:
-        size = memoryview(data).nbytes
-        self._place += size
-        view = memoryview(data).cast("B")
-        try:
-            while self._error is None and view:
-                view = view[self._file.write(view) :]
-        except OSError as error:
-            self._error = error
-        return size
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
-
-    def check(self) -> None:
-        """Nothing while all was written.
-
-        Raises:
-            StorageError: something was not, for example because the disk is full.
-        """
-        if self._error is not None:
-            raise StorageError(f"file {self._path}: cannot be written: {self._error.strerror}") from self._error
+        if kind is None:
+            (self._encoder or self._begin(Encoder)).close()
+        elif self._encoder is not None:
+            self._encoder.abort()
 
 
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types) -> ArrowWriter:

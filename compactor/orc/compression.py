@@ -7,6 +7,7 @@ import enum
 import zlib
 
 import pyarrow as pa
+from isal import isal_zlib
 
 from compactor.errors import BadFile, NotSupported
 
@@ -53,16 +54,19 @@ def decompress(data: bytes, compression: Compression, block_size: int, name: str
 
 def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
     """``data`` as chunks; a chunk that would not become smaller is stored as it is."""
-    if compression is Compression.NONE:
-        return data
-    parts = []
+    return data if compression is Compression.NONE else b"".join(chunks(data, compression, block_size))
+
+
+def chunks(data: bytes, compression: Compression, block_size: int) -> list[bytes]:
+    """Each chunk of ``compress`` by itself."""
+    found = []
     for place in range(0, len(data), block_size):
         plain = data[place : place + block_size]
         packed = _packed(plain, compression)
         kept = len(packed) >= len(plain)
         chunk = plain if kept else packed
-        parts += [(len(chunk) << 1 | kept).to_bytes(3, "little"), chunk]
-    return b"".join(parts)
+        found.append((len(chunk) << 1 | kept).to_bytes(3, "little") + chunk)
+    return found
 
 
 def _plain(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
@@ -100,8 +104,7 @@ def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
 
 def _packed(plain: bytes, compression: Compression) -> bytes:
     if compression is Compression.ZLIB:
-        packer = zlib.compressobj(6, zlib.DEFLATED, -15)
-        return packer.compress(plain) + packer.flush()
+        return isal_zlib.compress(plain, 3, -15)  # as small as zlib's second level, in a third of its time
     codec = _CODECS.get(compression)
     return plain if codec is None else bytes(codec.compress(plain, asbytes=True))
 
