@@ -48,23 +48,23 @@ def linger(
         return
     with Presence(store.residents, site.name, batch.route, application_id, alive_ms) as presence:
         idle_since = time.monotonic()
+        others: frozenset[int] = frozenset()  # entries of other routes, whose directories need not be listed again
         while True:
             given = store.residents.given(presence.id)
-            if given is None:
+            if given is None and not (waiting := frozenset(claimable(site, batch.pool))) <= others:
                 given = _planned(site, batch.pool, batch.route, presence.id)
+                others = waiting if given is None else frozenset()
             if given is not None:
                 report(run(given))
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since < seconds:
-                time.sleep(min(_LOOK_S, seconds))
+                time.sleep(min(_LOOK_S, seconds / 4))
             elif store.residents.leave(presence.id):
                 return
 
 
 def _planned(site: Site, pool: str | None, route: str, resident: int) -> int | None:
     """A batch of what waits, unless another resident of the route is to take it."""
-    if not claimable(site, pool):
-        return None
     try:
         made = plan_batches(site, pool, route=route)
     except LostClaim:  # a planner was faster

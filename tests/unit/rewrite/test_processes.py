@@ -14,11 +14,14 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, CompactorError
 from compactor.ids import WriteId
+from compactor.rewrite.execute import execute
 from compactor.rewrite.processes import ProcessRunner
 from compactor.rewrite.runner import Job
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.divided import WHOLE, content, large_unit
+from tests.support.units import run_units
 
 
 @pytest.fixture
@@ -89,3 +92,12 @@ def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
     assert [isinstance(answer, list) for answer in answers] == [True, True, True, False]
     assert isinstance(answers[3], CompactorError)
     assert "was killed" in str(answers[3])
+
+
+def test_a_divided_unit_is_done_by_all_processes(tmp_path: Path) -> None:
+    """DESIGN 4: skewed file numbers are split by stripe ranges, here as on executors."""
+    unit = large_unit(tmp_path)
+    with ProcessRunner(2) as runner:
+        (result,) = run_units([unit], runner)
+        assert content(result.outputs[0])[0] == content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
+    assert result.figures.stripes_encoded == 6

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import WorkerPass, own_state, plan_batches, run_batch
+from compactor.service.batch import PlannedBatch, WorkerPass, own_state, plan_batches, run_batch
 from compactor.service.request import request_compaction
 from compactor.service.resident import Presence, linger
 from compactor.service.site import Site
@@ -62,6 +62,23 @@ def test_other_routes_are_left_to_applications_of_their_own(deployment: Site, wa
         ("etl", {}, None),
         (None, {"spark.executor.memory": "8g"}, None),
     ]
+
+
+def test_what_waits_for_others_is_looked_at_once(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand entries of another queue are not listed every second."""
+    batch = first_batch(deployment, warehouse)
+    ask(deployment, warehouse, "b", **{"compactor.hive.compactor.job.queue": "etl"})
+    looks: list[str | None] = []
+
+    def counted(site: Site, pool: str | None, *, route: str) -> list[PlannedBatch]:
+        looks.append(pool)
+        return plan_batches(site, pool, route=route)
+
+    monkeypatch.setattr("compactor.service.resident.plan_batches", counted)
+    assert lingered(deployment, batch, 0.3) == []
+    assert looks == [None]
 
 
 def test_what_a_planner_gives_it_needs_no_application(deployment: Site, warehouse: Path) -> None:
