@@ -8,6 +8,7 @@ from airflow.configuration import conf
 
 from compactor.airflow.options import OPTIONS, SECTION
 from compactor.errors import BadSetting
+from compactor.settings.setting import Setting, Unit, parse
 
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 
@@ -72,3 +73,33 @@ def metastore_names() -> tuple[str, ...]:
             "wanted: at least one name, and each only once"
         )
     return names
+
+
+def airflow_pools() -> dict[str, str]:
+    """Which Airflow pool the requests of a compaction pool wait in, where it has one of its own.
+
+    Raises:
+        BadSetting: it is written otherwise than as ``night=compaction_night``, or a pool's name cannot name a task.
+    """
+    pools: dict[str, str] = {}
+    for pair in filter(None, (part.strip() for part in text("airflow_pools").split(","))):
+        pool, equals, airflow_pool = (part.strip() for part in pair.partition("="))
+        if not equals or not airflow_pool or not _NAME.fullmatch(pool) or pool in pools:
+            raise BadSetting(
+                f"[{SECTION}] airflow_pools of Airflow's configuration has {pair!r}; wanted: COMPACTION POOL=AIRFLOW POOL, "
+                "each once, the first of letters, digits, _ and - only"
+            )
+        pools[pool] = airflow_pool
+    return pools
+
+
+def approval_bytes() -> int | None:
+    """Above which size a person is asked; None for never.
+
+    Raises:
+        BadSetting: it is no size.
+    """
+    found = text("approval_bytes")
+    if not found:
+        return None
+    return int(parse(Setting(key=f"[{SECTION}] approval_bytes", default="0", unit=Unit.BYTES, effect=""), found))

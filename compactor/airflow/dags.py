@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset, AssetAlias, Param, get_current_context, task
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, Asset, AssetAlias, chain, get_current_context, task
 from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
-from compactor.airflow.configuration import dag_id, seconds, text
+from compactor.airflow.configuration import airflow_pools, approval_bytes, dag_id, seconds, text
+from compactor.airflow.form import fields, wish
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
 from compactor.errors import CompactorError, DatabaseUnavailable
@@ -22,7 +24,6 @@ _START = datetime(2024, 1, 1, tzinfo=UTC)
 _PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
 #: A task whose worker is lost: the next try finds the application that goes on meanwhile.
 _RECONNECTING: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
-_TYPES = {"minor": "Minor: merge deltas", "major": "Major: a new base", "rebalance": "Rebalance: even out the buckets"}
 
 
 def compaction_dags(metastore: str = "default") -> list[DAG]:
@@ -140,15 +141,20 @@ def _worker(metastore: str) -> DAG:
                 outlet_events[alias].add(asset, extra={"entries": entries})
             return entries
 
-        compact = CompactionSubmitOperator.partial(
-            task_id="compact",
-            metastore=metastore,
-            pool=text("pool"),
-            map_index_template="batch {{ task.batch_id }}",
-            **_RECONNECTING,
-        ).expand_kwargs(plan())
+        @task
+        def of_pool(batches: list[dict[str, Any]], pool: str | None, others: list[str]) -> list[dict[str, Any]]:
+            return [b for b in batches if (b["pool_name"] == pool if pool else b["pool_name"] not in others)]
+
+        batches, pools = plan(), airflow_pools()
+        # A mapped task has one Airflow pool, so a compaction pool that has its own has a task of its own.
+        compacts = [
+            _compact(metastore, "compact", text("pool"), of_pool(batches, None, list(pools)) if pools else batches)
+        ]
+        for pool, airflow_pool in pools.items():
+            chosen = of_pool.override(task_id=f"of_pool__{pool}")(batches, pool, [])
+            compacts.append(_compact(metastore, f"compact__{pool}", airflow_pool, chosen))
         # A teardown: it runs whatever became of the batches, and does not hide from the run that one failed.
-        compact >> announce().as_teardown()
+        chain(compacts, announce().as_teardown())
     return dag
 
 
@@ -193,57 +199,85 @@ def _housekeeper(metastore: str) -> DAG:
     return dag
 
 
-def _form() -> dict[str, Param]:
-    """The form of ``compact_table``. Free text is judged by the first task, whose message is better than a schema's."""
-    return {
-        "table": Param("", type="string", title="Table", description="DATABASE.TABLE"),
-        "partition": Param(
-            None,
-            type=["null", "string"],
-            title="Partition",
-            description="As in SHOW PARTITIONS, or k=v,k=v with plain values. Empty: every partition.",
-        ),
-        "type": Param("major", type="string", enum=list(_TYPES), values_display=_TYPES, title="Type"),
-        "pool": Param(
-            None, type=["null", "string"], title="Pool", description="Compaction pool. Empty: the table's own."
-        ),
-        "properties": Param(
-            {},
-            type=["null", "object"],
-            title="Properties",
-            description='WITH OVERWRITE TBLPROPERTIES, for example {"compactor.hive.compactor.job.queue": "etl"}',
-        ),
-        "wait": Param(True, type="boolean", title="Wait", description="Until a worker is done with it."),
-    }
+def _compact(metastore: str, task_id: str, airflow_pool: str, batches: Any) -> Any:
+    return CompactionSubmitOperator.partial(
+        task_id=task_id,
+        metastore=metastore,
+        pool=airflow_pool,
+        map_index_template="batch {{ task.batch_id }}",
+        **_RECONNECTING,
+    ).expand_kwargs(batches)
 
 
 def _compact_table(metastore: str) -> DAG:
     asset = requested(metastore)
     alias = _alias(asset)
+    approval = approval_bytes()
     dag = _dag(
         "compact_table",
         metastore,
         schedule=None,
-        params=_form(),
-        doc_md="`ALTER TABLE ... COMPACT`: queues one request for a table or partition; thresholds do not apply.",
+        params=fields(),
+        doc_md="`ALTER TABLE ... COMPACT`: queues requests for tables or partitions; thresholds do not apply.",
     )
     with dag:
 
-        @task(outlets=[alias])
-        def request(*, outlet_events: Any = None) -> list[int]:
+        @task(multiple_outputs=False)
+        def plan() -> dict[str, Any]:
             from compactor.airflow import passes
 
             with told_once():
-                ids = passes.request(metastore, passes.check_parameters(get_current_context()["params"]))
+                asked_for = wish(get_current_context()["params"])
+                tables = passes.tables_of(metastore, asked_for.tables)
+                looks = asked_for.dry_run or approval is not None
+                plans = passes.dry_run(metastore, tables, asked_for.arguments) if looks else []
+            size = sum(int(str(one["input_bytes"])) for one in plans)
+            return {"tables": tables, "arguments": asked_for.arguments, "bytes": size, "plans": plans}
+
+        @task.short_circuit
+        def not_only_a_dry_run() -> bool:
+            return not get_current_context()["params"]["dry_run"]
+
+        @task(outlets=[alias], trigger_rule="none_failed_min_one_success")
+        def request(planned: dict[str, Any], *, outlet_events: Any = None) -> list[int]:
+            from compactor.airflow import passes
+
+            with told_once():
+                ids = passes.request(metastore, planned["tables"], planned["arguments"])
             if ids:
                 outlet_events[alias].add(asset, extra={"entries": len(ids)})
             return ids
 
+        planned = plan()
+        goes_on, ids = not_only_a_dry_run(), request(planned)
+        planned >> goes_on
+        if approval is None:
+            goes_on >> ids
+        else:
+            goes_on >> _approved_above(approval, planned, ids)
         RequestsSensor(
             task_id="done",
             metastore=metastore,
-            ids=request(),
+            ids=ids,
             poll_seconds=seconds("poll_seconds"),
             timeout=timedelta(hours=24).total_seconds(),
         )
     return dag
+
+
+def _approved_above(limit: int, planned: Any, then: Any) -> Any:
+    """Asks a person where more than ``limit`` bytes would be read; who rejects it ends the run without a request."""
+
+    @task.branch
+    def is_large(planned: dict[str, Any]) -> str:
+        return "approve" if planned["bytes"] > limit else "request"
+
+    large = is_large(planned)
+    approve = ApprovalOperator(
+        task_id="approve",
+        subject="Compact {{ ti.xcom_pull('plan')['tables'] | join(', ') }}",
+        body="It would read {{ ti.xcom_pull('plan')['bytes'] }} bytes. The log of task plan has each partition.",
+    )
+    large >> [approve, then]
+    approve >> then
+    return large

@@ -42,6 +42,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         *,
         metastore: str,
         batch_id: int | str,
+        pool_name: str | None = None,
         job: str | None = None,
         max_seconds: int | None = None,
         queue_name: str | None = None,
@@ -51,6 +52,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     ) -> None:
         self.metastore = metastore
         self.batch_id = batch_id
+        self.pool_name = pool_name
         self.job = job
         self.max_seconds = max_seconds
         self.queue_name = queue_name
@@ -135,9 +137,12 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     def _launch(self, context: Any) -> None:
         """Start the driver: attached to this task, or so that it outlives it."""
         hook = self._hook = self._get_hook()
+        is_process = one_of("launcher", "spark-submit", "process") == "process"
+        if (detaches(hook) or is_process) and text("linger"):
+            hook._application_args = [*(hook._application_args or ()), "--linger", str(seconds("linger"))]
         if detaches(hook):
             self._remember(submit_to_cluster(hook, self.application))
-        elif one_of("launcher", "spark-submit", "process") == "process":
+        elif is_process:
             log = driver_log(self.metastore, self.batch_id)
             self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
             environment = {**os.environ, **(self.env_vars or {}), **self._connection()}

@@ -43,6 +43,26 @@ OPTIONS: dict[str, Option] = {
         example="compaction",
         description="Airflow pool of the tasks that submit to Spark: its slots bound the applications at one time.",
     ),
+    "airflow_pools": Option(
+        type="string",
+        default="",
+        example="night=compaction_night,etl=compaction_etl",
+        description="Compaction pool = Airflow pool, separated by commas: requests of these pools are submitted by tasks "
+        "of their own, which wait for slots of that Airflow pool. Empty: all are in the pool above.",
+    ),
+    "approval_bytes": Option(
+        type="string",
+        default="",
+        example="1TB",
+        description="Above this size of what compact_table would read, a person has to approve it. Empty: nobody is asked.",
+    ),
+    "linger": Option(
+        type="string",
+        default="",
+        example="600",
+        description="Seconds that an application without a slot waits for further batches after its own, so that a start "
+        "is paid once. Empty: it ends.",
+    ),
     "spark_conn_id": Option(
         type="string",
         default="spark_default",

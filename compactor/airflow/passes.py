@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import logging
 from collections import Counter
@@ -12,14 +13,15 @@ from compactor.airflow.configuration import text
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.options import OPTIONS
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound
+from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
 from compactor.service.batch import plan_batches
 from compactor.service.cleaner import clean
 from compactor.service.housekeeper import keep_house
 from compactor.service.initiator import initiate
 from compactor.service.mode import Mode, may
-from compactor.service.request import request_compaction
+from compactor.service.preview import preview
+from compactor.service.request import parse_table, request_compaction
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
@@ -74,6 +76,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
     return [
         {
             "batch_id": batch.batch_id,
+            "pool_name": batch.pool,
             "job": batch.job,
             "max_seconds": batch.max_seconds,
             "queue_name": batch.queue,
@@ -114,42 +117,72 @@ def keep_house_once(metastore: str) -> dict[str, object]:
     return found
 
 
-def check_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The form's values as arguments of ``request``, with our own words for what is wrong.
+def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
+    """The tables that ``names`` stand for, each once; a pattern stands for transactional tables only.
 
     Raises:
-        NotFound: no table is named.
-        CompactorError: a property is not text.
+        NotFound: a table is not there, or nothing matches a pattern.
     """
-    table = str(parameters.get("table") or "").strip()
-    if table.count(".") != 1 or not all(table.split(".")):
-        raise NotFound(f"table is {table!r}; wanted: DATABASE.TABLE, for example demo.flights")
-    properties = dict(parameters.get("properties") or {})
-    for key, value in properties.items():
-        if not isinstance(value, str):
-            raise CompactorError(
-                f'property {key} is {value!r}; wanted: text, as TBLPROPERTIES have it, for example "{key}": "{value}"'
-            )
-    return {
-        "table": table,
-        "partition": (parameters.get("partition") or "").strip() or None,
-        "type": parameters.get("type") or "major",
-        "pool": (parameters.get("pool") or "").strip() or None,
-        "properties": properties,
-    }
+    found: dict[str, None] = {}
+    with CompactorHook(metastore).get_conn() as site:
+        every = None
+        for name in names:
+            if "*" not in name:
+                found[str(site.metastore.catalog.table(*parse_table(name)))] = None
+                continue
+            every = [str(t) for t in site.metastore.catalog.tables() if t.is_transactional] if every is None else every
+            matching = sorted(table for table in every if fnmatch.fnmatchcase(table, name.lower()))
+            if not matching:
+                raise NotFound(f"no transactional table matches {name!r}; wanted: for example demo.* or demo.fl*")
+            found |= dict.fromkeys(matching)
+    return list(found)
 
 
-def request(metastore: str, arguments: Mapping[str, Any]) -> list[int]:
-    """Queues what ``check_parameters`` returned; the ids of the entries. What is queued already is told and left.
+def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[dict[str, object]]:
+    """What a compaction would read and write, partition by partition; nothing is queued.
+
+    Raises:
+        CompactorError: a table cannot be compacted so, and why.
+    """
+    plans: list[dict[str, object]] = []
+    with CompactorHook(metastore).get_conn() as site:
+        for table in tables:
+            for one in preview(site, table, partition=arguments["partition"], type=arguments["type"]):
+                plans.append(one.to_json())
+                told = (
+                    one.error
+                    or one.nothing
+                    or (
+                        f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
+                        f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
+                    )
+                )
+                log.info("%s %s: %s", one.type.label.lower(), one.entity, told)
+    return plans
+
+
+def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:
+    """Queues a request for each table or partition; the ids of the entries. What is queued already is told and left.
 
     Raises:
         CompactorError: nothing was queued, and why.
     """
+    ids: list[int] = []
+    refused: list[str] = []
     with CompactorHook(metastore).get_conn() as site:
-        enqueued = request_compaction(site, **arguments)
-    for one in enqueued:
-        log.info("request: %s", one.to_json())
-    return [one.entry_id for one in enqueued if one.entry_id is not None]
+        for table in tables:
+            try:
+                enqueued = request_compaction(site, table=table, **arguments)
+            except Refused as error:
+                log.warning("%s", error)
+                refused.append(str(error))
+                continue
+            for one in enqueued:
+                log.info("request: %s", one.to_json())
+            ids += [one.entry_id for one in enqueued if one.entry_id is not None]
+    if not ids:
+        raise Refused("; ".join(refused))
+    return ids
 
 
 def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:

@@ -118,7 +118,8 @@ def test_from_the_form_to_the_clean_directory(table: Place, run_dag: Run, events
         before = measure(site, "default", TABLE)
     asked = run_dag("compact_table", table=f"default.{TABLE}", type="major", wait=False)
     assert asked.state == "success", task_states(asked)
-    assert task_states(asked) == {"request": "success", "done": "skipped"}
+    done = {"plan": "success", "not_only_a_dry_run": "success", "request": "success", "done": "skipped"}
+    assert task_states(asked) == done
     assert events(requested("default").uri) == 1
 
     worker = run_dag("compaction_worker")
@@ -155,8 +156,8 @@ def test_waiting_sees_a_request_that_ended(table: Place, run_dag: Run, monkeypat
 
     asked_for = passes.request
 
-    def ask_and_abort(metastore: str, arguments: Any) -> list[int]:
-        ids = asked_for(metastore, arguments)
+    def ask_and_abort(metastore: str, tables: Any, arguments: Any) -> list[int]:
+        ids = asked_for(metastore, tables, arguments)
         with table.site() as site:
             site.metastore.compactions.abort_request(ids[0])
         return ids
@@ -183,14 +184,33 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
 
     from compactor.airflow import passes
     from compactor.airflow.dags import told_once
+    from compactor.airflow.form import fields, wish
 
     run = run_dag("compact_table", **conf)
     assert run.state == "failed"
-    assert task_states(run)["request"] == "failed"
+    assert "failed" in (task_states(run)["plan"], task_states(run)["request"])
     assert states(table) == []
-    form = {"partition": None, "type": "major", "pool": None, "properties": {}}
-    with pytest.raises(AirflowFailException, match=message), told_once():
-        passes.request("default", passes.check_parameters(form | conf))
+    form = {name: field.value for name, field in fields().items()}
+
+    def ask() -> None:
+        with told_once():
+            asked_for = wish(form | conf)
+            passes.request("default", passes.tables_of("default", asked_for.tables), asked_for.arguments)
+
+    with pytest.raises(AirflowFailException, match=message):
+        ask()
+
+
+def test_a_dry_run_says_what_it_would_do_and_queues_nothing(table: Place, run_dag: Run) -> None:
+    run = run_dag("compact_table", table="default.f3_*", dry_run=True)
+    assert run.state == "success"
+    assert task_states(run) == {
+        "plan": "success",
+        "not_only_a_dry_run": "success",
+        "request": "skipped",
+        "done": "skipped",
+    }
+    assert states(table) == []
 
 
 def test_a_type_that_is_none_is_refused_before_anything_runs(table: Place, run_dag: Run) -> None:

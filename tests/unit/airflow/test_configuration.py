@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from compactor.airflow import configuration
 from compactor.airflow.configuration import dag_id, metastore_names, seconds, text
 from compactor.airflow.options import OPTIONS
 from compactor.errors import BadSetting
@@ -52,3 +53,29 @@ def test_every_duration_has_a_usable_default(key: str) -> None:
 def test_the_dags_of_each_metastore_have_ids_of_their_own() -> None:
     assert dag_id("compaction_worker", "default") == "compaction_worker"
     assert dag_id("compaction_worker", "archive") == "compaction_worker__archive"
+
+
+def test_airflow_pools_of_compaction_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configuration.airflow_pools() == {}
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__AIRFLOW_POOLS", " night = compaction_night,etl=e ")
+    assert configuration.airflow_pools() == {"night": "compaction_night", "etl": "e"}
+    for wrong in ("night", "night=", "a b=c", "a=b,a=c"):
+        monkeypatch.setenv("AIRFLOW__COMPACTOR__AIRFLOW_POOLS", wrong)
+        with pytest.raises(BadSetting, match="wanted: COMPACTION POOL=AIRFLOW POOL"):
+            configuration.airflow_pools()
+
+
+def test_the_size_above_which_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configuration.approval_bytes() is None
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "2kb")
+    assert configuration.approval_bytes() == 2048
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "much")
+    with pytest.raises(BadSetting, match="approval_bytes"):
+        configuration.approval_bytes()
+
+
+def test_one_of_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert configuration.one_of("launcher", "spark-submit", "process") == "spark-submit"
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__LAUNCHER", "rocket")
+    with pytest.raises(BadSetting, match="'rocket'; wanted: one of 'spark-submit', 'process'"):
+        configuration.one_of("launcher", "spark-submit", "process")

@@ -13,6 +13,7 @@ from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.serialization.serialized_objects import DagSerialization
 
 from compactor.airflow.dags import compacted, compaction_dags, requested
+from compactor.airflow.form import fields
 
 FILE = Path(__file__).parents[3] / "dags" / "compaction.py"
 NAMES = ["compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table"]
@@ -143,11 +144,26 @@ def test_what_announces_is_a_teardown_so_a_failed_batch_fails_the_run(dags: dict
 
 
 def test_the_form_of_compact_table(dags: dict[str, DAG]) -> None:
-    parameters = dags["compact_table"].params
-    assert list(parameters) == ["table", "partition", "type", "pool", "properties", "wait"]
-    schemas = {key: parameters.get_param(key).schema for key in parameters}
-    assert schemas["type"]["enum"] == ["minor", "major", "rebalance"]
-    assert "object" in schemas["properties"]["type"]
-    assert schemas["wait"]["type"] == "boolean"
-    assert all("pattern" not in schema for schema in schemas.values())
-    assert all("section" not in schema for schema in schemas.values())
+    assert list(dags["compact_table"].params) == list(fields())
+    assert set(dags["compact_table"].task_ids) == {"plan", "not_only_a_dry_run", "request", "done"}
+
+
+def test_a_person_is_asked_above_the_configured_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "1TB")
+    dag = compaction_dags("default")[4]
+    assert dag.get_task("approve").upstream_task_ids == {"is_large"}
+    assert dag.get_task("request").upstream_task_ids == {"approve", "is_large", "plan"}
+
+
+def test_a_compaction_pool_may_have_an_airflow_pool_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__AIRFLOW_POOLS", "night=compaction_night, etl=etl")
+    worker = compaction_dags("default")[1]
+    pools = {
+        name: worker.get_task(name).partial_kwargs["pool"] for name in ("compact", "compact__night", "compact__etl")
+    }
+    assert pools == {"compact": "default_pool", "compact__night": "compaction_night", "compact__etl": "etl"}
+    assert worker.get_task("announce").upstream_task_ids == set(pools)
+    batches = [{"pool_name": name} for name in ("night", None, "other", "etl")]
+    of_pool = worker.get_task("of_pool").python_callable
+    assert of_pool(batches, "night", []) == [{"pool_name": "night"}]
+    assert of_pool(batches, None, ["night", "etl"]) == [{"pool_name": None}, {"pool_name": "other"}]

@@ -27,11 +27,14 @@ def test_descriptions_are_sentences_and_keys_are_words(option: Option) -> None:
 
 def test_an_empty_default_says_what_it_means() -> None:
     assert {key for key, option in OPTIONS.items() if not option.default} == {
+        "airflow_pools",
+        "approval_bytes",
         "config",
         "conn_id",
         "deploy_mode",
         "driver_logs",
         "keytab",
+        "linger",
         "principal",
     }
     assert all("Empty:" in option.description for option in OPTIONS.values() if not option.default)

@@ -1,0 +1,130 @@
+"""The form of ``compact_table``: its fields, and what they ask for. No database is asked; that is the first task's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from airflow.sdk import Param
+
+from compactor.errors import CompactorError, NotFound
+
+TYPES = {"minor": "Minor: merge deltas", "major": "Major: a new base", "rebalance": "Rebalance: even out the buckets"}
+_REBALANCE, _WHERE = "Rebalance", "Where it runs"
+
+
+def fields() -> dict[str, Param]:
+    """The fields. Free text is judged by the first task, whose message is better than a schema's."""
+    return {
+        "table": Param(
+            "",
+            type="string",
+            title="Table",
+            description="DATABASE.TABLE. Several with commas between them; * stands for any characters, as in demo.f*",
+        ),
+        "partition": Param(
+            None,
+            type=["null", "string"],
+            title="Partition",
+            description="Of one table, as in SHOW PARTITIONS, or k=v,k=v with plain values. Empty: every partition.",
+        ),
+        "type": Param(
+            "major",
+            type="string",
+            enum=list(TYPES),
+            values_display=TYPES,
+            title="Type",
+            description="A minor compaction reads deltas only; a major one reads everything and applies deletes.",
+        ),
+        "dry_run": Param(
+            False,
+            type="boolean",
+            title="Dry run",
+            description="Only say what would be read, copied and written: in the log of task plan, and as its value.",
+        ),
+        "wait": Param(
+            True, type="boolean", title="Wait", description="Until a worker is done with it. A failure fails the run."
+        ),
+        "buckets": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Files",
+            description="How many files the rows are dealt to. Empty: as many as there are.",
+            section=_REBALANCE,
+        ),
+        "order_by": Param(
+            None,
+            type=["null", "string"],
+            title="Order by",
+            description="Columns by which rows are sorted, such as day desc, id. Empty: their order stays.",
+            section=_REBALANCE,
+        ),
+        "pool": Param(
+            None,
+            type=["null", "string"],
+            title="Pool",
+            description="Compaction pool. Empty: the table's own.",
+            section=_WHERE,
+        ),
+        "properties": Param(
+            {},
+            type=["null", "object"],
+            title="Properties",
+            description='WITH OVERWRITE TBLPROPERTIES, for example {"compactor.hive.compactor.job.queue": "etl"}',
+            section=_WHERE,
+        ),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asks for. ``tables`` are names or patterns, ``arguments`` the rest of ``request_compaction``'s."""
+
+    tables: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    dry_run: bool = False
+
+
+def wish(parameters: Mapping[str, Any]) -> Wish:
+    """The form's values, with our own words for what is wrong.
+
+    Raises:
+        NotFound: no table is named.
+        CompactorError: values that do not go together, or a property that is not text.
+    """
+    tables = tuple(name for name in (part.strip() for part in str(parameters.get("table") or "").split(",")) if name)
+    for name in tables or ("",):
+        if name.count(".") != 1 or not all(name.split(".")):
+            raise NotFound(f"table is {name!r}; wanted: DATABASE.TABLE, for example demo.flights")
+    partition, kind = _text(parameters, "partition"), parameters.get("type") or "major"
+    buckets, order_by = parameters.get("buckets"), _text(parameters, "order_by")
+    if partition is not None and (len(tables) > 1 or "*" in tables[0]):
+        raise CompactorError(f"partition {partition} is of one table, yet {', '.join(tables)} are several; name one")
+    if kind != "rebalance" and (buckets is not None or order_by is not None):
+        raise CompactorError(
+            f"files and order are a rebalance's, and the type is {kind}; choose rebalance or empty them"
+        )
+    properties = dict(parameters.get("properties") or {})
+    for key, value in properties.items():
+        if not isinstance(value, str):
+            raise CompactorError(
+                f'property {key} is {value!r}; wanted: text, as TBLPROPERTIES have it, for example "{key}": "{value}"'
+            )
+    return Wish(
+        tables=tables,
+        dry_run=bool(parameters.get("dry_run")),
+        arguments={
+            "partition": partition,
+            "type": kind,
+            "pool": _text(parameters, "pool"),
+            "properties": properties,
+            "buckets": buckets,
+            "order_by": order_by,
+        },
+    )
+
+
+def _text(parameters: Mapping[str, Any], key: str) -> str | None:
+    return str(parameters.get(key) or "").strip() or None

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compactor.airflow.form import fields, wish
+from compactor.errors import CompactorError
+
+FORM: dict[str, Any] = {name: field.value for name, field in fields().items()} | {"table": "demo.flights"}
+
+
+def test_an_untouched_form_asks_for_a_major_compaction_of_the_table() -> None:
+    found = wish(FORM)
+    assert (found.tables, found.dry_run) == (("demo.flights",), False)
+    assert found.arguments == {
+        "partition": None,
+        "type": "major",
+        "pool": None,
+        "properties": {},
+        "buckets": None,
+        "order_by": None,
+    }
+
+
+def test_what_is_typed_is_trimmed() -> None:
+    found = wish(
+        FORM | {"table": " a.b , a.c*,", "pool": " night ", "type": "rebalance", "buckets": 4, "order_by": "x desc"}
+    )
+    assert found.tables == ("a.b", "a.c*")
+    assert (found.arguments["pool"], found.arguments["buckets"], found.arguments["order_by"]) == ("night", 4, "x desc")
+    assert wish(FORM | {"partition": " month=1 "}).arguments["partition"] == "month=1"
+
+
+@pytest.mark.parametrize("table", ["", None, "flights", "a.b.c", ".flights", "demo.", "a.b,c"])
+def test_a_table_without_its_database_is_refused_in_our_words(table: str | None) -> None:
+    with pytest.raises(CompactorError, match=r"wanted: DATABASE\.TABLE"):
+        wish(FORM | {"table": table})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"table": "a.b, a.c", "partition": "p=1"}, "name one"),
+        ({"table": "a.*", "partition": "p=1"}, "name one"),
+        ({"buckets": 4}, "choose rebalance or empty them"),
+        ({"order_by": "a", "type": "minor"}, "the type is minor"),
+        ({"properties": {"compactor.x": 7}}, r'property compactor\.x is 7; wanted: text.*"compactor\.x": "7"'),
+    ],
+)
+def test_what_does_not_go_together_is_told_in_a_sentence(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(CompactorError, match=message):
+        wish(FORM | changed)
+
+
+def test_every_field_has_a_label_and_a_help_text() -> None:
+    """Those without a section stand first and open; a section starts closed."""
+    found = fields()
+    for field in found.values():
+        assert field.schema["title"]
+        assert len(field.description or "") > 10
+        assert "pattern" not in field.schema
+    sections = [field.schema.get("section") for field in found.values()]
+    assert sections == [None] * 5 + ["Rebalance"] * 2 + ["Where it runs"] * 2
+    assert set(found["type"].schema["values_display"]) == set(found["type"].schema["enum"])
