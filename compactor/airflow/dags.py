@@ -185,7 +185,7 @@ def _housekeeper(metastore: str) -> DAG:
         metastore,
         schedule=_every("housekeeper_interval"),
         max_active_runs=1,
-        doc_md="Aborts transactions whose client is gone, and keeps history and write sets short.",
+        doc_md="Aborts transactions whose client is gone, keeps history and write sets short, and tells of what is amiss.",
     )
     with dag:
 
@@ -195,7 +195,15 @@ def _housekeeper(metastore: str) -> DAG:
 
             return passes.keep_house_once(metastore)
 
+        @task(multiple_outputs=False)
+        def alarms() -> list[dict[str, object]]:
+            from compactor.airflow import alerts
+
+            with told_once():
+                return alerts.watch(metastore, get_current_context())
+
         keep_house()
+        alarms()  # whatever becomes of the housekeeper
     return dag
 
 

@@ -107,6 +107,13 @@ OPTIONS: dict[str, Option] = {
         example="/etc/security/keytabs/compactor.keytab",
         description="Path of the principal's keytab. Empty: the connection's.",
     ),
+    "notifier": Option(
+        type="string",
+        default="",
+        example="site_alerts.compaction",
+        description="Dotted name of a notifier that is made already, in a module of the site: it is called with the "
+        "task's context and the alarms that are new. Empty: they are logged and measured only.",
+    ),
     "poll_seconds": Option(
         type="float",
         default="5",

@@ -186,6 +186,17 @@ def blockers(face: Face) -> None:
 
 @show.command()
 @faced
+def alarms(face: Face) -> None:
+    """Conditions that somebody should hear of: age, number, failures; and what to do."""
+    from compactor.service import alarms as service
+
+    with face.site(read_only=True) as site:
+        found = service.alarms(service.readings(site), site.settings)
+    _print(face, found, ("level", "name", "value", "limit", "message", "fix"), "nothing is amiss")
+
+
+@show.command()
+@faced
 def settings(face: Face) -> None:
     """Every setting with its value and where that comes from."""
     from compactor.service import show as service

@@ -34,6 +34,8 @@ def main(arguments: list[str] | None = None) -> int:
     for chatty in ("py4j", "pyspark"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     flags = dict(pair.partition("=")[::2] for pair in given.set)
+    if given.max_seconds is not None:  # of one entry, too: it publishes what is whole by then
+        flags.setdefault("compactor.max.time", f"{max(1, int(given.max_seconds))}s")
     failed = False
 
     def report(done: WorkerPass) -> None:

@@ -35,6 +35,7 @@ def test_an_empty_default_says_what_it_means() -> None:
         "driver_logs",
         "keytab",
         "linger",
+        "notifier",
         "principal",
     }
     assert all("Empty:" in option.description for option in OPTIONS.values() if not option.default)

@@ -107,3 +107,17 @@ def test_transactions_with_hives_columns() -> None:
     plain = CliRunner().invoke(program, ["show", "transactions"]).stdout.splitlines()
     assert plain[0].split() == [*columns[:-1]]  # what no row has is left out
     assert len(plain) == 2
+
+
+def test_alarms(metastore: Metastore, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    key = "hive.compactor.oldest.open.txn.threshold.warning=1ms"
+
+    def shown(*arguments: str) -> Result:
+        return CliRunner().invoke(program, ["--set", key, "show", "alarms", *arguments])
+
+    assert shown().stdout == "nothing is amiss\n"
+    metastore.transactions.open("ada", "h")
+    (found,) = json.loads(shown("--json").stdout)
+    assert (found["name"], found["level"], found["limit"]) == ("oldest_open_transaction", "warn", 1)
+    assert "oldest_open_transaction" in shown().stdout

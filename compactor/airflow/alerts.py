@@ -1,0 +1,82 @@
+"""Tells Airflow's metrics how a metastore is, and a notifier when a condition begins to hold. Imported when a task runs.
+
+Gauges are ``compactor.<metastore>.<reading>`` and ``compactor.<metastore>.alarms``, by statsd or OpenTelemetry as Airflow
+is configured.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow.sdk import Variable
+from airflow.sdk._shared.module_loading import import_string
+from airflow.sdk.observability import stats
+
+from compactor.airflow.configuration import text
+from compactor.airflow.hooks import CompactorHook
+from compactor.errors import BadSetting
+from compactor.service.alarms import Alarm, Readings, alarms, readings
+from compactor.service.finding import Level
+
+log = logging.getLogger(__name__)
+
+
+def variable(metastore: str) -> str:
+    """The Airflow variable with the conditions that were told already."""
+    return f"compactor_alarms__{metastore}"
+
+
+def watch(metastore: str, context: Mapping[str, Any]) -> list[dict[str, object]]:
+    """One look: metrics are sent, every condition is logged, and the notifier hears of those that are new.
+
+    Raises:
+        BadSetting: the configured notifier is not there.
+    """
+    with CompactorHook(metastore).get_conn() as site:
+        found = readings(site)
+        holding = alarms(found, site.settings)
+    measure(metastore, found, holding)
+    for alarm in holding:
+        log.log(logging.ERROR if alarm.level is Level.FAIL else logging.WARNING, "%s; %s", alarm.message, alarm.fix)
+    told = set(json.loads(Variable.get(variable(metastore), default="[]")))
+    now = {f"{alarm.name}:{alarm.level.value}" for alarm in holding}
+    fresh = [alarm for alarm in holding if f"{alarm.name}:{alarm.level.value}" not in told]
+    notifier = configured_notifier()
+    if fresh and notifier is not None:
+        notifier({**context, "metastore": metastore, "alarms": [alarm.to_json() for alarm in fresh]})
+    if now != told:
+        Variable.set(variable(metastore), json.dumps(sorted(now)))
+    return [alarm.to_json() for alarm in holding]
+
+
+def measure(metastore: str, found: Readings, holding: tuple[Alarm, ...]) -> None:
+    """Sends a gauge for each reading and for how many conditions hold."""
+    for name, value in found.to_json().items():
+        stats.gauge(f"compactor.{metastore}.{name}", value)
+    stats.gauge(f"compactor.{metastore}.alarms", len(holding))
+
+
+def configured_notifier() -> Callable[[Mapping[str, Any]], object] | None:
+    """What ``[compactor] notifier`` names: an object that is called with a context, as every notifier of Airflow is.
+
+    Raises:
+        BadSetting: there is nothing of that name, or it cannot be called.
+    """
+    path = text("notifier")
+    if not path:
+        return None
+    try:
+        found = import_string(path)
+    except ImportError as error:
+        raise BadSetting(
+            f"[compactor] notifier of Airflow's configuration: {path!r} cannot be imported: {error}"
+        ) from error
+    if not callable(found) or isinstance(found, type):
+        raise BadSetting(
+            f"[compactor] notifier of Airflow's configuration: {path!r} is {found!r}; wanted: a notifier that is made "
+            "already, such as an SmtpNotifier(...) in a module of yours"
+        )
+    return found  # type: ignore[no-any-return]
