@@ -24,8 +24,8 @@ from compactor.orc import arrow_codec, assembler
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.few_open import FewOpen
 from compactor.orc.source import LocalSink, Source
-from compactor.orc.tail import Tail, read_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type
+from compactor.orc.tail import KeyStatistics, Tail, key_statistics, read_tail
+from compactor.orc.types import ACID_FIELDS, Types, acid_types, parse_hive_type
 from compactor.rows.inputs import Input
 from compactor.rows.keys import (
     BUCKET,
@@ -136,13 +136,38 @@ def _flush_length(storage: Storage, path: str) -> int:
 
 
 def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
-    """The keys of one stripe's rows in file order, in batches; raw rows get theirs without any decoding."""
+    """The keys of one stripe's rows in file order, in batches; raw rows get theirs without any decoding.
+
+    Raises:
+        BadFile: besides what ``of_batch`` raises, keys lie outside of what the stripe's statistics say for certain: by a
+            damaged write ID all rows of a stripe could seem to be unseen, and be left out.
+    """
     rows = file.tail.stripes[stripe].rows
     if file.is_raw:
         yield synthetic(file, file.first_row_id + file.first_row_of(stripe), rows)
         return
+    known = key_statistics(file.tail, stripe)
     for batch in arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe]):
-        yield of_batch(file, batch)
+        found = of_batch(file, batch)
+        if known is not None:
+            _must_agree(file, stripe, found, known)
+        yield found
+
+
+def _must_agree(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) -> None:
+    columns = (
+        (found.operation, known.operation),
+        (found.block["write_id"], known.original_transaction),
+        (found.block["bucket"], known.bucket),
+        (found.block["row_id"], known.row_id),
+        (found.current, known.current_transaction),
+    )
+    for (numbers_of, said), name in zip(columns, ACID_FIELDS[:5], strict=True):
+        if int(numbers_of.min()) < said.minimum or int(numbers_of.max()) > said.maximum:
+            raise BadFile(
+                f"{file.path}, stripe {stripe}: {name} goes from {numbers_of.min()} to {numbers_of.max()}, its statistics "
+                f"say {said.minimum} to {said.maximum}; the file is damaged, restore it or move it away"
+            )
 
 
 def synthetic(file: AcidFile, first_row_id: int, rows: int) -> Keys:

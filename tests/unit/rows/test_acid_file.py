@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -78,6 +78,27 @@ def test_a_streaming_file_ends_at_its_flush_length(tmp_path: Path) -> None:
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="gone"), open_files(str(tmp_path), [Named("d/bucket_00000")], 0):
         pass
+
+
+@pytest.mark.parametrize(
+    ("rows", "current", "name"),
+    [
+        (dense(3, 4), [3, 3, 9, 3], "currentTransaction"),
+        ([(3, FIRST_FILE, 7)], None, "rowId"),
+        (dense(2, 4), None, "orig"),
+    ],
+)
+def test_keys_that_their_statistics_deny_are_damage(
+    tmp_path: Path, rows: list[tuple[int, int, int]], current: list[int] | None, name: str
+) -> None:
+    """DESIGN 8.7: a damaged write ID would make rows unseen, and compaction would leave them out without a word."""
+    write_file(tmp_path / "bucket_00000", rows, current=current or [3] * len(rows))
+    write_file(tmp_path / "bucket_00001", dense(3, len(rows)), current=[3] * len(rows))
+    with open_files(str(tmp_path), [Named("bucket_00000"), Named("bucket_00001")], 0) as (file, other):
+        assert list(keys(file, 0))
+        tail = replace(file.tail, stripe_statistics=other.tail.stripe_statistics)
+        with pytest.raises(BadFile, match=f"bucket_00000, stripe 0: {name}.* its statistics say"):
+            list(keys(replace(file, tail=tail), 0))
 
 
 def test_buckets_of_hive_2_are_taken_and_unknown_ones_refused(tmp_path: Path) -> None:
