@@ -68,6 +68,7 @@ _KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)
 _WAITING = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, _KNOWN_QUEUED).order_by(CQ.CQ_ID)
 _CLAIMED = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"), CQ.CQ_STATE == State.INITIATED.value)
 _OF_ID = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"))
+_WORKED_ON = _OF_ID.where(CQ.CQ_STATE == State.WORKING.value, CQ.CQ_WORKER_ID == bindparam("of_worker"))
 
 
 @cache
@@ -424,7 +425,7 @@ class Compactions:
                 "CQ_NEXT_TXN_ID": newest,
                 "CQ_COMMIT_TIME": now_ms(conn),
             }
-            self._change(conn, current, values)
+            self._ready_to_clean(conn, current, values)
         if not self._rows.is_whole:
             # Only once it is certain: on a row that goes back to ``i`` these would be another compaction's.
             self._keep_result(entry.id, values)
@@ -767,6 +768,12 @@ class Compactions:
             raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
         if values.get("CQ_STATE") != State.READY_FOR_CLEANING.value:
             self._rows.keep({entry.id: values})
+
+    def _ready_to_clean(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
+        """As ``_change``, by a statement that is made once."""
+        stored = self._rows.stored(COMPACTION_QUEUE, values)
+        if send(conn, _WORKED_ON, {"of_id": entry.id, "of_worker": entry.worker_id, **stored}).count != 1:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
 
     def _end(self, conn: Connection, entry: Entry, state: State, error: str | None) -> None:
         query = self._dialect.for_update(select(COMPACTION_QUEUE).where(*_as_known(entry)))

@@ -11,15 +11,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, func, insert, select, text, update
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 
 from compactor.acid.names import Layout
 from compactor.database.clock import now_ms
+from compactor.database.prepared import send
 from compactor.ids import TxnId
 from compactor.metastore.tables import TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
 
 _Rows = TypeVar("_Rows", bound=Select[Any])
+
+# Made once, since every compaction passes here.
+_NEWEST = select(func.max(TXNS.c.TXN_ID))
+_COMMITTED = update(TXNS).where(TXNS.c.TXN_ID == bindparam("of_txn"))
 
 
 class Dialect:
@@ -72,7 +77,7 @@ class Dialect:
 
     def newest(self, conn: Connection) -> TxnId:
         """The newest transaction. Read after ``lock_transactions``, nothing newer can commit before us."""
-        return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID))).scalar_one())
+        return TxnId(send(conn, _NEWEST, {}).scalar())
 
     def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
         """Up to here every id has its row or never will; above it a drawn id may still be on its way into the table."""
@@ -86,7 +91,7 @@ class Dialect:
 
     def forget_committed(self, conn: Connection, txn: TxnId) -> None:
         """What becomes of the row of a transaction that commits."""
-        conn.execute(update(TXNS).where(TXNS.c.TXN_ID == txn).values(TXN_STATE="c"))
+        send(conn, _COMMITTED, {"of_txn": txn, "TXN_STATE": "c"})
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
         """Whether a transaction without a row is known to have committed."""

@@ -3,11 +3,26 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, bindparam, select
 
 from compactor.compaction.entry import Entity
+from compactor.database.prepared import send
 from compactor.errors import LostClaim
 from compactor.metastore.tables import DBS, PARTITIONS, SDS, TBLS
+
+# Made once, since every compaction passes here.
+_OF_TABLE = (
+    select(TBLS.c.TBL_ID, SDS.c.LOCATION)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(DBS.c.NAME == bindparam("of_database"), TBLS.c.TBL_NAME == bindparam("of_table"))
+)
+_TABLE = _OF_TABLE.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+_PARTITION = (
+    _OF_TABLE.add_columns(PARTITIONS.c.PART_ID)
+    .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+    .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+    .where(PARTITIONS.c.PART_NAME == bindparam("of_partition"))
+)
 
 
 def same_place(
@@ -18,21 +33,15 @@ def same_place(
     Raises:
         LostClaim: they are not.
     """
-    of_table = select(TBLS.c.TBL_ID, SDS.c.LOCATION).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
-    of_table = of_table.where(DBS.c.NAME == entity.database, TBLS.c.TBL_NAME == entity.table)
-    place = of_table.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
-    if entity.partition is not None:
-        place = (
-            of_table.add_columns(PARTITIONS.c.PART_ID)
-            .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
-            .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
-            .where(PARTITIONS.c.PART_NAME == entity.partition)
-        )
-    found = conn.execute(place).mappings().first()
-    if found is None:
+    names = {"of_database": entity.database, "of_table": entity.table}
+    if entity.partition is None:
+        found = send(conn, _TABLE, names).mappings()
+    else:
+        found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
+    if not found:
         raise LostClaim(f"compaction {entry_id}: {entity} is not in the metastore any more")
     wanted = (table_id, partition_id, location)
-    seen = (found["TBL_ID"], found.get("PART_ID"), found["LOCATION"])
+    seen = (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"])
     if seen != wanted:
         raise LostClaim(
             f"compaction {entry_id}: {entity} was made again or moved meanwhile; it is table {seen[0]}, partition "

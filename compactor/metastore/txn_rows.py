@@ -16,7 +16,9 @@ from sqlalchemy import (
     BigInteger,
     Column,
     Connection,
+    Delete,
     Select,
+    Table,
     bindparam,
     delete,
     func,
@@ -125,7 +127,7 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: boo
 
 def mark_committed(conn: Connection, dialect: Dialect, txn: TxnId) -> None:
     """TXNS ``c``; its components, locks and history rows go."""
-    conn.execute(delete(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID == txn))
+    send(conn, _NO_COMPONENTS, {"of_txn": txn})
     _remove_holds(conn, dialect, txn)
     dialect.forget_committed(conn, txn)
 
@@ -140,15 +142,20 @@ def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) ->
 
 
 def _remove_holds(conn: Connection, dialect: Dialect, txn: TxnId) -> None:
-    for column in _HOLDS:
-        if dialect.has(column.table):
-            conn.execute(delete(column.table).where(column == txn))
+    for table, held in _HOLDS.items():
+        if dialect.has(table):
+            send(conn, held, {"of_txn": txn})
 
 
-#: Columns that say for which transaction something is held as long as it is open.
-_HOLDS: tuple[Column[int], ...] = (
-    HIVE_LOCKS.c.HL_TXNID,
-    MIN_HISTORY_LEVEL.c.MHL_TXNID,
-    MIN_HISTORY_WRITE_ID.c.MH_TXNID,
-    MATERIALIZATION_REBUILD_LOCKS.c.MRL_TXN_ID,
-)
+def _without(column: Column[int]) -> Delete:
+    return delete(column.table).where(column == bindparam("of_txn"))
+
+
+_NO_COMPONENTS = _without(TXN_COMPONENTS.c.TC_TXNID)
+#: What ends what is held for a transaction as long as it is open, by the table that says so.
+_HOLDS: dict[Table, Delete] = {
+    HIVE_LOCKS: _without(HIVE_LOCKS.c.HL_TXNID),
+    MIN_HISTORY_LEVEL: _without(MIN_HISTORY_LEVEL.c.MHL_TXNID),
+    MIN_HISTORY_WRITE_ID: _without(MIN_HISTORY_WRITE_ID.c.MH_TXNID),
+    MATERIALIZATION_REBUILD_LOCKS: _without(MATERIALIZATION_REBUILD_LOCKS.c.MRL_TXN_ID),
+}

@@ -161,6 +161,7 @@ _NWI = NEXT_WRITE_ID.c
 
 # Made once, since every writer passes here and making a statement takes several times as long as running it.
 _HERE = (_NWI.NWI_DATABASE == bindparam("of_database")) & (_NWI.NWI_TABLE == bindparam("of_table"))
+_NEXT = select(_NWI.NWI_NEXT).where(_HERE)
 _DRAWN = update(NEXT_WRITE_ID).where(_HERE)
 _MAPPING = insert(TXN_TO_WRITE_ID)
 _COMPONENT = insert(TXN_COMPONENTS)
@@ -178,8 +179,7 @@ def _of_table(database: str, table: str) -> ColumnElement[bool]:
 
 def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
     """The write ID that the next writer of the table gets, as this transaction sees it."""
-    query = select(_NWI.NWI_NEXT).where(_NWI.NWI_DATABASE == database, _NWI.NWI_TABLE == table)
-    found = conn.execute(query).scalar()
+    found = send(conn, _NEXT, {"of_database": database, "of_table": table}).scalar()
     return WriteId(1 if found is None else found)
 
 
