@@ -22,7 +22,7 @@ from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
 from compactor.orc.types import Array, Kind, Types, arrow_type, encoder_types
-from compactor.orc.view import StripeView, batch_rows
+from compactor.orc.view import StripeView, batch_rows, joint_file
 
 name = "arrow"
 SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
@@ -83,6 +83,25 @@ def read_batches(
         raise decoding_failed(tail, error) from error
     except (pa.ArrowException, OSError) as error:
         raise decoding_failed(tail, error) from error
+
+
+def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
+    """All rows of small stripes of several files, decoded at once; see ``view.joint_file``.
+
+    Raises:
+        Unfit, BadFile: as ``read_batches`` does, but the file that is meant is not known.
+    """
+    tail = stripes[0][1]
+    places = range(len(tail.types[0].children))
+    names = [f"f{place}" for place in places]
+    try:
+        reader: Any = po.ORCFile(pa.BufferReader(joint_file(stripes)))
+        (batch,) = reader.read(columns=names).select(names).combine_chunks().to_batches()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise decoding_failed(tail, error) from error
+    for column in batch.columns:
+        _check_first_day(column)
+    return relabelled_batch(batch, _schema(tail.types, tuple(places)))
 
 
 def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:

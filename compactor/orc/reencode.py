@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.row_id import RowId
-from compactor.errors import NotLossless
+from compactor.errors import BadFile, NotLossless
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
 from compactor.orc.arrow_codec import arrow_lossless
@@ -38,12 +38,14 @@ from compactor.orc.types import (
     schema_text,
     widens,
 )
+from compactor.orc.view import batch_rows, may_join
 
 log = logging.getLogger(__name__)
 ARROW: Codec = arrow_codec
 PYORC: Codec = pyorc_codec
 #: Which rows stay: one boolean per row, as a numpy or Arrow array.
 Mask: TypeAlias = Any
+JOINT_BYTES, JOINT_ROWS = 256 * 1024, 16_384  #: of stripes that are decoded at once
 JOINED_BYTES = 1024 * 1024  #: decoded bytes up to which small batches are written together
 T = TypeVar("T")
 
@@ -68,6 +70,11 @@ class Piece:
     keep: Mask | None = None
     original: SyntheticKeys | None = None
     as_inserts: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows are taken as they stand."""
+        return self.keep is None and self.original is None and not self.as_inserts
 
 
 def with_codec(types: Sequence[Types], work: Callable[[Codec], T]) -> T:
@@ -100,12 +107,49 @@ def reencode(
         check_calendar(piece.tail, like)
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
-        return joined(batch for piece in pieces for batch in piece_batches(piece, codec, types))
+        return joined(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
 
     return with_codec(
         [types, *(piece.tail.types for piece in pieces)],
         lambda codec: encode_acid(rows(codec), path, like=like, types=types, user_metadata=user_metadata, codec=codec),
     )
+
+
+def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Neighbours that can be decoded at once: whole stripes of like files, so small that opening each costs the most."""
+    run: list[Piece] = []
+    size = rows = 0
+    for piece in pieces:
+        stripe = piece.tail.stripes[piece.stripe_index]
+        size, rows = size + stripe.length, rows + stripe.rows
+        fits = size <= JOINT_BYTES and rows <= JOINT_ROWS and piece.is_whole
+        if run and not (fits and run[-1].is_whole and may_join(run[-1].tail, piece.tail)):
+            yield run
+            run, size, rows = [], stripe.length, stripe.rows
+        run.append(piece)
+    if run:
+        yield run
+
+
+def _run_batches(run: Sequence[Piece], codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
+    tail = run[0].tail
+    if len(run) > 1 and codec is ARROW and _is_narrow(run):
+        try:
+            batch = arrow_codec.read_joint([(piece.source, piece.tail, piece.stripe_index) for piece in run])
+        except (Unfit, BadFile) as error:
+            log.info("small stripes are decoded one by one: %s", error)  # which says of which file it is true
+        else:
+            if batch.num_rows == sum(piece.tail.stripes[piece.stripe_index].rows for piece in run):
+                yield adapt(batch, tail.types, types, codec, tail.name)
+                return
+    for piece in run:
+        yield from piece_batches(piece, codec, types)
+
+
+def _is_narrow(run: Sequence[Piece]) -> bool:
+    """Whether all rows of ``run`` may be decoded at once (PROTOCOL 2.4)."""
+    rows = sum(piece.tail.stripes[piece.stripe_index].rows for piece in run)
+    return all(rows <= batch_rows(piece.tail, [piece.stripe_index], None) for piece in run)
 
 
 def encode_acid(

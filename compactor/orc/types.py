@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
@@ -84,9 +84,30 @@ class OrcType:
     scale: int = 0
     attributes: tuple[tuple[bytes, bytes], ...] = ()
 
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
     def __hash__(self) -> int:
-        """Of little, since what is known of some types is looked up by them again and again."""
-        return hash((int(self.kind), self.children))
+        """Kept, since what is known of some types is looked up by them again and again."""
+        if not self._hash:
+            object.__setattr__(self, "_hash", hash((self.kind, self.children, self.field_names)) or 1)
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without the hash, which is another one in another process."""
+        return _orc_type, (
+            self.kind,
+            self.children,
+            self.field_names,
+            self.maximum_length,
+            self.precision,
+            self.scale,
+            self.attributes,
+        )
+
+
+def _orc_type(*values: Any) -> OrcType:
+    names = ("kind", "children", "field_names", "maximum_length", "precision", "scale", "attributes")
+    return OrcType(**dict(zip(names, values, strict=True)))
 
 
 Types: TypeAlias = tuple[OrcType, ...]

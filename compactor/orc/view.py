@@ -11,7 +11,7 @@ from compactor.errors import BadFile, NotLossless
 from compactor.orc.lengths import check_lengths
 from compactor.orc.source import Source
 from compactor.orc.stripe_footer import read_stripe_footer
-from compactor.orc.tail import Tail
+from compactor.orc.tail import MAGIC, Tail
 from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import Kind, Types, encoder_types, schema_text, subtree
 
@@ -78,6 +78,51 @@ class StripeView(io.RawIOBase):
             data += self._tail[start : start + wanted - len(data)]
         self._place += len(data)
         return data
+
+
+def may_join(a: Tail, b: Tail) -> bool:
+    """Whether stripes of both files can be decoded as if they were of one."""
+    found = [
+        (
+            t.types,
+            t.file_version,
+            t.compression,
+            t.row_index_stride,
+            t.calendar,
+            t.writer,
+            t.writer_version,
+            t.encrypted,
+        )
+        for t in (a, b)
+    ]
+    return found[0] == found[1] and not a.encrypted and a.types[0].kind is Kind.STRUCT
+
+
+def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
+    """A file in memory of these stripes, each given by its file and its number there; any two of the files may join.
+
+    Raises:
+        BadFile: what a decoder would believe of a stripe is wrong.
+    """
+    tails = [tail for _, tail, _ in stripes]
+    parts, place, listed = [MAGIC], len(MAGIC), []
+    for source, tail, number in stripes:
+        _check(source, tail, [number], None)
+        stripe = tail.stripes[number]
+        parts.append(source.read(stripe.offset, stripe.length))
+        listed.append(replace(stripe, offset=place))
+        place += stripe.length
+    end = replace(
+        tails[0],
+        types=_viewed(tails[0].types, None),
+        compression_block_size=max(tail.compression_block_size for tail in tails),
+        stripes=tuple(listed),
+        stripe_statistics=None,
+        user_metadata={},
+        rows=sum(stripe.rows for stripe in listed),
+        content_length=place,
+    )
+    return b"".join((*parts, tail_bytes(end)))
 
 
 def _check(source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:

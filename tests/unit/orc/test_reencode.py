@@ -20,6 +20,7 @@ from pyorc.converters import ORCConverter
 from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, NotSupported
 from compactor.ids import WriteId
+from compactor.orc import arrow_codec
 from compactor.orc import reencode as reencode_module
 from compactor.orc.assembler import Assembler
 from compactor.orc.codec import Codec, Unfit
@@ -420,3 +421,64 @@ def test_small_batches_are_written_together(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(reencode_module, "JOINED_BYTES", 1)
     assert list(joined(batches)) == batches
     assert list(joined([])) == []
+
+
+_MIXED = "struct<a:int,b:varchar(3),s:struct<x:smallint>,l:array<int>,m:map<string,float>,d:decimal(5,2),t:timestamp>"
+
+
+def _small(number: int) -> Piece:
+    full = (
+        number,
+        f"é{number}",
+        (2,),
+        [3, None],
+        {"k": 0.5},
+        Decimal("1.25"),
+        datetime(2020, 1, number + 1, tzinfo=UTC),
+    )
+    source = _acid(_MIXED, [full, (None,) * 7, None])
+    return Piece(source=source, tail=read_tail(source), stripe_index=0)
+
+
+@pytest.mark.parametrize("judged", [None, 2])
+def test_small_stripes_of_many_files_are_decoded_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: int | None
+) -> None:
+    """With the same outcome as one by one; those of which rows go are decoded for themselves."""
+    pieces = [_small(number) for number in range(6)]
+    if judged is not None:
+        pieces[judged] = replace(pieces[judged], keep=pa.array([True, False, True]))
+    types = pieces[0].tail.types
+    joint: list[int] = []
+    read = arrow_codec.read_joint
+    monkeypatch.setattr(arrow_codec, "read_joint", lambda stripes: joint.append(len(stripes)) or read(stripes))
+    reencode(pieces, tmp_path / "joint", like=pieces[0].tail, types=types)
+    assert joint == ([6] if judged is None else [2, 3])
+    monkeypatch.setattr(reencode_module, "JOINT_BYTES", 0)
+    reencode(pieces, tmp_path / "single", like=pieces[0].tail, types=types)
+    assert len(joint) < 3
+    assert (tmp_path / "joint").read_bytes() == (tmp_path / "single").read_bytes()
+
+
+def test_stripes_of_unlike_files_are_not_decoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = _acid("struct<a:int>", [(1,)])
+    new = _acid("struct<a:bigint>", [(2,)])
+    pieces = [piece for source in (old, old, new) for piece in _pieces(source, read_tail(source))]
+    joint: list[int] = []
+    read = arrow_codec.read_joint
+    monkeypatch.setattr(arrow_codec, "read_joint", lambda stripes: joint.append(len(stripes)) or read(stripes))
+    tail = reencode(pieces, tmp_path / "re", like=pieces[2].tail, types=pieces[2].tail.types)
+    assert (joint, tail.rows) == ([2], 3)
+
+
+def test_of_many_small_stripes_the_damaged_one_is_named(tmp_path: Path) -> None:
+    pieces = [_small(number) for number in range(4)]
+    stripe, good = pieces[2].tail.stripes[0], pieces[2].source
+    data = good.read(0, good.length)
+    damaged = data[: stripe.offset] + b"\x55" * (stripe.length - 200) + data[stripe.end - 200 :]
+    pieces[2] = replace(
+        pieces[2], source=BytesSource(damaged, "the-third"), tail=replace(pieces[2].tail, name="the-third")
+    )
+    with pytest.raises(BadFile, match="the-third"):
+        reencode(pieces, tmp_path / "re", like=pieces[0].tail, types=pieces[0].tail.types)
+    assert not (tmp_path / "re").exists()

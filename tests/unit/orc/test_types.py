@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from compactor.errors import BadFile, NotLossless
 from compactor.orc import messages
 from compactor.orc.types import (
     Kind,
+    OrcType,
     acid_types,
     arrow_type,
     encodable,
@@ -210,3 +212,11 @@ def test_the_same_footer_gives_the_same_types() -> None:
     for name in ("one", "two"):
         with pytest.raises(BadFile, match=f"file {name}:"):
             from_messages(items, name)
+
+
+def test_a_type_travels_without_what_holds_in_one_process_only() -> None:
+    column = OrcType(kind=Kind.STRUCT, children=(1,), field_names=("a",), attributes=((b"k", b"v"),))
+    hash(column)
+    arrived = pickle.loads(pickle.dumps(column))
+    assert (arrived, arrived._hash) == (column, 0)
+    assert hash(arrived) == hash(column)
