@@ -41,6 +41,7 @@ async function refresh() {
     forget();
   } catch (error) {
     complain(error);
+    place.querySelector(".loading")?.remove();
   }
   place.dataset.ready = "true";
 }

@@ -1,0 +1,221 @@
+"""The page in a real Chromium over a real API server."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from compactor.compaction.states import State
+from compactor.ids import TxnId
+from compactor.service.site import Site
+from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
+
+VIEWS = ("tables", "queue", "blocked", "history", "settings")
+AXE = ROOT / "tests" / "support" / "assets" / "axe.min.js"
+#: Where pictures for the documents go; only who sets this makes them anew.
+PICTURES = os.environ.get("PAGE_PICTURES")
+Login = Callable[..., BrowserContext]
+expect.set_options(timeout=SLOW)
+
+
+def test_it_stands_in_airflows_own_ui_and_follows_its_theme(shown: Shown, login: Login) -> None:
+    plugins = {p["name"] for p in shown.servers.call("GET", "/api/v2/plugins")["plugins"]}
+    assert "compactor" in plugins
+    asked: list[str] = []
+    for theme in ("light", "dark"):
+        context = login("opal", color_scheme="light" if theme == "dark" else "dark")
+        context.add_init_script(f"localStorage.setItem('theme', '{theme}')")
+        context.on("request", lambda request: asked.append(request.url))
+        page = context.new_page()
+        page.goto(f"{shown.servers.url}/plugin/compactor", timeout=SLOW)
+        frame = page.frame_locator("iframe")
+        frame.locator("main[data-ready] tbody tr").first.wait_for()
+        expect(frame.locator("html")).to_have_attribute("data-theme", theme)
+        picture(page, f"page-{theme}")
+    assert [url for url in asked if not url.startswith((shown.servers.url, "data:", "blob:"))] == []
+
+
+def test_every_view_can_be_used_without_seeing_it(shown: Shown, login: Login) -> None:
+    """axe-core finds nothing serious in any view, light or dark, nor in a dialog."""
+    for scheme in ("light", "dark"):
+        context = login("opal", color_scheme=scheme)
+        page = opened(context, shown.page_url("tables"))
+        for view in VIEWS:
+            page.goto(shown.page_url(view), timeout=SLOW)
+            page.wait_for_selector("main[data-ready]")
+            assert serious(page) == [], (view, scheme)
+            picture(page, f"page-{view}-{scheme}")
+        page.goto(shown.page_url("tables"), timeout=SLOW)
+        page.get_by_role("button", name="default.returns_3").click()
+        expect(page.get_by_role("dialog", name="default.returns_3")).to_be_visible()
+        assert serious(page) == [], scheme
+        picture(page, f"page-explain-{scheme}")
+
+
+def test_tables_are_found_sorted_and_paged_by_the_server(shown: Shown, login: Login) -> None:
+    page = opened(login("vera"), shown.page_url("tables"))
+    page.get_by_label("Find tables").fill("clicks")
+    expect(page.get_by_text("1–50 of 240")).to_be_visible()
+    page.get_by_role("button", name="Deltas", exact=True).press("Enter")
+    expect(page.locator("th[aria-sort=descending]")).to_contain_text("Deltas")
+    expect(page.locator("tbody tr").first).to_contain_text("12")
+    expect(page.get_by_role("button", name="Deltas", exact=True)).to_be_focused()
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_text("51–100 of 240")).to_be_visible()
+    assert "order=deltas" in page.url
+    page.reload()
+    expect(page.get_by_text("51–100 of 240")).to_be_visible()
+
+
+def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Site) -> None:
+    page = opened(login("opal"), shown.page_url("tables"))
+    page.get_by_role("button", name="default.returns_4").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("hive.compactor.delta.num.threshold of 7 or more")
+    dialog.get_by_role("button", name="Look now").click()
+    expect(dialog).to_contain_text("Nothing to do")
+    dialog.get_by_role("button", name="Compact…").click()
+    dialog.get_by_label("Type").select_option("minor")
+    dialog.get_by_label("Pool").fill("night")
+    dialog.get_by_role("button", name="Compact", exact=True).click()
+    expect(page.get_by_role("status")).to_contain_text("default.returns_4 is queued as compaction")
+    (entry,) = site.metastore.compactions.queue(database="default", table="returns_4")
+    assert (entry.type.label, entry.pool) == ("MINOR", "night")
+    assert audited(shown, "compactor_compact") == [("opal", "default.returns_4")]
+
+
+def test_what_is_refused_says_why_where_it_was_asked(shown: Shown, login: Login) -> None:
+    page = opened(login("opal"), shown.page_url("queue"))
+    page.get_by_role("button", name="Compact…").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Table").fill("default.gone")
+    dialog.get_by_role("button", name="Compact", exact=True).click()
+    expect(dialog.get_by_role("alert")).to_contain_text("default.gone")
+    page.keyboard.press("Escape")
+    expect(dialog).not_to_be_visible()
+
+
+def test_a_request_is_cancelled_after_a_question_and_asked_for_again(shown: Shown, login: Login, site: Site) -> None:
+    entry_id = shown.busy.waiting
+    page = opened(login("opal"), shown.page_url("queue"))
+    page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
+    page.get_by_role("button", name="Keep as it is").click()
+    assert site.metastore.compactions.entry(entry_id).state is State.INITIATED
+    page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
+    page.get_by_role("button", name="Cancel the compaction").click()
+    expect(page.get_by_role("status")).to_contain_text(f"Compaction {entry_id} of default.carts is cancelled.")
+    assert site.metastore.compactions.entry(entry_id).state is State.ABORTED
+    page.get_by_role("link", name="History").click()
+    page.get_by_role("button", name=f"Retry compaction {entry_id}").click()
+    page.get_by_role("button", name="Ask again").click()
+    expect(page.get_by_role("status")).to_contain_text("default.carts is queued as compaction")
+    (again,) = site.metastore.compactions.queue(database="default", table="carts")
+    assert (again.type.label, again.pool) == ("MINOR", "night")
+
+
+def test_who_blocks_the_cleaner_is_named_and_aborted(shown: Shown, login: Login, site: Site) -> None:
+    txn = shown.busy.blocker
+    page = opened(login("opal"), shown.page_url("blocked"))
+    expect(page.locator("tbody tr")).to_contain_text("laptop-7")
+    page.get_by_role("button", name=f"Abort transaction {txn}").click()
+    page.get_by_role("button", name="Abort the transaction").click()
+    expect(page.get_by_text("Nobody keeps the cleaner away.")).to_be_visible()
+    assert site.metastore.transactions.state(TxnId(txn)) == "a"
+    assert audited(shown, "compactor_abort_transaction") == [("opal", str(txn))]
+
+
+def test_a_viewer_is_offered_nothing_and_gets_nothing(shown: Shown, login: Login, site: Site) -> None:
+    page = opened(login("vera"), shown.page_url("queue"))
+    expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
+    expect(page.get_by_role("button", name="Compact…")).to_have_count(0)
+    before = len(site.metastore.compactions.queue())
+    for path in ("compact", "compactions/1/cancel", "compactions/1/retry", "resume", "transactions/1/abort"):
+        asked = "path => fetch('api/' + path, {method: 'POST', body: JSON.stringify({table: 'default.returns_5'}),"
+        headers = " headers: {'Content-Type': 'application/json', 'X-Compactor': '1'}}).then(r => r.status)"
+        assert page.evaluate(asked + headers, path) == 403
+    assert len(site.metastore.compactions.queue()) == before
+
+
+def test_a_page_of_another_origin_can_do_nothing_in_the_name_of_who_is_logged_in(
+    shown: Shown, login: Login, site: Site
+) -> None:
+    before = [(e.id, e.state) for e in site.metastore.compactions.queue()]
+    target = f"{shown.servers.url}/compactor/default/api/compact"
+    with foreign_page() as foreign:
+        page = login("admin").new_page()
+        page.goto(foreign, timeout=SLOW)
+        body = json.dumps({"table": "default.returns_5"})
+        for headers in ({}, {"X-Compactor": "1"}, {"Content-Type": "application/json", "X-Compactor": "1"}):
+            for mode in ("cors", "no-cors"):
+                options = {"method": "POST", "body": body, "credentials": "include", "mode": mode, "headers": headers}
+                page.evaluate("([u, o]) => fetch(u, o).then(r => r.type, e => e.name)", [target, options])
+        page.evaluate(
+            "u => { const f = document.createElement('form'); f.method = 'POST'; f.action = u; f.enctype = 'text/plain';"
+            ' const i = document.createElement(\'input\'); i.name = \'{"table": "default.returns_5", "type": "\';'
+            " i.value = 'major\"}';"
+            " f.append(i); document.body.append(f); f.submit(); }",
+            target,
+        )
+        page.wait_for_url(target, timeout=SLOW)
+        assert "nothing was done" in page.content()
+    assert [(e.id, e.state) for e in site.metastore.compactions.queue()] == before
+
+
+def test_nobody_sees_nothing(shown: Shown, browser: Browser) -> None:
+    context = browser.new_context()
+    answer = context.request.get(shown.page_url("tables"), timeout=SLOW)
+    assert answer.status == 401
+    context.close()
+
+
+def serious(page: Page) -> list[tuple[str, str]]:
+    """What axe-core finds serious or critical: its rule and the first element."""
+    # through the debugger, since the page lets no script of others in
+    page.evaluate(AXE.read_text("utf-8") + "; undefined")
+    found = page.evaluate("async () => (await axe.run()).violations")
+    return [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")]
+
+
+def picture(page: Page, name: str) -> None:
+    if PICTURES:
+        page.wait_for_timeout(300)
+        page.screenshot(path=Path(PICTURES) / f"{name}.png")
+
+
+def audited(shown: Shown, event: str) -> list[tuple[str, str]]:
+    """Who did it to what, as Airflow's own audit log tells."""
+    logs = shown.servers.call("GET", f"/api/v2/eventLogs?event={event}", timeout=SLOW / 1000)["event_logs"]
+    found = [(log["owner"], json.loads(log["extra"])) for log in logs]
+    return [(owner, what.get("table") or what.get("txn") or what.get("entry_id")) for owner, what in found]
+
+
+@contextmanager
+def foreign_page() -> Iterator[str]:
+    """A page at another port of this machine: another origin, though the browser sends cookies as within one site."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(b"<title>evil</title>")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
