@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -111,8 +111,7 @@ class Cluster:
         ):
             assert process.stdout is not None
             try:
-                # spark-submit puts the driver's log where its output is
-                yield (json.loads(line) for line in process.stdout if line.startswith("{"))
+                yield _said(process.stdout, log)
             finally:
                 process.terminate()
 
@@ -146,6 +145,21 @@ def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
         for daemon in reversed(daemons):
             if daemon.process is not None:
                 daemon.end()
+
+
+def _said(output: Iterable[str], log: TextIO) -> Iterator[Any]:
+    """Lines of JSON; spark-submit puts the driver's log where its output is.
+
+    Raises:
+        AssertionError: the driver ended before it said what is waited for.
+    """
+    for line in output:
+        if line.startswith("{"):
+            yield json.loads(line)
+        else:
+            log.write(line)
+    log.flush()
+    raise AssertionError(f"the driver ended: {Path(log.name).read_text()[-4000:]}")
 
 
 def _alive(page: int) -> int:
