@@ -344,6 +344,7 @@ def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
         doomed = [n for n in directory.aborted if _is_a_write(n)]
         freed += _take_away(site, target, doomed)
         removed += doomed
+        repair.sweep(site, target)  # what a pass that died had hidden only
         nothing_left = set(_forgettable(site, target, entity, write_ids.high_watermark))
         forgotten = nothing_left if forgotten is None else forgotten & nothing_left
     if forgotten:

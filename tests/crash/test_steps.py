@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import threading
 import time
@@ -22,7 +23,8 @@ import pytest
 from sqlalchemy import update
 
 from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
-from compactor.compaction.states import State
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
 from compactor.rewrite.file_format import FileFormat
@@ -120,7 +122,7 @@ def test_a_crash_at_any_step_is_invisible_and_repaired(
 
 
 #: Where a group has effects on several of its entries, and at which of them it dies there.
-_MEMBERS = [
+MEMBERS = [
     ("major", step, nth)
     for step, nth in [
         (Step.CLAIMED, 1),
@@ -136,10 +138,10 @@ _MEMBERS = [
         (Step.STAGING_REMOVED, 2),
     ]
 ]
-_MEMBERS += [("minor", Step.NAMED_FIRST, 2), ("minor", Step.COMMITTED, 2)]
+MEMBERS += [("minor", Step.NAMED_FIRST, 2), ("minor", Step.COMMITTED, 2)]
 
 
-@pytest.mark.parametrize(("kind", "step", "nth"), _MEMBERS, ids=lambda part: getattr(part, "name", part))
+@pytest.mark.parametrize(("kind", "step", "nth"), MEMBERS, ids=lambda part: getattr(part, "name", part))
 def test_a_crash_between_the_members_of_a_group(
     deployment: Site, metastore_url: str, warehouse: Path, kind: str, step: Step, nth: int
 ) -> None:
@@ -219,17 +221,17 @@ def test_a_crash_between_the_chunks_of_a_bounded_request(
 
 #: No step is other for these tables than for ACID rows; units and naming differ.
 _OF_FILES = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, *_NAMING, Step.HIDDEN)
-_INSERT_ONLY = [
+INSERT_ONLY = [
     ("embedded", kind, file_format, step)
     for kind in ("minor", "major")
     for file_format in (FileFormat.ORC, FileFormat.PARQUET, FileFormat.TEXT)
     for step in _OF_FILES
 ]
-_INSERT_ONLY += [("hive3", "minor", FileFormat.TEXT, step) for step in (Step.ACCEPTED, Step.NAMED)]
+INSERT_ONLY += [("hive3", "minor", FileFormat.TEXT, step) for step in (Step.ACCEPTED, Step.NAMED)]
 
 
 @pytest.mark.parametrize(
-    ("store", "kind", "file_format", "step"), _INSERT_ONLY, ids=lambda part: getattr(part, "name", part)
+    ("store", "kind", "file_format", "step"), INSERT_ONLY, ids=lambda part: getattr(part, "name", part)
 )
 def test_a_crash_over_an_insert_only_table(
     deployment: Site, metastore_url: str, warehouse: Path, step: Step, file_format: FileFormat, kind: str, store: str
@@ -262,10 +264,10 @@ def test_a_crash_over_an_insert_only_table(
 
 
 #: Of a divided unit: what must be done is known, a section is written, the last one is, the assembly has begun, is done.
-_OF_SECTIONS = [(Step.ATTEMPT_WRITTEN, n) for n in (1, 2, 8, 9)] + [(Step.ATTEMPT_STARTED, 9)]
+OF_SECTIONS = [(Step.ATTEMPT_WRITTEN, n) for n in (1, 2, 8, 9)] + [(Step.ATTEMPT_STARTED, 9)]
 
 
-@pytest.mark.parametrize(("step", "nth"), _OF_SECTIONS, ids=lambda part: getattr(part, "name", part))
+@pytest.mark.parametrize(("step", "nth"), OF_SECTIONS, ids=lambda part: getattr(part, "name", part))
 @pytest.mark.parametrize("kind", ["minor", "major"])
 def test_a_crash_within_a_divided_unit(
     deployment: Site, metastore_url: str, warehouse: Path, kind: str, step: Step, nth: int
@@ -280,6 +282,49 @@ def test_a_crash_within_a_divided_unit(
         finish(site)
     assert rows_of(site, table) == wanted
     assert_settled(site, warehouse / "t")
+
+
+#: What the worker finds nothing to merge in goes on to the cleaner; the removal of aborts has no request at all.
+_ONLY_CLEANED = (Step.CLAIMED, Step.TXN_OPENED, Step.LOCKED, Step.RECORDED, Step.COMMITTING)
+CLEANED = [("clean-only", step) for step in Step if step in _ONLY_CLEANED or ROLE[step] in (CLEANER, REPAIR)]
+CLEANED += [("aborts", step) for step in (Step.CLEANING, Step.HIDDEN)]
+
+
+@pytest.mark.parametrize(("kind", "step"), CLEANED, ids=lambda part: getattr(part, "name", part))
+def test_a_crash_where_there_is_only_to_remove(
+    deployment: Site, metastore_url: str, warehouse: Path, step: Step, kind: str
+) -> None:
+    """PROTOCOL 7.3: hidden first, so that nobody meets half of what goes."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", hive_compactor_abortedtxn_threshold="0")
+    table = make_table(site, warehouse)
+    for start in (0, 10):
+        insert(site, table, range(start, start + 10))
+    if kind == "aborts":
+        insert(site, table, range(1000, 1010), commits=False)
+    else:
+        shutil.copytree(warehouse / "t" / "delta_0000001_0000001_0000", tmp := warehouse / "kept")
+        compact(site, table, "major")
+        shutil.move(tmp, warehouse / "t" / "delta_0000001_0000001_0000")  # as if a cleaner had not come to it
+    wanted = rows_of(site, table)
+    with watched(site, table, wanted):
+        if kind == "clean-only":
+            entity = Entity(database="default", table="t")
+            request = Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-x")
+            site.metastore.compactions.request(request)
+        if ROLE[step] == WORKER:
+            killed(roles.worker, metastore_url, step)
+        elif ROLE[step] == CLEANER:
+            run_entries(site, claimable(site), InProcessRunner())
+            killed(roles.cleaner_of_aborts if kind == "aborts" else roles.cleaner, metastore_url, step)
+        else:
+            killed(roles.worker, metastore_url, Step.COMMITTING)
+            age(site)
+            killed(roles.repair, metastore_url, step)
+        finish(site)
+    assert rows_of(site, table) == wanted
+    assert "_" not in {name[0] for name in os.listdir(warehouse / "t")}
+    assert len(os.listdir(warehouse / "t")) == (2 if kind == "aborts" else 1)
+    assert site.metastore.compactions.queue() == []
 
 
 def compact(site: Site, table: Table, kind: str) -> None:

@@ -38,6 +38,12 @@ def cleaner(metastore_url: str) -> None:
     _with_site(metastore_url, _clean_until_done, {"hive.txn.opentxn.timeout": "1ms"})
 
 
+def cleaner_of_aborts(metastore_url: str) -> None:
+    """A cleaner for whom one aborted transaction is enough."""
+    flags = {"hive.compactor.abortedtxn.threshold": "0", "hive.txn.opentxn.timeout": "1ms"}
+    _with_site(metastore_url, cleaning.clean, flags)
+
+
 def repair(metastore_url: str) -> None:
     _with_site(metastore_url, repairing.repair, {})
 
@@ -81,6 +87,15 @@ def _clean_until_done(site: Site) -> None:
 
 def _with_site(metastore_url: str, pass_: Callable[[Site], object], flags: dict[str, str]) -> None:
     given = {"compactor.mode": "clean"} | flags
-    configuration = configure(flags=given, environment={"COMPACTOR_METASTORE_URL": metastore_url})
+    environment = {"COMPACTOR_METASTORE_URL": metastore_url}
+    if "COMPACTOR_CONFIG" in os.environ:
+        environment["COMPACTOR_CONFIG"] = os.environ["COMPACTOR_CONFIG"]
+    configuration = configure(flags=given, environment=environment)
     with open_site(configuration) as site:
         pass_(site)
+
+
+def over_s3(config: str, role: Callable[[str], None], metastore_url: str) -> None:
+    """``role`` under the configuration file that says where the S3 server is."""
+    os.environ["COMPACTOR_CONFIG"] = config
+    role(metastore_url)

@@ -1,0 +1,43 @@
+"""Every step is survived by every kind of work, or it is said why it is not tried; the page is made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compactor.steps import Step
+from tests.support.crash_matrix import PAGE, kinds, missing, page
+from tests.support.hive_tests import exists
+
+
+def test_no_step_of_any_kind_is_without_a_test_or_a_reason() -> None:
+    assert missing() == []
+
+
+def test_no_reason_stands_where_a_test_does() -> None:
+    for kind in kinds():
+        assert not kind.killed & kind.reasons.keys(), kind.title
+
+
+def test_minor_and_major_are_killed_everywhere() -> None:
+    whole = {kind.title for kind in kinds() if kind.killed == set(Step)}
+    assert whole == {"minor", "major"}
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    assert [kind.test for kind in kinds() if not exists(kind.test)] == []
+
+
+def test_every_test_that_kills_has_its_column() -> None:
+    """A new kind of work without a column is noticed by its test."""
+    tests = Path(__file__).parents[1]
+    killing = {
+        f"{file.relative_to(tests)}::{line.removeprefix('def ').partition('(')[0]}"
+        for file in (*tests.glob("crash/test_*.py"), *tests.glob("storage/test_*.py"))
+        for line in file.read_text("utf-8").splitlines()
+        if line.startswith("def test_a_crash_")
+    }
+    assert killing == {kind.test for kind in kinds()}
+
+
+def test_the_page_is_what_is_rendered_now() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `python -m tests.support.crash_matrix`"

@@ -1,0 +1,155 @@
+"""Which step is survived by which kind of work: the table of the tests that kill there, and the page made of it.
+
+``python -m tests.support.crash_matrix`` writes docs/crash-matrix.md. Tests are taken from their own parameters, so a step
+that loses its case is missed here; one that has none must say why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from compactor.steps import Step
+from tests.crash import test_hive2, test_steps
+from tests.storage import test_crash
+
+PAGE = Path(__file__).parents[2] / "docs/crash-matrix.md"
+
+ALIKE = "does there what it does in a minor or major"
+REQUESTED = "is asked for by a person"
+NOTHING_STAGED = "nothing is written, so nothing is staged or named"
+NO_REQUEST = "there is no request and no transaction, only the cleaner"
+NO_CLEANING = "Hive 2's own cleaner removes what is obsolete"
+NO_TRANSACTION = "Hive 2 has no transaction of a compaction, and the next call itself takes up what a dead one left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A column: the steps at which a test kills, and for each of the others why none does."""
+
+    title: str
+    test: str
+    killed: frozenset[Step]
+    reasons: Mapping[Step, str]
+
+
+def _kind(title: str, test: str, killed: Iterable[Step], **reasons: str) -> Kind:
+    """``reasons`` by the role that the step is of (``initiator``, ``worker``, ``cleaner``, ``repair``)."""
+    known = frozenset(killed)
+    found = {
+        step: reasons[test_steps.ROLE[step]] for step in Step if step not in known and test_steps.ROLE[step] in reasons
+    }
+    return Kind(title=title, test=test, killed=known, reasons=found)
+
+
+_EACH = "crash/test_steps.py::test_a_crash_at_any_step_is_invisible_and_repaired"
+
+
+def _of(store: str, kind: str) -> list[Step]:
+    return [step for where, what, step in test_steps.CASES if (where, what) == (store, kind)]
+
+
+def _chunked(store: str, kind: str) -> list[Step]:
+    return [step for where, what, step in test_steps.CHUNKED if (where, what) == (store, kind)]
+
+
+_CHUNKS = "crash/test_steps.py::test_a_crash_between_the_chunks_of_a_bounded_request"
+_REMOVED = "crash/test_steps.py::test_a_crash_where_there_is_only_to_remove"
+_SAME = dict.fromkeys((test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR), ALIKE)
+_ASKED = _SAME | {test_steps.INITIATOR: REQUESTED}
+_EVERY = _SAME | {test_steps.INITIATOR: ALIKE}
+
+
+def kinds() -> list[Kind]:
+    """The columns."""
+    insert_only = [step for where, _, _, step in test_steps.INSERT_ONLY if where == "embedded"]
+    sections = [step for step, _ in test_steps.OF_SECTIONS]
+    return [
+        _kind("minor", _EACH, _of("embedded", "minor")),
+        _kind("major", _EACH, _of("embedded", "major")),
+        _kind("rebalance", _EACH, _of("embedded", "rebalance"), initiator=REQUESTED),
+        _kind(
+            "group",
+            "crash/test_steps.py::test_a_crash_between_the_members_of_a_group",
+            [step for _, step, _ in test_steps.MEMBERS],
+            **_EVERY,
+        ),
+        _kind("chunks", _CHUNKS, _chunked("embedded", "chunks"), **_EVERY),
+        _kind("rest", _CHUNKS, _chunked("embedded", "rest"), **_EVERY),
+        _kind("divided unit", "crash/test_steps.py::test_a_crash_within_a_divided_unit", sections, **_EVERY),
+        _kind("insert-only", "crash/test_steps.py::test_a_crash_over_an_insert_only_table", insert_only, **_EVERY),
+        _kind(
+            "clean-only",
+            _REMOVED,
+            [step for kind, step in test_steps.CLEANED if kind == "clean-only"],
+            initiator=ALIKE,
+            worker=NOTHING_STAGED,
+        ),
+        _kind(
+            "aborts",
+            _REMOVED,
+            [step for kind, step in test_steps.CLEANED if kind == "aborts"],
+            **dict.fromkeys(
+                (test_steps.INITIATOR, test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR), NO_REQUEST
+            ),
+        ),
+        _kind("Hive 3.1 major", _EACH, [*_of("hive3", "major"), *_of("hive3", "pair")], **_EVERY),
+        _kind("Hive 3.1 minor", _EACH, _of("hive3", "minor"), **_EVERY),
+        _kind("Hive 3.1 chunks", _CHUNKS, _chunked("hive3", "chunks"), **_EVERY),
+        _kind(
+            "beside Hive 2",
+            "crash/test_hive2.py::test_a_crash_beside_hive_2_changes_no_row",
+            test_hive2.STEPS,
+            initiator=REQUESTED,
+            worker=NO_TRANSACTION,
+            cleaner=NO_CLEANING,
+            repair=NO_TRANSACTION,
+        ),
+        _kind("object store", "storage/test_crash.py::test_a_crash_over_an_object_store", test_crash.STEPS, **_EVERY),
+    ]
+
+
+def missing() -> list[str]:
+    """Cells that neither a test nor a reason stands for."""
+    return [
+        f"{kind.title}: {step.name}"
+        for kind in kinds()
+        for step in Step
+        if step not in kind.killed and step not in kind.reasons
+    ]
+
+
+def page() -> str:
+    """The page."""
+    columns = kinds()
+    reasons = list(dict.fromkeys(reason for kind in columns for reason in kind.reasons.values()))
+    killed = sum(len(kind.killed) for kind in columns)
+    parts = [
+        "# Where processes are killed",
+        "",
+        "Each row is a point between two effects (`compactor/steps.py`), each column a kind of work. At ● a process is",
+        "killed by SIGKILL, mostly while a reader looks at the table again and again; then the next passes run. No row",
+        f"differs before, during or after it, and nothing stays behind. {killed} cells are tests; a letter says why another",
+        "is none. Rendered by",
+        "`python -m tests.support.crash_matrix`.",
+        "",
+        f"| step | {' | '.join(kind.title for kind in columns)} |",
+        f"|---{'|---' * len(columns)}|",
+    ]
+    for step in Step:
+        cells = ("●" if step in kind.killed else _letter(reasons.index(kind.reasons[step])) for kind in columns)
+        parts.append(f"| `{step.name}` {step.value} | {' | '.join(cells)} |")
+    parts += ["", "| | why it is not killed there |", "|---|---|"]
+    parts += [f"| {_letter(number)} | {reason} |" for number, reason in enumerate(reasons)]
+    parts += ["", "| kind | test |", "|---|---|"]
+    parts += [f"| {kind.title} | `{kind.test}` |" for kind in columns]
+    return "\n".join(parts) + "\n"
+
+
+def _letter(number: int) -> str:
+    return chr(ord("a") + number)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
