@@ -6,13 +6,15 @@ from __future__ import annotations
 import os
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from compactor.acid.names import DeltaKind
 from compactor.errors import VerificationFailed
 from compactor.orc.source import CHUNK
 from compactor.rewrite.unit import Output
+from compactor.storage.deferred import Deferring
 from compactor.storage.protocol import Storage
 
 _TAIL = 1 << 16  #: bytes at a file's end that are compared: postscript, footer and more
@@ -30,17 +32,28 @@ def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
         yield scratch
 
 
-def handed_over(storage: Storage, outputs: Sequence[Output], home: str, *, full: bool) -> tuple[Output, ...]:
+def handed_over(
+    storage: Storage, outputs: Sequence[Output], home: str, *, full: bool, final: Mapping[DeltaKind, str] | None = None
+) -> tuple[Output, ...]:
     """The outputs as they lie in ``home``; its store then holds what was proven here.
 
     Args:
         full: read every byte back.
+        final: the directories that the outputs become. Where the store completes uploads on request nothing lies in
+            ``home`` then, and nothing is read back: each part was sent under its checksum.
 
     Raises:
         StorageError: an upload failed.
         VerificationFailed: what arrived is something else.
     """
+    deferring = storage.deferring(home)
+    if final and deferring is not None and not full:
+        return tuple(_begun(deferring, output, f"{final[output.kind]}/{output.name}") for output in outputs)
     return tuple(_handed_over(storage, output, home, full) for output in outputs)
+
+
+def _begun(store: Deferring, output: Output, path: str) -> Output:
+    return replace(output, path=path, upload=store.begin(output.path, path))
 
 
 def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Output:

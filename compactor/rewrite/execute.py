@@ -78,7 +78,8 @@ def perform(work: Work) -> Made:
     home = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
 
     def hand(*outputs: Output) -> tuple[Output, ...]:
-        return handed_over(storage, outputs, home, full=unit.full_verify)
+        final = {} if isinstance(work, Section) else dict(unit.final)  # a section's is not yet what is named
+        return handed_over(storage, outputs, home, full=unit.full_verify, final=final)
 
     try:
         with attempt_folder(storage, home) as folder:

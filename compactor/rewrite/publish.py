@@ -28,13 +28,21 @@ def name(storage: Storage, staged: Staged) -> None:
     """
     for index, directory in enumerate(staged.directories):
         target = f"{staged.location}/{directory.name}"
-        if not storage.exists(directory.staged):
+        if directory.uploads:
+            _complete(storage, target, directory)
+        elif not storage.exists(directory.staged):
             _must_match(storage, target, directory)  # named already, before an answer was lost
         else:
             storage.rename(directory.staged, target)
         if index == 0:
             reach(Step.NAMED_FIRST)
     reach(Step.NAMED)
+
+
+def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None:
+    deferring = storage.deferring(target)
+    assert deferring is not None
+    deferring.complete(directory.staged, target, directory.uploads)
 
 
 def _must_match(storage: Storage, target: str, directory: StagedDirectory) -> None:
@@ -115,3 +123,10 @@ def sweep(
     if removed:
         log.info("%s: removed %s", location, ", ".join(removed))
     return tuple(removed)
+
+
+def abandon_uploads(storage: Storage, location: str, is_gone: Callable[[TxnId], bool]) -> None:
+    """Aborts uploads that only a compaction which ``is_gone`` could complete. Its transaction stands in their keys."""
+    deferring = storage.deferring(location)
+    if deferring is not None:
+        deferring.abandon(location, is_gone)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compactor.acid.names import (
@@ -23,9 +23,10 @@ from compactor.acid.names import (
 )
 from compactor.errors import VerificationFailed
 from compactor.rewrite.plan import Plan
-from compactor.rewrite.unit import Figures, Output, Shape, UnitResult
+from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import write_empty
 from compactor.steps import Step, reach
+from compactor.storage.deferred import Upload
 from compactor.storage.protocol import Storage
 
 ATTEMPTS = "attempts"
@@ -48,6 +49,7 @@ class StagedDirectory:
     name: str
     staged: str
     files: tuple[StagedFile, ...]
+    uploads: tuple[Upload, ...] = ()  #: of those files that the naming completes; only the others lie in ``staged``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +66,31 @@ class Staged:
 def prepare(storage: Storage, plan: Plan) -> None:
     """An empty staging directory, like the partition's own in owner, group, mode and ACL."""
     storage.remove(plan.staging)
+    forget_uploads(storage, plan)
     storage.make_directories(f"{plan.staging}/{ATTEMPTS}", like=plan.location)
     storage.make_directories(f"{plan.staging}/{OUT}", like=plan.location)
+
+
+def forget_uploads(storage: Storage, plan: Plan) -> None:
+    """Aborts what attempts uploaded that nobody names any more."""
+    deferring = storage.deferring(plan.location)
+    if deferring is not None and plan.layout.has_visibility:
+        deferring.abandon(plan.location, lambda txn: txn == plan.txn)
+
+
+def units(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
+    """The plan's units; where the store completes uploads on request, with the directories that they upload to.
+
+    Those bear the transaction, by which an upload is known for ours; without one outputs are staged first.
+    """
+    if storage.deferring(plan.location) is None or not plan.layout.has_visibility:
+        return plan.units
+    final = [
+        tuple((kind, f"{output.location}/{output.directory(kind)}") for kind in DeltaKind)
+        for output in plan.outputs
+        for _ in output.units
+    ]
+    return tuple(replace(unit, final=names) for unit, names in zip(plan.units, final, strict=True))
 
 
 def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Staged:
@@ -115,9 +140,9 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
     storage.make_directories(path, like=plan.location)
     files: list[StagedFile] = []
     for output in outputs:
-        file = output.file_name or BucketFile(number=output.number).name
-        storage.rename(output.path, f"{path}/{file}")
-        files.append(StagedFile(name=file, length=output.length, crc32=output.crc32, rows=output.rows))
+        if output.upload is None:
+            storage.rename(output.path, f"{path}/{output.name}")
+        files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
     if plan.file_format is None:
         _finish_acid(storage, plan, path, files)
     elif not files:
@@ -125,7 +150,8 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
     if plan.shape is Shape.MAJOR and plan.layout is Layout.PLAIN:
         # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
         storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
-    return StagedDirectory(name=name, staged=path, files=tuple(files))
+    uploads = tuple(output.upload for output in outputs if output.upload is not None)
+    return StagedDirectory(name=name, staged=path, files=tuple(files), uploads=uploads)
 
 
 def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile]) -> None:
@@ -159,14 +185,23 @@ def check(storage: Storage, plan: Plan, staged: Staged) -> None:
             f"applied and {f.events_invisible} invisible; the sum must agree. Nothing was changed; please report this"
         )
     for directory in staged.directories:
+        uploads = {upload.path.rpartition("/")[2]: upload for upload in directory.uploads}
         for file in directory.files:
-            length = storage.length(f"{directory.staged}/{file.name}")
+            length = _held(storage, directory, file, uploads.get(file.name))
             if length != file.length:
                 raise VerificationFailed(
                     f"{directory.staged}/{file.name}: {length} bytes are there, {file.length} were written; nothing was "
                     "changed, ask again"
                 )
     reach(Step.VERIFIED)
+
+
+def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload: Upload | None) -> int:
+    if upload is None:
+        return storage.length(f"{directory.staged}/{file.name}")
+    deferring = storage.deferring(upload.path)
+    assert deferring is not None
+    return deferring.held(upload)
 
 
 def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: int) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
-from compactor.acid.names import ACID_VERSION, DeltaKind
+from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy
 from compactor.ids import WriteId
 from compactor.rewrite.file_format import FileFormat
 from compactor.rows.inputs import Input
+from compactor.storage.deferred import Upload
 from compactor.storage.options import StoreOptions
 
 FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
@@ -68,6 +69,7 @@ class Unit:
     stores: StoreOptions = field(default_factory=StoreOptions)
     rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
     file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
+    final: tuple[tuple[DeltaKind, str], ...] = ()  #: outputs' directories, where uploads go to their final keys at once
     version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
 
     @property
@@ -97,6 +99,11 @@ class Output:
     length: int
     crc32: int
     file_name: str | None = None
+    upload: Upload | None = None  #: then nothing lies at ``path``: completing it names the file
+
+    @property
+    def name(self) -> str:
+        return self.file_name or BucketFile(number=self.number).name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim
 from compactor.ids import TxnId
+from compactor.rewrite import stage
 from compactor.rewrite.runner import Job
 from compactor.service.bounded import Pace
 from compactor.service.heartbeat import Heartbeat
@@ -89,7 +90,11 @@ class Watch:
 
     def job(self, hold: Hold, pace: Pace) -> Job:
         """The units of what ``hold`` has planned, with its questions."""
-        return Job(units=hold.the_plan.units, check=lambda: self.check(hold), skips=pace.skips(hold.the_plan))
+        return Job(
+            units=stage.units(hold.site.storage, hold.the_plan),
+            check=lambda: self.check(hold),
+            skips=pace.skips(hold.the_plan),
+        )
 
     def check(self, hold: Hold) -> None:
         """Nothing while the compaction of ``hold`` is to go on.

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from compactor.errors import CommitUnknown, LockNotGranted, StorageError
 from compactor.locking.kinds import LockType
-from compactor.rewrite import publish
+from compactor.rewrite import publish, stage
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Shape
@@ -176,6 +176,7 @@ def _tidy(site: Site, planned: Plan) -> None:
     """Removes the staging directory. The compaction is committed: what stays now is the cleaner's to sweep."""
     try:
         site.storage.remove(planned.staging)
+        stage.forget_uploads(site.storage, planned)
     except StorageError as error:
         log.warning("%s: the staging directory stays until the partition is cleaned: %s", planned.location, error)
 

@@ -126,6 +126,8 @@ def erase(site: Site, target: Target, txn: TxnId) -> None:
     if names_tell and state == "a" and (named := publish.named_by(site.storage, location, txn)):
         _hide(site, target, named)
     site.storage.remove(f"{location}/{staging_name(txn)}")
+    if names_tell:
+        publish.abandon_uploads(site.storage, location, lambda other: other == txn)
 
 
 def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
@@ -169,6 +171,7 @@ class Sweep:
             raise self._errors[place]
         doomed: list[str] = []
         if self._site.metastore.dialect.layout.has_visibility:
+            publish.abandon_uploads(self._site.storage, place, self._is_gone)
             doomed = [name for name, txn in self._named[place].items() if self._states.get(txn) == "a"]
         if doomed:
             _hide(self._site, target, doomed)
@@ -180,6 +183,10 @@ class Sweep:
             is_alive=lambda txn: self._states.get(txn) == "o",
             lowest_open=lowest_open(self._site),
         )
+
+    def _is_gone(self, txn: TxnId) -> bool:
+        """Asked after an upload of this transaction was seen, so that it is open by then if it ever was."""
+        return self._site.metastore.transactions.state(txn) != "o"
 
 
 def lowest_open(site: Site) -> TxnId:

@@ -23,6 +23,7 @@ class Capabilities:
     bulk_removal: bool  #: many files, or a directory, in one request
     knows_free_bytes: bool
     tried: str
+    defers: bool = False  #: an upload is completed by naming, without a copy
 
     def needs_exclusive(self, files: int, directories: int) -> bool:
         """Whether readers without visibility could meet a part of what is being named (PROTOCOL 5)."""
@@ -40,7 +41,8 @@ class Capabilities:
             else "no owner, mode or ACL of a file's own"
         )
         durable = "files are synced before the commit" if self.syncs else "an acknowledged file is durable"
-        return f"{self.store}: {naming}; {kept}; {durable}; tests ran against {self.tried}"
+        sent = "; what was sent is named without a copy" if self.defers else ""
+        return f"{self.store}: {naming}{sent}; {kept}; {durable}; tests ran against {self.tried}"
 
     def to_json(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -81,7 +83,8 @@ S3 = Capabilities(
     bulk_removal=True,
     knows_free_bytes=False,
     tried="moto's server, not Amazon's",
+    defers=True,
 )
-GCS = replace(S3, store="Google Cloud Storage", bulk_removal=False, tried="an emulator, not Google's")
+GCS = replace(S3, store="Google Cloud Storage", bulk_removal=False, defers=False, tried="an emulator, not Google's")
 ABFS = replace(GCS, store="Azure Data Lake", tried="nothing")
 EVERY = (LOCAL, HDFS, S3, GCS, ABFS)

@@ -18,6 +18,7 @@ from compactor.acid.directory import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
 from compactor.storage.capabilities import HDFS, Capabilities
+from compactor.storage.deferred import Deferring
 from compactor.storage.options import StoreOptions, scrub
 from compactor.storage.tree import listing_of
 
@@ -94,6 +95,9 @@ class HdfsStorage:
     def owner(self, path: str) -> str | None:
         with _errors("look up the owner of", path):
             return str(self._json("GETFILESTATUS", path)["FileStatus"]["owner"]) or None
+
+    def deferring(self, path: str) -> Deferring | None:
+        return None
 
     def length(self, path: str) -> int:
         with _errors("measure", path):

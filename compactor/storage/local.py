@@ -16,6 +16,7 @@ from compactor.acid.directory import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
 from compactor.storage.capabilities import LOCAL, Capabilities
+from compactor.storage.deferred import Deferring
 from compactor.storage.options import StoreOptions
 from compactor.storage.tree import data_format
 
@@ -84,6 +85,9 @@ class LocalStorage:
             return pwd.getpwuid(user).pw_name
         except KeyError:
             return None
+
+    def deferring(self, path: str) -> Deferring | None:
+        return None
 
     def length(self, path: str) -> int:
         with _errors("measure", path):

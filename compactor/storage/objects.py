@@ -16,6 +16,7 @@ from compactor.acid.directory import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import CompactorError, NotSupported, StorageError
 from compactor.storage.capabilities import ABFS, GCS, Capabilities
+from compactor.storage.deferred import Deferring
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
 from compactor.storage.tree import listing_of
 
@@ -77,6 +78,9 @@ class ObjectStorage:
         return None
 
     def owner(self, path: str) -> str | None:
+        return None
+
+    def deferring(self, path: str) -> Deferring | None:
         return None
 
     def length(self, path: str) -> int:

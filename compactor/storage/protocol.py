@@ -6,6 +6,7 @@ from typing import Protocol
 
 from compactor.acid.directory import Listing
 from compactor.storage.capabilities import Capabilities
+from compactor.storage.deferred import Deferring
 from compactor.storage.options import StoreOptions
 
 
@@ -40,6 +41,9 @@ class Storage(Protocol):
 
     def owner(self, path: str) -> str | None:
         """The user whom ``path`` belongs to; None where the store knows none."""
+
+    def deferring(self, path: str) -> Deferring | None:
+        """The store of ``path``, where it completes uploads on request."""
 
     def length(self, path: str) -> int:
         """Bytes of the file at ``path``."""

@@ -6,17 +6,25 @@ expansion of paths takes ``[`` and ``*`` for patterns; so requests are made here
 
 from __future__ import annotations
 
+import base64
 import contextlib
-from collections.abc import Iterator, Sequence
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from compactor.errors import StorageError
+from compactor.acid.names import parse_directory
+from compactor.errors import BadName, StorageError
+from compactor.ids import TxnId
 from compactor.storage.capabilities import S3, Capabilities
+from compactor.storage.deferred import Deferring, Upload
 from compactor.storage.objects import ObjectStorage, errors
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied by parts
 UPLOAD_PART_BYTES = 64 << 20  #: files of twice this and more are uploaded by parts, several at a time
+UPLOADS = 4  #: parts of one file under way at once, each in memory
 COPY_PART_BYTES = 512 << 20
 
 
@@ -113,6 +121,106 @@ class S3Storage(ObjectStorage):
                 self._call(target, "abort_multipart_upload", Key=key, UploadId=upload)
             raise
 
+    def deferring(self, path: str) -> Deferring | None:
+        return self
+
+    def begin(self, local: str, path: str) -> Upload:
+        """See ``Deferring``. S3 refuses a part whose MD5 is another one; its ETag is none under some encryptions."""
+        key, length = _split(path)[1], os.stat(local).st_size
+        with errors("write", path):
+            upload = self._call(path, "create_multipart_upload", Key=key)["UploadId"]
+            try:
+                starts = range(0, max(length, 1), UPLOAD_PART_BYTES)
+                with ThreadPoolExecutor(UPLOADS, thread_name_prefix="storage") as pool:
+                    parts = list(pool.map(lambda at: self._part(local, path, upload, at), starts))
+            except BaseException:  # also of a process that is told to end: parts cost money until they are aborted
+                self._abort(path, key, upload)
+                raise
+        return Upload(path=path, id=upload, parts=tuple(parts), length=length)
+
+    def _part(self, local: str, path: str, upload: str, start: int) -> str:
+        with open(local, "rb") as file:
+            file.seek(start)
+            data = file.read(UPLOAD_PART_BYTES)
+        digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode("ascii")
+        number = start // UPLOAD_PART_BYTES + 1
+        key = _split(path)[1]
+        part = self._call(
+            path, "upload_part", Key=key, UploadId=upload, PartNumber=number, Body=data, ContentMD5=digest
+        )
+        return str(part["ETag"])
+
+    def held(self, upload: Upload) -> int:
+        held = 0
+        more: dict[str, Any] = {}
+        key = _split(upload.path)[1]
+        with errors("look at the upload to", upload.path):
+            while True:
+                try:
+                    page = self._call(upload.path, "list_parts", Key=key, UploadId=upload.id, **more)
+                except FileNotFoundError:
+                    return 0
+                known = [(int(part["PartNumber"]), part["ETag"]) for part in page.get("Parts", ())]
+                if any(number > len(upload.parts) or upload.parts[number - 1] != etag for number, etag in known):
+                    raise StorageError(f"cannot write {upload.path}: the store holds other parts than were sent")
+                held += sum(int(part["Size"]) for part in page.get("Parts", ()))
+                if not page.get("IsTruncated"):
+                    return held
+                more = {"PartNumberMarker": page["NextPartNumberMarker"]}
+
+    def complete(self, staged: str, target: str, uploads: Sequence[Upload]) -> None:
+        """See ``Deferring``; what tells of a directory comes after what it tells of."""
+        if self.exists(target):
+            raise StorageError(f"{target}: is there already; {staged} is not moved over or into it")
+        try:
+            self._each(self._complete, uploads)
+            self._each(lambda pair: self._copy(*pair), self._pairs(staged, target))
+        except BaseException:  # also of a process that is told to end
+            self._take_back(target)
+            raise
+        self.remove(staged)
+
+    def _complete(self, upload: Upload) -> None:
+        key = _split(upload.path)[1]
+        parts = [{"PartNumber": number, "ETag": etag} for number, etag in enumerate(upload.parts, 1)]
+        named = {"Key": key, "UploadId": upload.id, "MultipartUpload": {"Parts": parts}}
+        with errors("complete", upload.path):
+            try:
+                self._call(upload.path, "complete_multipart_upload", **named)
+            except Exception as error:
+                # where an answer was lost, the client asked again for an upload that is complete already
+                if not self._is_object(upload.path):
+                    if not isinstance(error, FileNotFoundError):
+                        raise
+                    raise StorageError(
+                        f"cannot complete {upload.path}: its upload is gone; does a rule of the bucket abort uploads that "
+                        "soon? Nothing is named, ask again"
+                    ) from error
+        found = self.length(upload.path)
+        if found != upload.length:
+            raise StorageError(f"cannot complete {upload.path}: {found} bytes arrived of {upload.length}")
+
+    def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:
+        prefix = f"{_split(location)[1]}/"
+        with errors("abort uploads to", location):
+            for upload in self._uploads(location, prefix):
+                txn = _transaction(upload["Key"][len(prefix) :])
+                if txn and is_gone(txn):
+                    self._abort(location, upload["Key"], upload["UploadId"])
+
+    def _abort(self, path: str, key: str, upload: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._call(path, "abort_multipart_upload", Key=key, UploadId=upload)
+
+    def _uploads(self, path: str, prefix: str) -> Iterator[dict[str, Any]]:
+        more: dict[str, str] = {}
+        while True:
+            page = self._call(path, "list_multipart_uploads", Prefix=prefix, **more)
+            yield from page.get("Uploads", ())
+            if not page.get("IsTruncated"):
+                return
+            more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+
     def remove(self, path: str) -> None:
         super().remove(path)
         with errors("abort uploads to", path):
@@ -121,10 +229,9 @@ class S3Storage(ObjectStorage):
     def _abort_uploads(self, path: str) -> None:
         """Uploads to keys below ``path`` that nobody completed: their writer is gone with what is removed."""
         key = _split(path)[1]
-        for upload in self._call(path, "list_multipart_uploads", Prefix=key).get("Uploads", ()):
+        for upload in self._uploads(path, key):
             if upload["Key"] == key or upload["Key"].startswith(f"{key}/"):
-                with contextlib.suppress(FileNotFoundError):
-                    self._call(path, "abort_multipart_upload", Key=upload["Key"], UploadId=upload["UploadId"])
+                self._abort(path, upload["Key"], upload["UploadId"])
 
     def _remove_keys(self, path: str, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), BULK):
@@ -140,6 +247,15 @@ class S3Storage(ObjectStorage):
     def _call(self, path: str, method: str, **arguments: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._system(path).call_s3(method, Bucket=_split(path)[0], **arguments)
         return answer
+
+
+def _transaction(key: str) -> TxnId | None:
+    """That of the directory which ``key``, relative to a table's or partition's location, lies in; None without one."""
+    try:
+        acid = parse_directory(key.partition("/")[0])
+    except BadName:
+        return None
+    return acid.visibility_txn_id if acid is not None and acid.visibility_txn_id else None
 
 
 def _split(path: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from compactor.acid.directory import Listing
 from compactor.errors import StorageError
 from compactor.storage.capabilities import Capabilities
+from compactor.storage.deferred import Deferring
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.local import LocalStorage
 from compactor.storage.objects import ObjectStorage
@@ -60,6 +61,9 @@ class Stores:
 
     def owner(self, path: str) -> str | None:
         return self.of(path).owner(path)
+
+    def deferring(self, path: str) -> Deferring | None:
+        return self.of(path).deferring(path)
 
     def length(self, path: str) -> int:
         return self.of(path).length(path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +20,8 @@ from compactor.compaction.states import State
 from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
-from compactor.metastore.tables import SDS
+from compactor.metastore.tables import SDS, TXNS
+from compactor.rewrite.file_format import FileFormat
 from compactor.rows.reader import read_snapshot
 from compactor.service import repair
 from compactor.service.cleaner import clean
@@ -29,6 +32,7 @@ from compactor.service.worker import Fate, Outcome
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.storage.conftest import Place
+from tests.support import insert_only
 from tests.support.daemons import Between, Hdfs
 from tests.support.passes import clean_all, compact
 from tests.support.tables import delete, entity_of, insert, make_table, with_settings
@@ -92,6 +96,28 @@ def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place
     clean_all(site)
     assert left(site, table) == tuple(sorted(outcome.output))
     assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+
+
+@pytest.mark.parametrize(
+    ("file_format", "kind"), [(FileFormat.ORC, "major"), (FileFormat.PARQUET, "minor"), (FileFormat.TEXT, "major")]
+)
+def test_an_insert_only_table_is_compacted_and_cleaned(
+    site: Site, warehouse: Path, place: Place, file_format: FileFormat, kind: str
+) -> None:
+    """Files are read by ranges, put together on this machine's disk, and uploaded once they are proven."""
+    table = insert_only.make_insert_only(site, warehouse, file_format)
+    for start in (0, 10, 20):
+        insert_only.insert(site, table, file_format, range(start, start + 10))
+        insert_only.insert(site, table, file_format, range(1000, 1010), commits=start != 10)
+    site = moved(site, table, place)
+    before = insert_only.rows_of(site, table, file_format)
+    assert len(before) == 50
+    outcome = compact(site, kind)
+    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert insert_only.rows_of(site, table, file_format) == before
+    clean_all(site)
+    assert left(site, table) == tuple(sorted(outcome.output))
+    assert insert_only.rows_of(site, table, file_format) == before
 
 
 def test_the_initiator_and_explain_see_it(site: Site, table: Table, place: Place) -> None:
@@ -196,32 +222,186 @@ def s3_place(between: Between, request: pytest.FixtureRequest, tmp_path: Path) -
     return Place(kind="s3", location=location, stores=stores)
 
 
+def completes(method: str, path: str) -> bool:
+    """Whether a request completes an upload into the base: it names the file."""
+    return method == "POST" and "/t/base_" in path and "uploadId=" in path
+
+
 @pytest.mark.parametrize(
-    ("method", "part"),
-    [("PUT", "/attempts/"), ("PUT", "/out/"), ("PUT", "/t/base_")],
-    ids=["upload", "staging", "naming"],
+    ("full", "passes", "is_it"),
+    [
+        (False, 1, lambda method, path: "partNumber=" in path),
+        (False, 0, lambda method, path: method == "PUT" and "/out/" in path),
+        (False, 1, completes),
+        (False, 0, lambda method, path: method == "PUT" and "/t/base_" in path and "_orc_acid_version" in path),
+        (True, 1, lambda method, path: method == "PUT" and "/attempts/" in path),
+        (True, 1, lambda method, path: method == "PUT" and "/out/" in path),
+        (True, 1, lambda method, path: method == "PUT" and "/t/base_" in path),
+    ],
+    ids=["part", "staging", "completing", "side", "full-upload", "full-staging", "full-naming"],
 )
 def test_a_server_that_fails_half_way(
-    site: Site, table: Table, s3_place: Place, between: Between, method: str, part: str
+    site: Site,
+    table: Table,
+    s3_place: Place,
+    between: Between,
+    full: bool,
+    passes: int,
+    is_it: Callable[[str, str], bool],
 ) -> None:
-    """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was copied is taken back."""
+    """PROTOCOL 3.4, 5: whatever fails, nothing is named, and what was completed or copied is taken back."""
     site = moved(site, table, s3_place)
     before = rows(site, table)
-    let_pass = [1]
+    let_pass = [passes]
 
     def fails(asked: str, path: str) -> bool:
-        if asked != method or part not in path:
+        if not is_it(asked, path):
             return False
         let_pass[0] -= 1
         return let_pass[0] < 0
 
     between.fails = fails
-    outcome = compact(site)
+    outcome = compact(site, full=full)
     between.fails = lambda method, path: False
     assert let_pass[0] < 0
     failed_without_a_trace(site, table, outcome, before)
+    assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
+    assert compact(site, full=full).fate is Fate.COMPACTED
+    assert rows(site, table) == before
+
+
+def test_rows_are_sent_once_and_never_copied(site: Site, table: Table, s3_place: Place, between: Between) -> None:
+    """Uploads are begun under their final keys and completed by naming; what tells of the directory comes last."""
+    site = moved(site, table, s3_place)
+    between.seen.clear()
+    outcome = compact(site)
+    assert outcome.fate is Fate.COMPACTED
+    sent = [(method, path) for method, path in between.seen if method in ("PUT", "POST") and "delete" not in path]
+    data = [(method, path) for method, path in sent if "bucket_" in path]
+    assert data
+    assert all("/t/base_" in path and ("uploads" in path or "uploadId=" in path) for _, path in data)
+    named = [path for method, path in sent if completes(method, path)]
+    assert len(named) == 2
+    side = [path for method, path in sent if "/t/base_" in path and "_orc_acid_version" in path]
+    assert sent.index(("PUT", side[0])) > max(sent.index(("POST", path)) for path in named)
+    assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
+
+
+def test_attempts_that_nobody_names_are_aborted(
+    site: Site, table: Table, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A speculative attempt uploads to the same key; only what the driver accepted is completed."""
+    site = moved(site, table, s3_place)
+    before = rows(site, table)
+    store = s3_place.stores.of("s3://x")
+    begin = type(store).begin  # type: ignore[attr-defined]
+    monkeypatch.setattr(type(store), "begin", lambda self, *named: begin(self, *named) and begin(self, *named))
     assert compact(site).fate is Fate.COMPACTED
     assert rows(site, table) == before
+    assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
+
+
+def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
+    site: Site, table: Table, s3_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is named, or while it is."""
+    from compactor.rewrite import publish, stage
+
+    site = moved(site, table, s3_place)
+    before = rows(site, table)
+    top = s3_place.stores.resolve(s3_place.location)
+    store: Any = s3_place.stores.of(top)
+    for module, act, said in ((stage, "check", "0 bytes are there"), (publish, "name", "cannot complete")):
+        real = getattr(module, act)
+
+        def aborted(*arguments: Any, real: Callable[..., None] = real) -> None:
+            (last,) = store._uploads(top, f"{uploads(s3_place, top)[-1]}")
+            store._abort(top, last["Key"], last["UploadId"])
+            real(*arguments)
+
+        monkeypatch.setattr(module, act, aborted)
+        outcome = compact(site)
+        monkeypatch.undo()
+        assert said in outcome.message
+        failed_without_a_trace(site, table, outcome, before)
+        assert uploads(s3_place, top) == []
+    assert compact(site).fate is Fate.COMPACTED
+
+
+def test_a_completion_whose_answer_was_lost_is_no_failure(s3_place: Place, tmp_path: Path) -> None:
+    """The client asks again, and the store knows no such upload any more."""
+    local = tmp_path / "f"
+    local.write_bytes(b"rows")
+    top = s3_place.stores.resolve(s3_place.location)
+    store: Any = s3_place.stores.of(top)
+    upload = store.begin(str(local), f"{top}/base_0000001_v0000009/f")
+    assert (store.held(upload), store.exists(upload.path)) == (4, False)
+    store._complete(upload)
+    store._complete(upload)
+    assert store.read(upload.path) == b"rows"
+
+
+def test_only_uploads_of_who_is_gone_are_abandoned(s3_place: Place, tmp_path: Path) -> None:
+    """Others write by parts below the same location, and Hive's own compactions bear transactions too."""
+    local = tmp_path / "f"
+    local.write_bytes(b"rows")
+    top = s3_place.stores.resolve(s3_place.location)
+    store: Any = s3_place.stores.of(top)
+    names = ("base_0000005_v0000007/b", "delta_0000001_0000002_v0000008/b", "delta_0000003_0000003_0000/b", "x/b", "b")
+    for name in names:
+        store.begin(str(local), f"{top}/{name}")
+    store.abandon(top, lambda txn: txn == 7)
+    assert {key.partition("/t/")[2] for key in uploads(s3_place, top)} == set(names[1:])
+    store.abandon(top, lambda txn: True)
+    assert {key.partition("/t/")[2] for key in uploads(s3_place, top)} == set(names[2:])
+
+
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3_place: Place, after: int) -> None:
+    """PROTOCOL 6 and 7.2: whatever it completed is taken away, and what it didn't is aborted; the next pass goes on."""
+    site = moved(site, table, s3_place)
+    before = rows(site, table)
+    top = s3_place.stores.resolve(s3_place.location)
+    process = os.fork()
+    if process == 0:
+        _die_naming(site, after)
+    _, status = os.waitpid(process, 0)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    assert len(uploads(s3_place, top)) == 2 - after
+    assert rows(site, table) == before  # by visibility
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
+    (repaired,) = repair.repair(site)
+    assert repaired.fate is State.INITIATED
+    assert uploads(s3_place, top) == []
+    assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
+    assert rows(site, table, honours_visibility=False) == before
+    assert again(site).fate is Fate.COMPACTED
+    assert rows(site, table) == before
+
+
+def _die_naming(site: Site, after: int) -> None:
+    """Compacts, and is killed when ``after`` files have their names."""
+    try:
+        store = type(site.storage.of("s3://x"))  # type: ignore[attr-defined]
+        complete, done = store._complete, []
+
+        def dies(self: Any, upload: Any) -> None:
+            if len(done) == after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            complete(self, upload)
+            done.append(upload)
+
+        def one_by_one(act: Callable[[Any], None], many: Sequence[Any]) -> None:
+            for one in many:
+                act(one)
+
+        store._complete, store._each = dies, staticmethod(one_by_one)
+        if after == 2:
+            store._copy = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+        compact(site)
+    finally:
+        os._exit(1)
 
 
 def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
@@ -233,7 +413,7 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     named: list[str] = []
 
     def fails(method: str, path: str) -> bool:
-        if method == "PUT" and "/t/base_" in path:
+        if completes(method, path):
             named.append(path)
             return len(named) > 1
         return bool(named) and method in ("POST", "DELETE")
@@ -253,6 +433,7 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     (repaired,) = repair.repair(site)
     assert repaired.fate is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
+    assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
     assert rows(site, table, honours_visibility=False) == before
     assert again(site).fate is Fate.COMPACTED
     assert rows(site, table) == before

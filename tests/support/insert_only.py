@@ -118,13 +118,19 @@ def story(site: Site, table: Table, file_format: FileFormat) -> None:
 
 def read_file(path: Path, file_format: FileFormat) -> list[tuple[Any, ...]]:
     """A file's rows by another reader than ours."""
-    if path.stat().st_size == 0:
+    return read_content(path.read_bytes(), file_format)
+
+
+def read_content(content: bytes, file_format: FileFormat) -> list[tuple[Any, ...]]:
+    """The rows of a file that holds ``content``, by another reader than ours."""
+    if not content:
         return []
     if file_format is FileFormat.TEXT:
-        lines = path.read_bytes().decode().splitlines()
+        lines = content.decode().splitlines()
         cells = (line.split("\x01") for line in lines)
         return [tuple(None if cell == "\\N" else cell for cell in row) for row in cells]
-    table = orc.read_table(path) if file_format is FileFormat.ORC else parquet.read_table(path)
+    source = pa.BufferReader(content)
+    table = orc.read_table(source) if file_format is FileFormat.ORC else parquet.read_table(source)
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
@@ -137,7 +143,8 @@ def rows_of(site: Site, table: Table, file_format: FileFormat) -> list[tuple[Any
         directory = acid_directory(site.storage.listing(target.location), site.write_ids(table, txns), txns)
         parts = [*([directory.base] if directory.base else []), *directory.deltas]
         paths = [file.path for part in parts for file in (*part.files, *part.strangers)]
-        found = [row for path in paths for row in read_file(Path(target.location) / path, file_format)]
+        contents = (site.storage.read(f"{target.location}/{path}") for path in paths)
+        found = [row for content in contents for row in read_content(content, file_format)]
     finally:
         site.metastore.transactions.commit(txn)
     return sorted(found, key=repr)

@@ -29,6 +29,7 @@ ELSEWHERE: dict[str, str] = {
     "service/hold.py": "unit/service/test_worker.py",
     "service/naming.py": "integration/service/test_protocol_naming.py",
     "service/outcome.py": "unit/service/test_worker.py",
+    "storage/deferred.py": "storage/test_tables.py",
     "storage/hdfs.py": "storage/test_contract.py",
     "storage/objects.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",

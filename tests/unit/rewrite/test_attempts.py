@@ -11,6 +11,7 @@ from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.attempts import attempt_folder, handed_over
 from compactor.rewrite.unit import Output
 from compactor.storage.local import LocalStorage
+from tests.support.deferring import Deferred
 
 CONTENT = bytes(range(256)) * 1024
 
@@ -82,3 +83,23 @@ def test_what_arrived_is_looked_at(tmp_path: Path, change: object, full: bool) -
         output = written(folder)
         with pytest.raises(VerificationFailed, match="something else than what was uploaded"):
             handed_over(far, [output], str(tmp_path / "far"), full=full)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_uploads_are_begun_under_their_final_keys_unless_they_are_to_be_read_back(tmp_path: Path, full: bool) -> None:
+    """ADR: what is not there under any name cannot be read; ``full`` stages it and reads every byte."""
+    store = Deferred()
+    home = str(tmp_path / "attempts" / "a")
+    final = {DeltaKind.INSERT: f"{tmp_path}/base_0000003_v0000007"}
+    with attempt_folder(store, home) as folder:
+        output = written(folder)
+        (made,) = handed_over(store, [output], home, full=full, final=final)
+    assert made.name == "bucket_00000"
+    if full:
+        assert (made.path, made.upload, store.begun) == (f"{home}/rows", None, {})
+        return
+    path = f"{tmp_path}/base_0000003_v0000007/bucket_00000"
+    assert made.upload is not None
+    assert (made.path, made.upload.path, made.upload.length) == (path, path, len(CONTENT))
+    assert list(store.begun.values()) == [(path, CONTENT)]
+    assert not list(tmp_path.iterdir())

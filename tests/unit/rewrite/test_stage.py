@@ -15,10 +15,11 @@ from compactor.errors import VerificationFailed
 from compactor.ids import TxnId, WriteId
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
-from compactor.rewrite import stage
+from compactor.rewrite import publish, stage
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.storage.local import LocalStorage
+from tests.support.deferring import Deferred
 from tests.support.watching import names_in
 
 STORAGE = LocalStorage()
@@ -185,3 +186,60 @@ def test_the_manifest_says_what_will_be_named(tmp_path: Path) -> None:
             }
         ],
     }
+
+
+def begun(store: Deferred, made: Plan, tmp_path: Path) -> UnitResult:
+    """One output of a base, as an attempt on such a store hands it over."""
+    (tmp_path / "rows").write_bytes(b"12345")
+    upload = store.begin(str(tmp_path / "rows"), f"{made.location}/{made.directory(DeltaKind.INSERT)}/bucket_00000")
+    output = Output(kind=DeltaKind.INSERT, path=upload.path, number=0, rows=2, length=5, crc32=0, upload=upload)
+    return UnitResult(number=0, outputs=(output,), figures=Figures(rows_in=2, rows_out=2))
+
+
+def test_units_learn_where_uploads_end_only_where_the_store_completes_them(tmp_path: Path) -> None:
+    made = plan(tmp_path, Shape.MAJOR)
+    assert stage.units(STORAGE, made) == made.units
+    assert stage.units(Deferred(), replace(made, layout=Layout.PLAIN)) == replace(made, layout=Layout.PLAIN).units
+    (unit,) = stage.units(Deferred(), made)
+    assert dict(unit.final)[DeltaKind.INSERT] == f"{tmp_path}/base_0000003_v0000042"
+
+
+def test_uploads_are_accepted_checked_and_named(tmp_path: Path) -> None:
+    store, location = Deferred(), tmp_path / "t"
+    location.mkdir()
+    made = plan(location, Shape.MAJOR)
+    stage.prepare(store, made)
+    staged = stage.accept(store, made, [begun(store, made, tmp_path)])
+    (directory,) = staged.directories
+    assert [upload.length for upload in directory.uploads] == [5]
+    assert names_in(Path(directory.staged)) == {"_orc_acid_version"}
+    stage.check(store, made, staged)
+    assert names_in(location) == {"_compactor_v42"}
+    publish.name(store, staged)
+    assert names_in(location / "base_0000003_v0000042") == {"bucket_00000", "_orc_acid_version"}
+
+
+def test_an_upload_that_the_store_lost_is_noticed_before_anything_is_named(tmp_path: Path) -> None:
+    """PROTOCOL 4."""
+    store, location = Deferred(), tmp_path / "t"
+    location.mkdir()
+    made = plan(location, Shape.MAJOR)
+    stage.prepare(store, made)
+    staged = stage.accept(store, made, [begun(store, made, tmp_path)])
+    store.begun.clear()
+    with pytest.raises(VerificationFailed, match="0 bytes are there, 5 were written"):
+        stage.check(store, made, staged)
+
+
+def test_to_begin_anew_aborts_what_was_uploaded_and_nobody_elses(tmp_path: Path) -> None:
+    store = Deferred()
+    made = plan(tmp_path, Shape.MAJOR)
+    begun(store, made, tmp_path)
+    (tmp_path / "other").write_bytes(b"1")
+    store.begin(str(tmp_path / "other"), f"{tmp_path}/base_0000003_v0000043/bucket_00000")
+    stage.prepare(store, made)
+    assert [path for path, _ in store.begun.values()] == [f"{tmp_path}/base_0000003_v0000043/bucket_00000"]
+    publish.abandon_uploads(store, str(tmp_path), lambda txn: txn == 42)
+    assert len(store.begun) == 1
+    publish.abandon_uploads(store, str(tmp_path), lambda txn: True)
+    assert store.begun == {}

@@ -27,8 +27,8 @@ def test_the_documented_table_is_what_the_code_goes_by() -> None:
     """docs/storage.md says of each store what ``doctor`` says, and callers decide by."""
     text = (Path(__file__).parents[3] / "docs" / "storage.md").read_text("utf-8")
     for one in EVERY:
-        values = [one.renames, one.refuses_taken_names, one.syncs, one.completes_whole, one.has_owner, one.has_acl]
-        values += [one.bulk_removal, one.knows_free_bytes]
+        values = [one.renames, one.refuses_taken_names, one.syncs, one.completes_whole, one.defers]
+        values += [one.has_owner, one.has_acl, one.bulk_removal, one.knows_free_bytes]
         cells = [one.store, *("yes" if value else "no" for value in values), one.tried]
         assert f"| {' | '.join(cells)} |" in text
 
@@ -37,4 +37,5 @@ def test_a_store_is_told_in_one_sentence() -> None:
     assert str(S3).startswith(
         "S3: no rename: several files are named, and directories removed, under an exclusive lock"
     )
+    assert "what was sent is named without a copy" in str(S3)
     assert "owner, mode and ACL are kept" in str(HDFS)
