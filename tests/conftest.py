@@ -52,7 +52,7 @@ _TOGETHER = (
     "tests/unit/demo/test_tables.py",
 )
 
-#: Costs minutes and downloads: a real Hive beside us, and environments that pip fills.
+#: Costs minutes and downloads: a real Hive and a real Trino beside us, and environments that pip fills.
 _LIVE = ("tests/live", "tests/packaging")
 _WITHOUT_LIVE = os.environ.get("LIVE") == "0"
 

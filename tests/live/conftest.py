@@ -11,7 +11,8 @@ from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
 from compactor.state import store
 from tests.support import hive4, servers
-from tests.support.beside import Beside, prepare
+from tests.support.beside import TRANSACTIONAL, Beside, prepare
+from tests.support.trino import Trino
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +41,20 @@ def both(place: tuple[hive4.Place, servers.Server]) -> Iterator[Beside]:
     finally:
         (made.hive if made is not None else hive).kill()
         engine.dispose()
+
+
+@pytest.fixture(scope="session")
+def trino(both: Beside, place: tuple[hive4.Place, servers.Server]) -> Iterator[Trino]:
+    """A Trino over the same tables, started when a test first asks for it."""
+    where, _ = place
+    made = Trino(where.folder, where.port)
+    try:
+        both.hive.sql(f"create table first (a int) {TRANSACTIONAL}")
+        both.hive.sql("insert into first values (1)")
+        made.wait_until_ready("select a from first")
+        yield made
+    finally:
+        made.kill()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,12 +83,14 @@ class Beside:
         lines = done.stdout.splitlines()
         return json.loads(done.stdout) if lines and lines[0] in "[{" else [json.loads(line) for line in lines]
 
-    def process(self, output: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    def process(
+        self, output: Path, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
         """Our program in a process of its own, which says to ``output`` what it does."""
         command = [sys.executable, "-c", "from compactor.cli import main; main()", "--set", "compactor.mode=clean"]
-        environment = os.environ | self.environment()
+        given = os.environ | self.environment() | (environment or {})
         with output.open("wb") as said:
-            return subprocess.Popen([*command, *arguments], env=environment, stdout=said, stderr=subprocess.STDOUT)
+            return subprocess.Popen([*command, *arguments], env=given, stdout=said, stderr=subprocess.STDOUT)
 
     def environment(self) -> dict[str, str]:
         return {"COMPACTOR_METASTORE_URL": self.url}
@@ -102,10 +104,10 @@ class Beside:
         assert None not in ids, asked
         return [done for done in self.work() if done["compaction"] in ids]
 
-    def work(self) -> list[dict[str, Any]]:
-        """One pass of our worker."""
-        [passed] = self.ours("--set", "compactor.mode=clean", "run", "worker", "--once", "--in-process")
-        assert passed["repaired"] == []
+    def work(self, *settings: str, repairs: int = 0) -> list[dict[str, Any]]:
+        """One pass of our worker, which takes back ``repairs`` requests of dead ones."""
+        [passed] = self.ours("--set", "compactor.mode=clean", *settings, "run", "worker", "--once", "--in-process")
+        assert len(passed["repaired"]) == repairs, passed
         return list(passed["compactions"])
 
     def clean(self) -> dict[str, Any]:
@@ -147,7 +149,7 @@ class Beside:
         hives = sorted(_with_id(line) for line in self.hive.sql(f"select row__id, * from {table}"))
         found = self.site.metastore.catalog.table("default", table)
         for reader, seen in (
-            ("our reader", self._read(found)),
+            ("our reader", self.lines(found)),
             ("the plain one", read_lines(self.site.metastore, found)),
         ):
             differs = difference(hives, seen)
@@ -158,7 +160,8 @@ class Beside:
             assert differs == "", f"{table}: what was written, and what is read: {differs}"
         return lines
 
-    def _read(self, table: Table) -> Lines:
+    def lines(self, table: Table) -> Lines:
+        """Every row by our reader, with its ROW__ID."""
         txns = self.site.metastore.transactions.snapshot()
         write_ids = self.site.write_ids(table, txns)
         types = [column.type for column in table.columns]

@@ -146,7 +146,7 @@ def render(value: Any, kind: str) -> str:
     """A top-level value of a row of the Hive type ``kind``, as Hive prints it."""
     if value is None:
         return "NULL"
-    name, arguments = _type(kind)
+    name, arguments = type_of(kind)
     if name in ("array", "map", "struct"):
         return _json(value, kind)
     if name == "decimal":
@@ -180,7 +180,7 @@ def _json(value: Any, kind: str) -> str:
     """A value inside a nested one (Hive's SerDeUtils.buildJSONString)."""
     if value is None:
         return "null"
-    name, arguments = _type(kind)
+    name, arguments = type_of(kind)
     if name == "array":
         return "[" + ",".join(_json(item, arguments[0]) for item in value) + "]"
     if name == "map":
@@ -199,7 +199,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _type(kind: str) -> tuple[str, list[str]]:
+def type_of(kind: str) -> tuple[str, list[str]]:
     """``map<string,array<int>>`` -> ("map", ["string", "array<int>"]); ``char(6)`` -> ("char", ["6"])."""
     match = re.fullmatch(r"(\w+)(?:[<(](.*)[>)])?", kind.strip(), re.DOTALL)
     assert match, kind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import secrets
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemons import free_port
+from tests.support.downloads import made_once
 from tests.support.servers import MEMORY, ROOT, Server, hive_schema, maven, postgres
 
 SOURCES = ROOT / "tests" / "live" / "hive4"
@@ -55,6 +55,7 @@ class Place:
     folder: Path
     database: str  #: host:port/name
     password: str
+    port: int  #: of the metastore's server
     #: It runs for minutes in tests: what takes long is to become fast.
     java: tuple[str, ...] = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -157,7 +158,8 @@ def placed(*java: str) -> Iterator[tuple[Place, Server]]:
         with postgres(port) as server:
             server.make("hive4", hive_schema("postgresql", "4.0.0") + SCHEMA_4_1)
             server.sql(f"ALTER USER hive PASSWORD '{password}';", "hive4")
-            place = Place(folder=folder, database=f"127.0.0.1:{port}/hive4", password=password)
+            (folder / "external").mkdir()  # where Trino puts the tables that it makes
+            place = Place(folder=folder, database=f"127.0.0.1:{port}/hive4", password=password, port=free_port())
             yield (replace(place, java=java) if java else place), server
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -182,6 +184,7 @@ def _command(place: Place) -> list[str]:
         "live.database": f"jdbc:postgresql://{place.database}?preferQueryMode=simple",
         "spring.jdbc.getParameterType.ignore": "true",
         "live.password": place.password,
+        "live.metastore.port": str(place.port),
         "log4j2.configurationFile": str(SOURCES / "log4j2.properties"),
         "java.io.tmpdir": str(place.folder),
         "java.net.preferIPv4Stack": "true",
@@ -199,39 +202,26 @@ def _command(place: Place) -> list[str]:
 
 def libraries() -> list[Path]:
     """Its jars by Maven, downloaded once; the one with the most in it first."""
-    folder = CACHE / f"lib-{_digest(SOURCES / 'pom.xml')}"
-    if not folder.is_dir():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        # into a folder of its own first: another test run may be doing the same
-        partial = Path(tempfile.mkdtemp(dir=CACHE))
-        goal = ["-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        maven([*goal, f"-DoutputDirectory={partial / 'lib'}"], partial)
-        _into_place(partial / "lib", folder)
-        shutil.rmtree(partial)
+    folder = made_once(CACHE, "lib", SOURCES / "pom.xml", _download)
     jars = sorted(jar for jar in folder.glob("*.jar") if not jar.name.startswith("slf4j-reload4j"))
     return sorted(jars, key=lambda jar: not jar.name.startswith("hive-exec"))
+
+
+def _download(folder: Path) -> Path:
+    goal = ["-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
+    maven([*goal, f"-DoutputDirectory={folder / 'lib'}"], folder)
+    return folder / "lib"
 
 
 def _compiled(jars: Sequence[Path]) -> Path:
     """Our driver of it; the compiler is a part of Java's run time, where no development kit is installed."""
     source = SOURCES / "LiveHive.java"
-    folder = CACHE / f"classes-{_digest(source)}"
-    if not folder.is_dir():
-        partial = Path(tempfile.mkdtemp(dir=CACHE))
+
+    def compile_it(folder: Path) -> Path:
         compiler = ["java", "--module", "jdk.compiler/com.sun.tools.javac.Main", "-nowarn", "-proc:none"]
-        command = [*compiler, "-cp", ":".join(map(str, jars)), "-d", str(partial / "classes"), str(source)]
+        command = [*compiler, "-cp", ":".join(map(str, jars)), "-d", str(folder / "classes"), str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        _into_place(partial / "classes", folder)
-        shutil.rmtree(partial)
-    return folder
+        return folder / "classes"
 
-
-def _into_place(made: Path, wanted: Path) -> None:
-    with suppress(OSError):  # it is there: another run was faster
-        made.rename(wanted)
-    assert wanted.is_dir()
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+    return made_once(CACHE, "classes", source, compile_it)

@@ -12,6 +12,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.hadoop.hive.conf.HiveConf;
+import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.IMetaStoreClient;
 import org.apache.hadoop.hive.metastore.MetaStoreThread;
 import org.apache.hadoop.hive.metastore.api.DataOperationType;
@@ -20,6 +21,7 @@ import org.apache.hadoop.hive.metastore.api.LockLevel;
 import org.apache.hadoop.hive.metastore.api.LockRequest;
 import org.apache.hadoop.hive.metastore.api.LockResponse;
 import org.apache.hadoop.hive.metastore.api.LockType;
+import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
 import org.apache.hadoop.hive.ql.DriverFactory;
 import org.apache.hadoop.hive.ql.IDriver;
 import org.apache.hadoop.hive.ql.metadata.Hive;
@@ -40,8 +42,23 @@ public class LiveHive {
 
   public static void main(String[] arguments) throws Exception {
     System.setOut(System.err); // whatever else prints must not stand between the answers
+    listen(Integer.getInteger("live.metastore.port"));
     new LiveHive().serve();
     System.exit(0);
+  }
+
+  /** The metastore's own server for others, without the threads that compact and clean by themselves. */
+  private static void listen(int port) {
+    Thread server = new Thread(() -> {
+      try {
+        HiveMetaStore.startMetaStore(
+            port, HadoopThriftAuthBridge.getBridge(), new HiveConf(LiveHive.class), false, new AtomicBoolean());
+      } catch (Throwable error) {
+        error.printStackTrace();
+      }
+    }, "metastore");
+    server.setDaemon(true);
+    server.start();
   }
 
   private void serve() throws Exception {

