@@ -14,6 +14,7 @@ import click
 from compactor.cli.stopping import Stop
 from compactor.errors import CompactorError
 from compactor.service.batch import TOGETHER, WorkerPass, claimable, run_batch, run_entries
+from compactor.service.repair import repair
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome
 
@@ -116,7 +117,12 @@ class Working:
         return moved
 
     def _groups(self) -> Iterator[WorkerPass]:
-        """The queue, part after part; a wish to stop is met after the entries under way."""
+        """The queue, part after part; a wish to stop is met after the entries under way.
+
+        What dead workers left is made good also where nothing waits: nobody else may come for it (PROTOCOL 6).
+        """
+        if repaired := repair(self._site):
+            yield WorkerPass(repaired=repaired)
         ids = claimable(self._site, self._pool)
         if not ids:
             return

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, case, delete, func, insert, literal, or_, select, update
@@ -33,6 +34,7 @@ from compactor.metastore.txn_rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnTy
 __all__ = ["OPEN_TXN_TIMEOUT_MS", "HeartbeatRange", "KeyValue", "OpenTransaction", "Opening", "Transactions", "TxnType"]
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
+TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of what was timed out
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
 KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
 
@@ -216,6 +218,22 @@ class Transactions:
             txn_rows.locked_row(conn, self._dialect, txn)
             return txn_rows.mark_aborted(conn, self._dialect, txn, reason)
 
+    @contextmanager
+    def timing_out(self, txn: TxnId, timeout_ms: int) -> Iterator[TxnId | None]:
+        """Abort ``txn`` at the end of the block, which does what must be done before its locks are gone.
+
+        It gets the newest transaction; or None, and nothing is aborted, where ``txn`` has ended or was heard of within
+        ``timeout_ms``. Until the end ``txn`` is locked, so it does nothing meanwhile. The block must not touch a database.
+        """
+        with self._database.write() as conn:
+            row = txn_rows.locked_row(conn, self._dialect, txn)
+            heard = conn.execute(select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == txn)).scalar()
+            if row is None or not row.is_open or (heard or 0) >= now_ms(conn) - timeout_ms:
+                yield None
+                return
+            yield self._dialect.newest(conn)
+            txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)
+
     @retried
     def heartbeat(self, txn: TxnId) -> None:
         """Say that ``txn`` is alive.
@@ -353,8 +371,7 @@ class Transactions:
             deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
             expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
             ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
-            reason = "heartbeat time-out"
-            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), reason)]
+            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), TIMED_OUT)]
 
     def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
         # Without MIN_HISTORY_LEVEL Hive reads from WRITE_SET who wrote at all.

@@ -1,7 +1,8 @@
 """What dead workers left half done, made good before anything new begins (PROTOCOL 6).
 
 Order: abort the transaction, hide what bears its number, remove its staging directory, and only then queue the request
-again. Every pass of every acting role repairs first.
+again. Where we time it out ourselves, the hiding comes first, in the same database transaction, before its locks are
+gone. Every pass of every acting role repairs first.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError
+from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError, TryAgain
 from compactor.ids import TxnId
 from compactor.metastore.compactions import is_being_aborted
 from compactor.rewrite import publish
-from compactor.service.exclusive import to_take_away
+from compactor.service.exclusive import renames, to_take_away
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
 from compactor.steps import Step, reach
@@ -44,11 +45,12 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     if not may(site.settings, Mode.COMPACT):
         return ()
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
+    working = [e for e in site.metastore.compactions.working() if (e.worker_id or "").startswith(PREFIX)]
+    for entry in working:
+        _hide_before_its_locks_go(site, entry, timeouts[0])
     site.metastore.transactions.time_out(timeouts[0], repl_timeout_ms=timeouts[1])
     done: list[Repaired] = []
-    for entry in site.metastore.compactions.working():
-        if not (entry.worker_id or "").startswith(PREFIX):
-            continue
+    for entry in working:
         because = _lost(site, entry)
         if because is None:
             continue
@@ -58,6 +60,26 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         except (StorageError, LockNotGranted) as error:
             log.warning("%s entry %d: what its lost worker left stays for now: %s", entry.entity, entry.id, error)
     return tuple(done)
+
+
+def _hide_before_its_locks_go(site: Site, entry: Entry, timeout_ms: int) -> None:
+    """Times the transaction of a lost worker out, and hides first what it has named.
+
+    As long as its locks are there, nobody without visibility reads half of a pair, and nobody writes by the ROW__IDs of a
+    rebalance that is going to be hidden. Where the store has no rename, or somebody else was faster, ``take_back`` does it.
+    """
+    if entry.txn_id is None or not site.metastore.dialect.layout.has_visibility:
+        return
+    try:
+        target = site.target(entry.entity)
+        if not renames(site, target):
+            return
+        with site.metastore.transactions.timing_out(entry.txn_id, timeout_ms) as newest:
+            if newest is not None:
+                named = publish.named_by(site.storage, target.location, entry.txn_id)
+                publish.hide(site.storage, target.location, named, until=newest)
+    except (NotFound, BadFile, StorageError, TryAgain) as error:
+        log.warning("%s entry %d: what its lost worker named is not hidden yet: %s", entry.entity, entry.id, error)
 
 
 def lost(site: Site) -> tuple[tuple[Entry, str], ...]:

@@ -5,15 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from compactor.cli.stopping import Stop
 from compactor.cli.working import Working
 from compactor.database.engine import open_database
 from compactor.errors import NotFound
 from compactor.metastore.store import Metastore
+from compactor.metastore.tables import COMPACTION_QUEUE
 from compactor.service.batch import WorkerPass
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
+from compactor.service.worker import Fate
 from tests.support.tables import insert, make_table, rows_of
 
 Made = Callable[..., Working]
@@ -65,6 +68,21 @@ def test_an_empty_queue_starts_nothing(working: Working, said: list[str], report
     assert reports == [WorkerPass()]
     assert not working.failed
     working.close()
+
+
+def test_what_a_dead_worker_left_is_made_good_where_nothing_waits(
+    working: Working, deployment: Site, warehouse: Path, reports: list[WorkerPass]
+) -> None:
+    """PROTOCOL 6: every pass repairs first. Until then a reader without visibility sees what is named half."""
+    ask(deployment, warehouse)
+    gone = deployment.metastore.compactions.claim("compactor-worker-gone", "compactor-0.1.0", pool_timeout_ms=0)
+    assert gone is not None
+    with deployment.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
+    working.once()
+    (done,) = reports
+    assert [repaired.entry.id for repaired in done.repaired] == [gone.id]
+    assert [(outcome.entry.id, outcome.fate) for outcome in done.outcomes] == [(gone.id, Fate.COMPACTED)]
 
 
 def test_all_that_can_be_claimed_is_done_and_told(

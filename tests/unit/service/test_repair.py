@@ -8,15 +8,16 @@ from sqlalchemy import update
 from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import LockNotGranted, Refused
+from compactor.errors import LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE
 from compactor.metastore.transactions import TxnType
 from compactor.service import repair
 from compactor.service.request import request_compaction
 from compactor.service.site import Site, compactor_view
-from tests.support.passes import age
+from tests.support.passes import Renames, age, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
 from tests.support.watching import names_in
 
@@ -77,6 +78,50 @@ def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site
     assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
     assert repair.repair(site) == ()
+
+
+def test_what_a_lost_worker_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
+    """PROTOCOL 5, 6: else a reader without visibility would see half of a pair as soon as the exclusive lock is gone."""
+    _, txn = begun(site, table)
+    request = site.target(entity_of(table)).lock(LockType.EXCLUSIVE)
+    assert site.metastore.locks.try_acquire(txn, [request], site.user, site.host) is not None
+    age(site)
+    seen: list[tuple[str, str | None, list[TxnId | None]]] = []
+
+    def look(source: str, target: str) -> None:
+        locks = [lock.txn for lock in site.metastore.locks.show()]
+        seen.append((Path(source).name, site.metastore.transactions.state(txn), locks))
+
+    (done,) = repair.repair(with_storage(site, Renames(look)))
+    assert done.fate is State.INITIATED
+    assert seen == [(f"base_0000002_v{txn:07d}", "o", [txn])]
+    assert (site.metastore.transactions.state(txn), site.metastore.locks.show()) == ("a", [])
+
+
+def test_of_a_transaction_that_is_heard_of_nothing_is_hidden(site: Site, table: Table) -> None:
+    """It may have named nothing, or commit at this moment."""
+    _, txn = begun(site, table)
+    before = names_in(Path(table.location))
+    with site.metastore.transactions.timing_out(txn, 60_000) as newest:
+        assert newest is None
+    assert (site.metastore.transactions.state(txn), names_in(Path(table.location))) == ("o", before)
+    site.metastore.transactions.commit(txn)
+    with site.metastore.transactions.timing_out(txn, -60_000) as newest:
+        assert newest is None
+    assert site.metastore.transactions.state(txn) != "a"
+
+
+def test_a_transaction_stays_where_what_it_named_cannot_be_hidden(site: Site, table: Table) -> None:
+    _, txn = begun(site, table)
+
+    def fail() -> None:
+        with site.metastore.transactions.timing_out(txn, -60_000) as newest:
+            assert newest == txn
+            raise StorageError("the disk is gone")
+
+    with pytest.raises(StorageError):
+        fail()
+    assert site.metastore.transactions.state(txn) == "o"
 
 
 def test_losses_are_told_without_acting(site: Site, table: Table) -> None:
