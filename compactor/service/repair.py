@@ -46,8 +46,12 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         return ()
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
     working = [e for e in site.metastore.compactions.working() if (e.worker_id or "").startswith(PREFIX)]
-    for entry in working:
-        _hide_before_its_locks_go(site, entry, timeouts[0])
+    if working:
+        deadline = site.metastore.now_ms() - timeouts[0]
+        silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
+        for entry in working:
+            if entry.txn_id in silent:
+                _hide_before_its_locks_go(site, entry, entry.txn_id, timeouts[0])
     site.metastore.transactions.time_out(timeouts[0], repl_timeout_ms=timeouts[1])
     done: list[Repaired] = []
     for entry in working:
@@ -62,21 +66,21 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     return tuple(done)
 
 
-def _hide_before_its_locks_go(site: Site, entry: Entry, timeout_ms: int) -> None:
+def _hide_before_its_locks_go(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> None:
     """Times the transaction of a lost worker out, and hides first what it has named.
 
     As long as its locks are there, nobody without visibility reads half of a pair, and nobody writes by the ROW__IDs of a
     rebalance that is going to be hidden. Where the store has no rename, or somebody else was faster, ``take_back`` does it.
     """
-    if entry.txn_id is None or not site.metastore.dialect.layout.has_visibility:
+    if not site.metastore.dialect.layout.has_visibility:
         return
     try:
         target = site.target(entry.entity)
         if not renames(site, target):
             return
-        with site.metastore.transactions.timing_out(entry.txn_id, timeout_ms) as newest:
+        with site.metastore.transactions.timing_out(txn, timeout_ms) as newest:
             if newest is not None:
-                named = publish.named_by(site.storage, target.location, entry.txn_id)
+                named = publish.named_by(site.storage, target.location, txn)
                 publish.hide(site.storage, target.location, named, until=newest)
     except (NotFound, BadFile, StorageError, TryAgain) as error:
         log.warning("%s entry %d: what its lost worker named is not hidden yet: %s", entry.entity, entry.id, error)
