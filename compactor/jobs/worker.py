@@ -22,7 +22,7 @@ from compactor.service.resident import linger
 from compactor.service.site import Site
 from compactor.service.worker import Options
 from compactor.spark.runner import SparkRunner
-from compactor.spark.session import session
+from compactor.spark.session import is_alive, session
 
 _WIDEST = 8  #: entries under way at once; each holds a transaction open
 
@@ -89,7 +89,7 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
 
         report(run(given.batch))
         if given.linger > 0 and given.max_seconds is None:
-            linger(site, given.batch, context.applicationId, given.linger, run, report)
+            linger(site, given.batch, context.applicationId, given.linger, run, report, lives=lambda: is_alive(spark))
     finally:
         spark.stop()
 

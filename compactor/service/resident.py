@@ -29,6 +29,7 @@ def linger(
     run: Callable[[int], WorkerPass],
     report: Callable[[WorkerPass], None],
     *,
+    lives: Callable[[], bool] = lambda: True,
     alive_ms: int = ALIVE_MS,
 ) -> None:
     """Works on batches of the route of ``batch_id`` until there was none for ``seconds``.
@@ -36,6 +37,7 @@ def linger(
     Args:
         run: works on a planned batch.
         report: gets what became of each.
+        lives: whether there is still a Spark to work with; without one no batch is taken any more.
 
     Raises:
         NotFound: there is no such batch.
@@ -49,7 +51,7 @@ def linger(
     with Presence(store.residents, site.name, batch.route, application_id, alive_ms) as presence:
         idle_since = time.monotonic()
         others: frozenset[int] = frozenset()  # entries of other routes, whose directories need not be listed again
-        while True:
+        while lives():
             given = store.residents.given(presence.id)
             if given is None and not (waiting := frozenset(claimable(site, batch.pool))) <= others:
                 given = _planned(site, batch.pool, batch.route, presence.id)
@@ -61,6 +63,8 @@ def linger(
                 time.sleep(min(_LOOK_S, seconds / 4))
             elif store.residents.leave(presence.id):
                 return
+        log.error("application %s is gone; what was given to it is planned anew", application_id)
+        store.residents.extend(presence.id, 0)
 
 
 def _planned(site: Site, pool: str | None, route: str, resident: int) -> int | None:

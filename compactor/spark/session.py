@@ -40,3 +40,13 @@ def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | N
         if given is None or not given.contains(key):
             builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether its JVM is there and works; under spark-submit a driver outlives a JVM that is killed."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError, AttributeError):  # the context was stopped: it has no JVM any more
+        return False

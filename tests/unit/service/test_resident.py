@@ -117,6 +117,19 @@ def test_what_was_given_to_one_that_died_is_planned_anew(deployment: Site, wareh
     assert run_batch(deployment, again.batch_id, InProcessRunner()).outcomes[0].entry.state is State.WORKING
 
 
+def test_without_a_spark_nothing_is_taken(deployment: Site, warehouse: Path) -> None:
+    """A driver outlives a JVM that is killed; what it took then would only fail."""
+    batch = first_batch(deployment, warehouse)
+    ask(deployment, warehouse, "b")
+    done: list[WorkerPass] = []
+    linger(
+        deployment, batch, "app-1", 60, lambda b: run_batch(deployment, b, InProcessRunner()), done.append, lives=bool
+    )
+    assert done == []
+    assert own_state(deployment).residents.find(deployment.name) == []
+    assert [planned.resident for planned in plan_batches(deployment)] == [None]
+
+
 def test_a_batch_of_an_older_release_is_alone(
     deployment: Site, warehouse: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
