@@ -249,7 +249,11 @@ def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, 
     assert hive2.rows(site, fixture, location) == sorted(read_expected(fixture.path).row_ids)
 
 
-@pytest.mark.parametrize("whose", ["compactor-hive2-elsewhere-1-0a1b2c3d", f"compactor-hive2-here-{os.getpid()}-0a"])
+@pytest.mark.parametrize(
+    "whose",
+    ["compactor-hive2-elsewhere-1-0a1b2c3d", f"compactor-hive2-here-{os.getpid()}-0a"],
+    ids=["another machine", "a living process"],
+)
 def test_a_row_of_another_machine_or_of_a_living_process_is_not_touched(
     site: OldSite, database: Database, warehouse: Path, whose: str
 ) -> None:
