@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
@@ -44,12 +46,16 @@ _TOGETHER = (
     "tests/integration/airflow",
     "tests/integration/locks",
     "tests/integration/page",
+    "tests/integration/spark",
+    "tests/integration/page",
     "tests/live",
     "tests/storage",
     "tests/torture/test_memory.py",
     "tests/unit/airflow/page",
+    "tests/unit/airflow/page",
     "tests/unit/airflow/test_dags.py",
     "tests/unit/demo/test_tables.py",
+    "tests/unit/orc/test_recompress.py",
 )
 
 #: Costs minutes and downloads: a real Hive and a real Trino beside us, and environments that pip fills.
@@ -62,19 +68,24 @@ def pytest_report_header() -> list[str]:
     return [f"LIVE=0: {', '.join(_LIVE)} are deselected"] if _WITHOUT_LIVE else []
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With ``-n`` the tests of some folders stay together; any worker takes any other test."""
+    """``LIVE=0`` leaves the dear ones out."""
     live = [config.rootpath / folder for folder in _LIVE]
     left_out = [item for item in items if _WITHOUT_LIVE and any(map(item.path.is_relative_to, live))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    for item in items:
-        file = item.path.relative_to(item.config.rootpath).as_posix()
-        group = next((folder for folder in _TOGETHER if file.startswith(folder)), None)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))
+
+
+class _Together(LoadScopeScheduling):
+    """With ``-n`` the tests of some folders and files stay together; any worker takes any other test."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((place for place in _TOGETHER if nodeid.startswith(place)), nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    return _Together(config, log)
 
 
 @pytest.fixture
