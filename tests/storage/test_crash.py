@@ -21,7 +21,7 @@ from compactor.storage.stores import Stores
 from tests.storage.conftest import BUCKET, Place, s3_options
 from tests.storage.test_tables import left, moved, rows
 from tests.support import roles
-from tests.support.passes import age, clean_all
+from tests.support.passes import age, clean_all, time_out_all
 from tests.support.tables import insert, make_table, with_settings
 
 #: Attempts are uploads there, names are copies of single files, and what goes is not hidden before.
@@ -66,6 +66,8 @@ def test_a_crash_over_an_object_store(
     assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {step.name}"
     assert rows(site, table) == wanted
     age(site)
+    if step in _CLEANER:
+        time_out_all(site)  # it died with the table's exclusive lock
     repair(site)
     run_entries(site, claimable(site), InProcessRunner())
     clean_all(site)

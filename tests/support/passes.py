@@ -18,6 +18,7 @@ from compactor.rewrite.runner import InProcessRunner, Runner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batch import claimable, run_entries
 from compactor.service.cleaner import clean
+from compactor.service.housekeeper import keep_house
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker import Options, Outcome
@@ -51,6 +52,13 @@ def age(site: Site) -> None:
         compactions = TXNS.c.TXN_TYPE == TxnType.COMPACTION
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o", compactions).values(TXN_LAST_HEARTBEAT=0))
         conn.execute(update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_STATE == "w").values(CQ_START=0))
+
+
+def time_out_all(site: Site) -> None:
+    """Lets hive.txn.timeout pass for everybody, and the housekeeper come by."""
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
+    keep_house(site)
 
 
 def rows_without_visibility(site: Site, table: Table) -> list[tuple[Any, ...]]:
