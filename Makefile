@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 export UV_SYSTEM_CERTS ?= true
 
 # What tests need from Debian; `make test` installs what is missing.
-DEBIAN_PACKAGES := postgresql mariadb-server maven zookeeper docker-compose chromium
+DEBIAN_PACKAGES := postgresql mariadb-server maven zookeeper docker-compose chromium libatomic1
 
 .PHONY: help
 help: ## list the targets
