@@ -106,7 +106,7 @@ def test_a_stripe_is_read_in_batches_also_where_the_codec_changes(tmp_path: Path
     directory = acid_directory(LocalStorage().listing(str(tmp_path)), write_ids, txns)
     batches = list(read_snapshot(str(tmp_path), directory, write_ids, "struct<t:timestamp>"))
     assert [n for batch in batches for n in batch.column(2).to_pylist()] == list(range(rows))
-    assert pa.types.is_timestamp(batches[0].schema.field("t").type)
+    assert max(batch.num_rows for batch in batches) < rows
     assert batches[-1].column(3).to_pylist()[-1] == {"seconds": late, "nanos": 0}
 
 
