@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow.sdk import Variable
-from airflow.sdk._shared.module_loading import import_string
+from airflow.sdk.module_loading import import_string
 from airflow.sdk.observability import stats
 
 from compactor.airflow.configuration import text
@@ -69,7 +69,7 @@ def configured_notifier() -> Callable[[Mapping[str, Any]], object] | None:
     if not path:
         return None
     try:
-        found = import_string(path)
+        found: object = import_string(path)
     except ImportError as error:
         raise BadSetting(
             f"[compactor] notifier of Airflow's configuration: {path!r} cannot be imported: {error}"
@@ -79,4 +79,4 @@ def configured_notifier() -> Callable[[Mapping[str, Any]], object] | None:
             f"[compactor] notifier of Airflow's configuration: {path!r} is {found!r}; wanted: a notifier that is made "
             "already, such as an SmtpNotifier(...) in a module of yours"
         )
-    return found  # type: ignore[no-any-return]
+    return found

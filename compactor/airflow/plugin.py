@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
@@ -36,8 +36,8 @@ class CompactorPlugin(AirflowPlugin):
     """The page, and its entry in Airflow's navigation."""
 
     name = "compactor"
-    fastapi_apps: list[dict[str, Any]] = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "Compactor"}]  # noqa: RUF012
-    external_views: list[dict[str, Any]] = [  # noqa: RUF012
+    fastapi_apps: ClassVar[list[dict[str, Any]]] = [{"app": LazyPage(), "url_prefix": PREFIX, "name": "Compactor"}]
+    external_views: ClassVar[list[dict[str, Any]]] = [
         {
             "name": "Compact",
             "href": _below_airflow(f"{PREFIX}/"),

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from types import TracebackType
 
 from compactor.errors import CompactorError, LostClaim
 from compactor.ids import TxnId
 from compactor.metastore.transactions import Transactions
+from compactor.service.periodic import Periodic
 
 log = logging.getLogger(__name__)
 _STATES = {"a": "aborted", "c": "committed", None: "gone"}
 
 
-class Heartbeat:
+class Heartbeat(Periodic):
     """A thread that heartbeats ``txns`` every ``period_ms`` (Hive's worker: half of hive.txn.timeout).
 
     What a heartbeat finds lost is remembered; ``check`` raises it in the working thread, which then stops without a trace.
@@ -28,24 +28,12 @@ class Heartbeat:
         period_ms: int,
         also: Callable[[], None] | None = None,
     ) -> None:
-        self._transactions = transactions
         self._txns = dict.fromkeys(txns)
+        super().__init__(f"heartbeat-{min(self._txns, default=0)}", max(period_ms, 1) / 1000)
+        self._transactions = transactions
         self._lock = threading.Lock()
-        self._period_s = max(period_ms, 1) / 1000
         self._also = also
-        self._stop = threading.Event()
         self._lost: dict[TxnId, str] = {}
-        self._thread = threading.Thread(target=self._run, name=f"heartbeat-{min(self._txns, default=0)}", daemon=True)
-
-    def __enter__(self) -> Heartbeat:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
 
     def check(self, txn: TxnId | None = None) -> None:
         """Nothing while ``txn`` lives, or each of them without it.
@@ -62,13 +50,11 @@ class Heartbeat:
         with self._lock:
             self._txns.pop(txn, None)
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._period_s):
-            with self._lock:  # so that none of them ends between the question and the answer
-                if self._txns:
-                    self._beat()
-            if not self._txns:
-                return
+    def _act(self) -> bool:
+        with self._lock:  # so that none of them ends between the question and the answer
+            if self._txns:
+                self._beat()
+        return bool(self._txns)
 
     def _beat(self) -> None:
         txns = list(self._txns)

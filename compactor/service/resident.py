@@ -6,13 +6,12 @@ It is given batches by planners, who need not start an application then, and pla
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from compactor.errors import CompactorError, LostClaim
 from compactor.service.batch import WorkerPass, claimable, own_state, plan_batches
+from compactor.service.periodic import Periodic
 from compactor.service.site import Site
 from compactor.state.residents import Residents
 
@@ -76,31 +75,21 @@ def _planned(site: Site, pool: str | None, route: str, resident: int) -> int | N
     return next((planned.batch_id for planned in made if planned.resident in (resident, None)), None)
 
 
-class Presence:
+class Presence(Periodic):
     """A resident's row, whose time a thread extends while the block runs."""
 
     def __init__(self, residents: Residents, metastore: str, route: str, application_id: str, alive_ms: int) -> None:
         self._residents = residents
         self._alive_ms = alive_ms
-        self._stop = threading.Event()
         self.id = residents.enter(metastore, route, application_id, alive_ms)
-        self._thread = threading.Thread(target=self._run, name=f"resident-{self.id}", daemon=True)
+        super().__init__(f"resident-{self.id}", alive_ms / 4000)
 
-    def __enter__(self) -> Presence:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._alive_ms / 4000):
-            try:
-                if not self._residents.extend(self.id, self._alive_ms):
-                    log.warning("resident %d was taken for dead; no batch is given to it any more", self.id)
-                    return
-            except CompactorError as error:
-                log.warning("resident %d: its time could not be extended: %s", self.id, error)
+    def _act(self) -> bool:
+        try:
+            held = self._residents.extend(self.id, self._alive_ms)
+        except CompactorError as error:
+            log.warning("resident %d: its time could not be extended: %s", self.id, error)
+            return True
+        if not held:
+            log.warning("resident %d was taken for dead; no batch is given to it any more", self.id)
+        return held

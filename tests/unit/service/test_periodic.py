@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from compactor.service.periodic import Periodic
+
+
+class Counting(Periodic):
+    def __init__(self, period_s: float, most: int) -> None:
+        super().__init__("counting", period_s)
+        self.acted = 0
+        self.done = threading.Event()
+        self._most = most
+
+    def _act(self) -> bool:
+        self.acted += 1
+        if self.acted == self._most:
+            self.done.set()
+        return self.acted < self._most
+
+
+def test_it_acts_until_it_says_that_it_is_over() -> None:
+    with Counting(0.001, most=3) as counting:
+        assert counting.done.wait(10)
+        counting._thread.join(10)
+        assert not counting._thread.is_alive()
+    assert counting.acted == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_ends_with_the_block_and_does_not_act_before_its_time(fails: bool) -> None:
+    counting = Counting(3600, most=2)
+    try:
+        with counting:
+            assert counting._thread.is_alive()
+            if fails:
+                raise ValueError
+    except ValueError:
+        pass
+    assert not counting._thread.is_alive()
+    assert counting.acted == 0
