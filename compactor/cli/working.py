@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from compactor.rewrite.runner import Runner
 
 _POLL_S = 1.0  #: between two looks at an empty queue
-_WIDEST = 8  #: groups of entries under way at once; each entry holds a transaction open
 _LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another asks the database
 
 
@@ -162,8 +161,9 @@ class Working:
         self._session = session(f"compactor-{self._site.name}", master=master, conf=self._site.settings.spark_conf)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, interrupt)  # pyspark has put its own there, which cancels what is under way
-        self._width = min(_WIDEST, max(1, self._session.sparkContext.defaultParallelism))
-        return SparkRunner(self._session)
+        runner = SparkRunner(self._session)
+        self._width = runner.groups
+        return runner
 
     def _progress(self, outcome: Outcome) -> None:
         entry = outcome.entry

@@ -24,8 +24,6 @@ from compactor.service.worker import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import is_alive, session
 
-_WIDEST = 8  #: entries under way at once; each holds a transaction open
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Works on one batch or more and prints what became of each as one line of JSON."""
@@ -82,7 +80,7 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
                 batch_id,
                 runner,
                 Options(full_verify=given.verify == "full"),
-                parallel=min(max(1, context.defaultParallelism), _WIDEST),
+                parallel=runner.groups,
                 tracking_url=context.uiWebUrl,
                 max_seconds=left(),
             )

@@ -49,6 +49,11 @@ class Table:
         return bool(self.partition_keys)
 
     @property
+    def row_type(self) -> str:
+        """Hive's type of the rows as they stand in files: without partition columns."""
+        return f"struct<{','.join(f'{column.name}:{column.type}' for column in self.columns)}>"
+
+    @property
     def is_transactional(self) -> bool:
         return is_true(parameter(self.parameters, "transactional"))
 

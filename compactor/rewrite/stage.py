@@ -21,7 +21,7 @@ from compactor.acid.names import (
     DeltaKind,
     Layout,
 )
-from compactor.errors import VerificationFailed
+from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import write_empty
@@ -64,7 +64,17 @@ class Staged:
 
 
 def prepare(storage: Storage, plan: Plan) -> None:
-    """An empty staging directory, like the partition's own in owner, group, mode and ACL."""
+    """An empty staging directory, like the partition's own in owner, group, mode and ACL.
+
+    Raises:
+        StorageError: there is not room for as many bytes as are read.
+    """
+    free = storage.free_bytes(plan.location)
+    if free is not None and free < plan.input_bytes:
+        raise StorageError(
+            f"{plan.location}: the compaction may write {plan.input_bytes} bytes and {free} are free; make room and ask "
+            "again"
+        )
     storage.remove(plan.staging)
     forget_uploads(storage, plan)
     storage.make_directories(f"{plan.staging}/{ATTEMPTS}", like=plan.location)

@@ -30,7 +30,6 @@ class Group:
 
     def __init__(self, holds: Iterable[Hold], told: Callable[[Outcome], object]) -> None:
         self.live = list(holds)
-        self.outcomes: list[Outcome] = []
         self.broken: BaseException | None = None
         self._told = told
 
@@ -48,7 +47,6 @@ class Group:
         seconds = time.monotonic() - hold.started
         outcome = replace(outcome, seconds=seconds, txn=hold.txn, worker_id=hold.worker_id)
         _log(outcome)
-        self.outcomes.append(outcome)
         self._told(outcome)
 
     def out(self, hold: Hold, error: BaseException) -> None:

@@ -22,7 +22,6 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog import Table
 from compactor.metastore.hive2 import Claim, Hive2, write_ids
 from compactor.rewrite import publish, stage
 from compactor.rewrite.plan import Plan, plan
@@ -32,7 +31,7 @@ from compactor.rewrite.unit import Figures, Shape
 from compactor.service.before_hive_3 import Place, look, none_of, places
 from compactor.service.finding import Finding, Level, fine
 from compactor.service.mode import Mode, may
-from compactor.service.site import identity
+from compactor.service.site import identity, must_be_unsorted
 from compactor.settings.precedence import Settings, with_table
 from compactor.steps import Step, reach
 from compactor.storage.stores import Stores
@@ -122,7 +121,7 @@ class _Hold:
             location=path,
             txn=TxnId(self.claim.number),
             write_ids=seen,
-            row_type=_row_type(self.place.table),
+            row_type=self.place.table.row_type,
             layout=Layout.VERSION_1,
             full_verify=full_verify,
             stores=site.storage.options,
@@ -138,11 +137,6 @@ class _Hold:
 
     def _staged(self, planned: Plan, runner: Runner) -> Staged:
         storage = self.site.storage
-        free = storage.free_bytes(planned.location)
-        if free is not None and free < planned.input_bytes:
-            raise StorageError(
-                f"{planned.location}: the compaction may write {planned.input_bytes} bytes and {free} are free; make room"
-            )
         stage.prepare(storage, planned)
         (results,) = runner.run([Job(units=planned.units, check=lambda: None)])
         if isinstance(results, CompactorError):
@@ -224,16 +218,11 @@ def _may_compact(site: OldSite, place: Place) -> None:
     settings = with_table(site.settings, table.parameters, table.database_parameters)
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
-    if place.partition.sort_columns if place.partition else table.sort_columns:
-        raise Refused(f"{entity}: the table is sorted, and compaction would not keep its order")
+    must_be_unsorted(entity, table, place.partition)
     if not site.storage.capabilities(site.storage.resolve(place.location)).renames:
         raise NotSupported(
             f"{entity}: lies in a store without directory rename, and Hive 2 would show a base that is named half"
         )
-
-
-def _row_type(table: Table) -> str:
-    return f"struct<{','.join(f'{c.name}:{c.type}' for c in table.columns)}>"
 
 
 def _revoked(site: OldSite) -> frozenset[Entity]:

@@ -115,8 +115,7 @@ class Target:
 
     @property
     def row_type(self) -> str:
-        """Hive's type of the table's rows as they stand in files: without partition columns."""
-        return f"struct<{','.join(f'{c.name}:{c.type}' for c in self.table.columns)}>"
+        return self.table.row_type
 
     def lock(self, kind: LockType) -> LockRequest:
         return LockRequest(
@@ -201,3 +200,13 @@ class Look:
         listing = self._site.storage.listing(target.location)
         exempt = frozenset() if own is None else frozenset({own})
         return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))
+
+
+def must_be_unsorted(entity: Entity, table: Table, partition: Partition | None) -> None:
+    """Compaction orders rows by their ROW__IDs, so it leaves a table alone whose rows have another order.
+
+    Raises:
+        Refused: the table, or this partition of it, is sorted.
+    """
+    if partition.sort_columns if partition else table.sort_columns:
+        raise Refused(f"{entity}: the table is sorted, and compaction would not keep its order")

@@ -17,7 +17,7 @@ from functools import partial
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSupported, Refused, StorageError
+from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSupported, Refused
 from compactor.ids import WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.compactions import Work
@@ -40,7 +40,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.naming import committing, name_all
 from compactor.service.outcome import Fate, Outcome
 from compactor.service.rebalancing import must_be_possible, own_view
-from compactor.service.site import VERSION, Look, Site, Target, Targets
+from compactor.service.site import VERSION, Look, Site, Target, Targets, must_be_unsorted
 from compactor.steps import Step, reach
 
 __all__ = ["Fate", "Options", "Outcome", "is_ours", "work", "work_together"]
@@ -275,12 +275,7 @@ class _Course:
     def _stage(self, holds: Sequence[Hold], heart: Heartbeat) -> None:
         """Runs the units and proves their output; on return manifests are written and nothing is named."""
         site, group = self.site, self.group
-
-        def prepare(hold: Hold) -> None:
-            _must_fit(site, hold.the_plan)
-            stage.prepare(site.storage, hold.the_plan)
-
-        group.each(prepare, holds)
+        group.each(lambda hold: stage.prepare(site.storage, hold.the_plan), holds)
         prepared = [hold for hold in holds if hold in group.live]
         watch = Watch(site, heart, prepared)
         answers = self.runner.run([watch.job(hold, self._pace(hold)) for hold in prepared])
@@ -350,8 +345,7 @@ def _may_compact(target: Target, entry: Entry) -> None:
     table = target.table
     if not table.is_transactional:
         raise Refused(f"{entry.entity}: the table is not transactional; only ACID tables are compacted")
-    if target.partition.sort_columns if target.partition else table.sort_columns:
-        raise Refused(f"{entry.entity}: the table is sorted, and compaction would not keep its order")
+    must_be_unsorted(entry.entity, table, target.partition)
     if entry.type not in _SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"
@@ -399,12 +393,3 @@ def _work_of(hold: Hold, highest: WriteId, *, component: bool) -> Work:
         highest_write_id=highest,
         component=component,
     )
-
-
-def _must_fit(site: Site, planned: Plan) -> None:
-    free = site.storage.free_bytes(planned.location)
-    if free is not None and free < planned.input_bytes:
-        raise StorageError(
-            f"{planned.location}: the compaction may write {planned.input_bytes} bytes and {free} are free; make room and "
-            "ask again"
-        )

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_MOST_GROUPS = 8
+
+
 class SparkRunner:
     """One task a parcel of units, in waves of the cluster's width, so that ``check`` is asked between them.
 
@@ -20,8 +23,18 @@ class SparkRunner:
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
 
+    @property
+    def width(self) -> int:
+        """How many tasks the cluster works on at once, as far as is known now."""
+        return max(1, int(self._context.defaultParallelism))
+
+    @property
+    def groups(self) -> int:
+        """How many groups of entries are best under way at once; each entry of them holds a transaction open."""
+        return min(_MOST_GROUPS, self.width)
+
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        width = max(1, self._context.defaultParallelism)
+        width = self.width
         tally = Tally(jobs, width)
         while wave := tally.take(width):
             handed_out = [[task.work for task in parcel] for parcel in wave]

@@ -11,33 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, CompactorError
-from compactor.ids import WriteId
 from compactor.rewrite.execute import execute
 from compactor.rewrite.processes import ProcessRunner
 from compactor.rewrite.runner import Job
-from compactor.rewrite.unit import Shape, Unit
+from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
-from tests.support.acid_files import ROW_TYPE, dense, write_file
 from tests.support.divided import WHOLE, content, large_unit
-from tests.support.units import run_units
+from tests.support.units import run_units, small_unit
 
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Unit:
-    write_file(tmp_path / "d" / "bucket_00000", dense(1, 3))
-    return Unit(
-        location=str(tmp_path),
-        staging=str(tmp_path / "_compactor_v7"),
-        number=0,
-        shape=Shape.MAJOR,
-        inserts=(Input(path="d/bucket_00000", length=1),),
-        deletes=(),
-        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(3)),
-        first_write_id=WriteId(1),
-        row_type=ROW_TYPE,
-    )
+    return small_unit(tmp_path)
 
 
 @pytest.fixture

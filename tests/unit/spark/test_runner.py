@@ -11,14 +11,12 @@ from typing import Any
 
 import pytest
 
-from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, LostClaim
-from compactor.ids import WriteId
 from compactor.rewrite.runner import Job
-from compactor.rewrite.unit import Input, Shape, Unit
+from compactor.rewrite.unit import Input, Unit
 from compactor.spark.runner import SparkRunner
-from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
-from tests.support.units import run_units
+from tests.support.acid_files import FIRST_FILE, dense, write_file
+from tests.support.units import run_units, small_unit
 
 
 class Context:
@@ -45,18 +43,7 @@ def runner(context: Context) -> SparkRunner:
 
 @pytest.fixture
 def unit(tmp_path: Path) -> Unit:
-    write_file(tmp_path / "d" / "bucket_00000", dense(1, 3))
-    return Unit(
-        location=str(tmp_path),
-        staging=str(tmp_path / "_compactor_v7"),
-        number=0,
-        shape=Shape.MAJOR,
-        inserts=(Input(path="d/bucket_00000", length=1),),
-        deletes=(),
-        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(3)),
-        first_write_id=WriteId(1),
-        row_type=ROW_TYPE,
-    )
+    return small_unit(tmp_path)
 
 
 def test_units_run_in_waves_of_the_clusters_width(unit: Unit) -> None:
