@@ -58,9 +58,13 @@ def site(shown: Shown) -> Iterator[Site]:
         yield opened
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium; Playwright's own is not downloaded."""
+    """Debian's Chromium; Playwright's own is not downloaded.
+
+    It ends with the file, not with the session: while Playwright lives, its event loop counts as running in this
+    thread, and no other test could start one.
+    """
     found = shutil.which("chromium")
     assert found is not None, "wanted: Debian's package chromium (make test installs it)"
     with sync_playwright() as playwright:
