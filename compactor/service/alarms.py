@@ -40,6 +40,15 @@ class Readings:
     txn_to_write_id: int = 0
     worker_versions: int = 0  #: different ones, recently
 
+    @property
+    def ended(self) -> int:
+        return self.failed + self.succeeded
+
+    @property
+    def failed_ratio(self) -> float:
+        """Of the compactions in the history."""
+        return round(self.failed / self.ended, 4) if self.ended else 0.0
+
     def to_json(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -63,13 +72,13 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """A reading above a setting's value; the error's one first."""
+    """A reading above a limit: the value of a setting, or a number where Hive has no setting."""
 
     name: str
-    reading: str
-    warning: str
-    error: str | None
-    message: str
+    reading: str  #: its end says the unit: ``_ms``, ``_ratio``, else a count
+    warning: str | int
+    error: str | None = None
+    message: str  #: ``{value}`` is the reading for people, ``{found}`` all of them
     fix: str
 
 
@@ -86,7 +95,6 @@ _RULES = (
         name="oldest_uncleaned_compaction",
         reading="oldest_ready_for_cleaning_ms",
         warning="hive.compactor.oldest.uncleaned.compaction.time.threshold",
-        error=None,
         message="a compaction has waited for {value} to be cleaned",
         fix="compactor show blockers names who holds it; see that a cleaner runs",
     ),
@@ -122,75 +130,62 @@ _RULES = (
         message="TXN_TO_WRITE_ID has {value} rows",
         fix="see that a housekeeper runs; an old open transaction keeps rows: compactor show transactions",
     ),
+    _Rule(
+        name="failed_compaction_ratio",
+        reading="failed_ratio",
+        warning="hive.compactor.failed.compaction.ratio.threshold",
+        message="{found.failed} of the {found.ended} compactions in the history failed or could not be initiated",
+        fix="compactor show history says why; compactor resume DB.TABLE once it is mended",
+    ),
+    _Rule(
+        name="tables_with_many_aborts",
+        reading="most_aborted",
+        warning=_MANY_ABORTS,
+        message="one table or partition carries {value} aborted transactions",
+        fix="look for a writer that fails again and again; see that a cleaner runs",
+    ),
+    _Rule(
+        name="mixed_worker_versions",
+        reading="worker_versions",
+        warning=1,
+        message="workers of {value} versions compacted within a day",
+        fix="bring all workers to one version, unless an upgrade is going on",
+    ),
 )
 
 
 def alarms(found: Readings, settings: Settings) -> tuple[Alarm, ...]:
     """The conditions that hold, errors first."""
     holding = [alarm for rule in _RULES if (alarm := _above(rule, found, settings)) is not None]
-    ended = found.failed + found.succeeded
-    ratio, most = (
-        found.failed / ended if ended else 0.0,
-        settings.ratio("hive.compactor.failed.compaction.ratio.threshold"),
-    )
-    if ratio > most:
-        holding.append(
-            Alarm(
-                level=Level.WARN,
-                name="failed_compaction_ratio",
-                reading="failed",
-                value=round(ratio, 4),
-                limit=most,
-                message=f"{found.failed} of the {ended} compactions in the history failed or could not be initiated",
-                fix="compactor show history says why; compactor resume DB.TABLE once it is mended",
-            )
-        )
-    if found.most_aborted > _MANY_ABORTS:
-        holding.append(
-            Alarm(
-                level=Level.WARN,
-                name="tables_with_many_aborts",
-                reading="most_aborted",
-                value=found.most_aborted,
-                limit=_MANY_ABORTS,
-                message=f"one table or partition carries {found.most_aborted} aborted transactions",
-                fix="look for a writer that fails again and again; see that a cleaner runs",
-            )
-        )
-    if found.worker_versions > 1:
-        holding.append(
-            Alarm(
-                level=Level.WARN,
-                name="mixed_worker_versions",
-                reading="worker_versions",
-                value=found.worker_versions,
-                limit=1,
-                message=f"workers of {found.worker_versions} versions compacted within a day",
-                fix="bring all workers to one version, unless an upgrade is going on",
-            )
-        )
     return tuple(sorted(holding, key=lambda alarm: (alarm.level is not Level.FAIL, alarm.name)))
 
 
 def _above(rule: _Rule, found: Readings, settings: Settings) -> Alarm | None:
     value = getattr(found, rule.reading)
-    is_age = rule.reading.endswith("_ms")
-    for level, key in ((Level.FAIL, rule.error), (Level.WARN, rule.warning)):
-        if key is None:
+    for level, wanted in ((Level.FAIL, rule.error), (Level.WARN, rule.warning)):
+        if wanted is None:
             continue
-        limit = settings.milliseconds(key) if is_age else settings.integer(key)
+        limit = _limit(rule, wanted, settings)
         if value > limit:
-            shown = f"{value / _HOUR_MS:.1f} hours" if is_age else str(value)
+            shown = f"{value / _HOUR_MS:.1f} hours" if rule.reading.endswith("_ms") else str(value)
             return Alarm(
                 level=level,
                 name=rule.name,
                 reading=rule.reading,
                 value=value,
                 limit=limit,
-                message=rule.message.format(value=shown),
+                message=rule.message.format(value=shown, found=found),
                 fix=rule.fix,
             )
     return None
+
+
+def _limit(rule: _Rule, wanted: str | int, settings: Settings) -> float:
+    if isinstance(wanted, int):
+        return wanted
+    if rule.reading.endswith("_ratio"):
+        return settings.ratio(wanted)
+    return settings.milliseconds(wanted) if rule.reading.endswith("_ms") else settings.integer(wanted)
 
 
 def readings(site: Site) -> Readings:
