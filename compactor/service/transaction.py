@@ -108,7 +108,9 @@ class Transaction:
             return
         locks = self._site.metastore.locks
         lock = locks.acquire(self.id, [target.lock(kind)], self._user, self._site.host)
-        for wait in waiting_times_within(self._site.settings.milliseconds("compactor.lock.wait")):
+        settings = self._site.settings
+        longest = settings.milliseconds("hive.lock.sleep.between.retries")
+        for wait in waiting_times_within(settings.milliseconds("compactor.lock.wait"), longest):
             if lock.is_acquired:
                 break
             time.sleep(wait / 1000)

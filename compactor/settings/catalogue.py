@@ -359,13 +359,6 @@ _TRANSACTIONS = (
     _hive("hive.acid.lockless.reads.enabled", "false", _B, "Whether readers do without locks."),
     _hive("hive.locks.max.partitions", "-1", _C, "More partition locks than this become a table's.", minimum=-1),
     Setting(
-        key="hive.lock.numretries",
-        aliases=("metastore.lock.numretries",),
-        default="100",
-        unit=_C,
-        effect="How often a lock that was not granted is looked at again.",
-    ),
-    Setting(
         key="hive.lock.sleep.between.retries",
         aliases=("metastore.lock.sleep.between.retries",),
         default="60s",
@@ -469,6 +462,13 @@ _FOREIGN = (
     _unused("hive.txn.filter.delete.events", "true", _B, "Whether Hive's reader filters delete events."),
     _unused("hive.txn.stats.enabled", "true", _B, "Whether Hive keeps exact statistics of transactional tables."),
     _unused("hive.txn.manager.dump.lock.state.on.acquire.timeout", "false", _B, "Whether Hive logs locks on failure."),
+    _unused(
+        "hive.lock.numretries",
+        "100",
+        _C,
+        "How often Hive looks again at a lock that was not granted; here compactor.lock.wait bounds it.",
+        "metastore.lock.numretries",
+    ),
     _unused("hive.unlock.numretries", "10", _C, "How often Hive tries to give back a lock."),
     _unused("hive.lock.file.move.protect", "all", _T, "When Hive locks a table while it moves files."),
     _unused("hive.lock.query.string.max.length", "1000000", _C, "Longest query text in Hive's ZooKeeper locks."),

@@ -22,7 +22,6 @@ from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupp
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.locking.retry import waiting_times
 from compactor.metastore.lock_manager import wait_for
 from compactor.metastore.locks import NO_TXN, Lock, LockState
 from compactor.metastore.zookeeper_locks import ZooKeeperLocks, open_zookeeper_locks
@@ -145,7 +144,7 @@ def test_waiting(session: Open) -> None:
         if len(naps) == 3:
             first.release(held.id)
 
-    lock = wait_for(second, NO_TXN, [ask(R)], "u", "h", times=waiting_times(), sleep=nap)
+    lock = wait_for(second, NO_TXN, [ask(R)], "u", "h", times=(100, 200, 400, 800), sleep=nap)
     assert lock.is_acquired
     assert naps == [0.1, 0.2, 0.4]
     with pytest.raises(LockNotGranted, match=r"d\.t -> EXCLUSIVE: not granted within 0\.3 s.*SHARED_READ on d\.t"):
