@@ -11,13 +11,14 @@ import pytest
 
 from compactor.acid.names import DeltaKind, Layout
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import VerificationFailed
+from compactor.errors import StorageError, VerificationFailed
 from compactor.ids import TxnId, WriteId
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
 from compactor.rewrite import publish, stage
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
+from compactor.rows.inputs import Input
 from compactor.storage.local import LocalStorage
 from tests.support.deferring import Deferred
 from tests.support.watching import names_in
@@ -67,6 +68,42 @@ def test_a_base_of_hive_3_says_that_it_is_compacted(tmp_path: Path, shape: Shape
     version = {} if layout is Layout.VERSION_1 else {"_orc_acid_version": b"2"}
     assert side == version | expected
     assert ("_v" in directory.name) is layout.has_visibility
+
+
+class Nearly(LocalStorage):
+    """A store with a given room."""
+
+    def __init__(self, free: int | None) -> None:
+        super().__init__()
+        self._free = free
+
+    def free_bytes(self, path: str) -> int | None:
+        return self._free
+
+
+def reads_100_bytes(location: Path) -> Plan:
+    made = plan(location, Shape.MAJOR)
+    [unit] = made.units
+    read = Input(path="delta_0000002_0000002_0000/bucket_00000", length=100)
+    return replace(made, units=(replace(unit, inserts=(read,)),))
+
+
+@pytest.mark.parametrize("free", [100, 101, None])
+def test_where_as_much_is_free_as_is_read_it_begins(tmp_path: Path, free: int | None) -> None:
+    """A store that does not know its room has enough."""
+    made = reads_100_bytes(tmp_path)
+    stage.prepare(Nearly(free), made)
+    assert {path.name for path in Path(made.staging).iterdir()} == {"attempts", "out"}
+
+
+def test_without_room_nothing_is_begun_and_what_was_staged_stays(tmp_path: Path) -> None:
+    made = reads_100_bytes(tmp_path)
+    left = Path(made.staging) / "attempts" / "left"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with pytest.raises(StorageError, match=r"may write 100 bytes and 99 are free; make room"):
+        stage.prepare(Nearly(99), made)
+    assert left.exists()
 
 
 def output(made: Plan, number: int, kind: DeltaKind = DeltaKind.INSERT, content: bytes = b"rows") -> Output:
