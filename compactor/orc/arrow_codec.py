@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.orc as po
 
 from compactor.errors import NotSupported
@@ -105,9 +104,12 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
 
 
 def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    # It imports pandas, which takes longer than what most processes of ours do, and they decode nothing.
+    from pyarrow import dataset
+
     file: Any = pa.PythonFile(view, mode="r")
     yield from (
-        ds.OrcFileFormat()
+        dataset.OrcFileFormat()
         .make_fragment(file)
         .to_batches(columns=names, batch_size=size, use_threads=False, batch_readahead=0, fragment_readahead=0)
     )

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,13 @@ THRESHOLD = "hive.compactor.delta.num.threshold"
 def toml(path: Path, text: str) -> str:
     path.write_text(text)
     return str(path)
+
+
+def test_opening_a_deployment_imports_no_pandas() -> None:
+    """Each task of Airflow is a process that opens one; pandas alone takes longer than the rest of it."""
+    program = "import compactor.deployment, compactor.service.worker, sys; print('pandas' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def test_order_of_sources(tmp_path: Path) -> None:
