@@ -66,13 +66,13 @@ def told(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) ->
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def keep(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) -> None:
-    """Writes the table, what was measured and a plot to ``results/``."""
+def keep(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str], *, name: str = "budget") -> None:
+    """Writes the table, what was measured and a plot to ``results/``, in files of this ``name``."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "budget.txt").write_text(told(rows, facts, left_out))
+    (RESULTS / f"{name}.txt").write_text(told(rows, facts, left_out))
     measured = {"machine": facts, "rows": [{**asdict(row), "met": row.met} for row in rows], "left out": list(left_out)}
-    (RESULTS / "budget.json").write_text(json.dumps(measured, indent=1) + "\n")
-    _plot(rows, RESULTS / "budget.svg")
+    (RESULTS / f"{name}.json").write_text(json.dumps(measured, indent=1) + "\n")
+    _plot(rows, RESULTS / f"{name}.svg")
 
 
 def _plot(rows: Sequence[Row], path: Path) -> None:

@@ -1,0 +1,211 @@
+"""From a threshold crossed to the table compacted, hop by hop: ``python benchmarks/latency.py [tables]``.
+
+A real Airflow (API server, scheduler, triggerer, DAG processor), an embedded metastore, a resident application on this
+machine; every interval is as it comes. A table's last write crosses its threshold at a moment that the sensor does not
+know of. Hops are medians of all tables; what was measured goes to ``benchmarks/results/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from datetime import datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.parts.report import Row, keep, machine, say, told
+from compactor.compaction.entry import Entry
+from compactor.demo.place import Place
+from compactor.demo.servers import AirflowServers
+from compactor.metastore.catalog import Table
+from compactor.service.batch import own_state
+from compactor.service.site import Site
+from compactor.state.batches import Batch, BatchState
+from tests.support.tables import insert, make_table
+
+ROOT = Path(__file__).parents[1]
+BAR = 20.0  #: seconds
+DELTAS = 3  #: of which the last one crosses the threshold
+SETTLED = 12.0  #: seconds for which the sensor has seen no change: two of its looks
+PATIENCE = 300.0  #: seconds that anything may take
+#: A driver that outlives its task and waits for more batches. Everything else of the section is as it comes.
+RESIDENT = {
+    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+    "AIRFLOW__COMPACTOR__LAUNCHER": "process",
+    "AIRFLOW__COMPACTOR__LINGER": "900",
+    "PYTHONPATH": str(ROOT),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """When a table's compaction came to each hop, in seconds after its threshold was crossed.
+
+    The run of the worker's DAG stands beside: a resident application looks into the queue for itself.
+    """
+
+    seen: float  #: by the trigger in the triggerer
+    initiator: float  #: its task began
+    requested: float
+    planned: float  #: a batch has it
+    taken: float  #: by the resident application
+    committed: float
+    worker_run: float
+
+    def hops(self) -> dict[str, float]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Lab:
+    """The servers, and the metastore that they look after."""
+
+    def __init__(self, place: Place, site: Site, servers: AirflowServers) -> None:
+        self._place = place
+        self._site = site
+        self._servers = servers
+
+    def started(self) -> None:
+        """The DAGs run, and an application is resident once a first table is compacted."""
+        self._until("DAGs", lambda: self._runs("compaction_initiator"))
+        self._compacted(self._crossed("first")[0])
+        residents = own_state(self._site).residents
+        self._until("a resident application", lambda: residents.find(self._site.name))
+
+    def way(self, name: str) -> Way:
+        """Of one new table."""
+        table, crossed = self._crossed(name)
+        entry, batch = self._compacted(table)
+        seen, began = self._until(name, lambda: self._scan_before(entry))
+        assert entry.enqueue_time is not None
+        assert entry.commit_time is not None
+        assert batch.started_at is not None
+        requested, committed = entry.enqueue_time / 1000, entry.commit_time / 1000
+        worker = self._until(name, lambda: self._began_after("compaction_worker", requested))
+        times = (seen, began, requested, batch.planned_at / 1000, batch.started_at / 1000, committed, worker)
+        return Way(**{field.name: at - crossed for field, at in zip(fields(Way), times, strict=True)})
+
+    def _crossed(self, name: str) -> tuple[Table, float]:
+        """A table whose threshold is crossed, and when its last writer committed."""
+        threshold = {"compactorthreshold.hive.compactor.delta.num.threshold": str(DELTAS - 1)}
+        table = make_table(self._site, self._place.warehouse, name, **threshold)
+        for start in range(DELTAS - 1):
+            insert(self._site, table, range(4 * start, 4 * start + 4))
+        self._settle()
+        time.sleep(random.uniform(0, 5))
+        insert(self._site, table, range(4 * DELTAS))
+        return table, time.time()
+
+    def _settle(self) -> None:
+        """Wait until what came before is cleaned and scanned: the sensor waits, and no run follows on its own."""
+        started = self._newest_waits()
+        while time.time() - started < SETTLED or self._site.metastore.compactions.queue():
+            time.sleep(1)
+            started = self._newest_waits()
+
+    def _newest_waits(self) -> float:
+        """When the initiator's newest run began to wait; now, where it does something else."""
+        newest = self._runs("compaction_initiator")[0]
+        changed = self._tasks(newest)["changed"]
+        return _epoch(changed["start_date"]) if changed["state"] == "deferred" else time.time()
+
+    def _compacted(self, table: Table) -> tuple[Entry, Batch]:
+        entry = self._until(f"{table} is compacted", lambda: self._entry_of(table))
+        (batch,) = (
+            batch for batch in own_state(self._site).batches.find(self._site.name) if entry.id in batch.entry_ids
+        )
+        assert batch.state in (BatchState.RUNNING, BatchState.DONE)
+        return entry, batch
+
+    def _entry_of(self, table: Table) -> Entry | None:
+        compactions = self._site.metastore.compactions
+        entries = (
+            entry for entry in (*compactions.queue(), *compactions.history()) if entry.entity.table == table.name
+        )
+        return next((entry for entry in entries if entry.commit_time is not None), None)
+
+    def _scan_before(self, entry: Entry) -> tuple[float, float] | None:
+        """When the sensor that led to the request ended, and when its initiator's task began."""
+        assert entry.enqueue_time is not None
+        for run in self._runs("compaction_initiator"):
+            tasks = self._tasks(run)
+            began = tasks["initiate"]["start_date"]
+            if began is not None and _epoch(began) <= entry.enqueue_time / 1000:
+                return _epoch(tasks["changed"]["end_date"]), _epoch(began)
+        return None
+
+    def _began_after(self, dag: str, moment: float) -> float | None:
+        """When the first run of ``dag`` that was queued after ``moment`` began."""
+        runs = (run for run in reversed(self._runs(dag)) if run["start_date"] and _epoch(run["queued_at"]) >= moment)
+        return next((_epoch(run["start_date"]) for run in runs), None)
+
+    def _runs(self, dag: str) -> list[Mapping[str, Any]]:
+        """The newest ones first."""
+        found = self._servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=10&order_by=-run_after")
+        return list(found["dag_runs"])
+
+    def _tasks(self, run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Of a run without mapped tasks, by name."""
+        path = f"/api/v2/dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances"
+        return {task["task_id"]: task for task in self._servers.call("GET", path)["task_instances"]}
+
+    def _until(self, what: str, look: Callable[[], Any]) -> Any:
+        deadline = time.monotonic() + PATIENCE
+        while not (found := look()):
+            self._servers.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{what}: not within {PATIENCE:.0f} s; {self._servers.logs}")
+            time.sleep(0.3)
+        return found
+
+
+def _epoch(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Lab]:
+    """Airflow over an empty metastore."""
+    place = Place(folder=folder / "place")
+    place.make()
+    more = RESIDENT | {"AIRFLOW__COMPACTOR__CONFIG": str(place.config)}
+    with AirflowServers(place.airflow, ROOT / "dags", more) as servers, place.site() as site:
+        servers.start()
+        yield Lab(place, site, servers)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="?", type=int, default=10)
+    given = parser.parse_args()
+    facts = machine()
+    ways = []
+    with tempfile.TemporaryDirectory() as folder:
+        say("starting Airflow and a resident application")
+        with running(Path(folder)) as lab:
+            lab.started()
+            for number in range(given.tables):
+                ways.append(lab.way(f"t{number}"))
+                say("  ".join(f"{name} {at:.1f}" for name, at in ways[-1].hops().items()))
+    hops = {name: median(way.hops()[name] for way in ways) for name in ways[0].hops()}
+    slowest = max(way.committed for way in ways)
+    row = Row(
+        work="threshold crossed to compacted, resident, s",
+        bar=BAR,
+        measured=hops["committed"],
+        details=hops | {"slowest": slowest},
+    )
+    sys.stdout.write("\n" + told([row], facts, []))
+    keep([row], facts, [], name="latency")
+
+
+if __name__ == "__main__":
+    main()
