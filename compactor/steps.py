@@ -21,7 +21,7 @@ class Step(enum.Enum):
     LOCKED = "the shared lock is held"
     RECORDED = "CQ_TXN_ID, CQ_HIGHEST_WRITE_ID and the component row are committed"
     ATTEMPT_STARTED = "an executor has created its attempt file"
-    ATTEMPT_WRITTEN = "an executor's file is complete and fsynced"
+    ATTEMPT_WRITTEN = "an executor's file is complete"
     ACCEPTED = "the driver has taken all attempts into out/"
     VERIFIED = "the staged output is proven, no manifest yet"
     MANIFEST_WRITTEN = "the manifest is fsynced, nothing is named"

@@ -113,7 +113,7 @@ class LocalSource:
 
 
 class LocalSink:
-    """A new file of the local file system. Leaving a ``with`` block closes it, by an exception aborts it."""
+    """A new file of the local file system, closed by leaving a ``with`` block, not yet durable; aborted by an exception."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = Path(path)
@@ -168,12 +168,11 @@ class LocalSink:
     def close(self) -> None:
         if self._descriptor < 0:
             return
-        try:
-            os.fsync(self._descriptor)
-        except OSError as error:
-            raise StorageError(f"file {self._path}: cannot be made durable: {error.strerror}") from error
         descriptor, self._descriptor = self._descriptor, -1
-        os.close(descriptor)
+        try:
+            os.close(descriptor)
+        except OSError as error:  # some file systems say only now that there is no room
+            raise StorageError(f"file {self._path}: cannot be written: {error.strerror}") from error
 
     def abort(self) -> None:
         if self._descriptor >= 0:

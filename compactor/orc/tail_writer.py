@@ -95,7 +95,5 @@ def seal(path: str | os.PathLike[str], like: Tail, types: Types, user_metadata: 
         file.truncate(end)
         file.seek(end)
         file.write(tail_bytes(sealed))
-        file.flush()
-        os.fsync(file.fileno())
     with LocalSource(path) as source:
         return read_tail(source)

@@ -17,6 +17,7 @@ from typing import TypeAlias, TypeVar
 
 from compactor.acid.names import DeltaKind
 from compactor.errors import CompactorError, StorageError
+from compactor.orc.allocator import keep_freed_memory
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types
@@ -48,11 +49,40 @@ Done = TypeVar("Done", UnitResult, Division, UnitResult | Division)
 
 
 def attempt(work: Work) -> Made | Failure:
-    """``perform`` for executors: an error of the tree comes back as a value, anything else fails the task."""
+    """``attempt_all`` of a single task."""
+    return attempt_all([work])[0]
+
+
+def attempt_all(works: Sequence[Work]) -> list[Made | Failure]:
+    """``perform`` for executors: an error of the tree comes back as a value, anything else fails all of them.
+
+    What the tasks of a parcel have written becomes durable together, before anybody hears of it.
+    """
+    keep_freed_memory()
+    made = [_attempted(work) for work in works]
+    failed: dict[str, StorageError] = {}
+    for stores in {(work if isinstance(work, Unit) else work.unit).stores for work in works}:
+        failed |= opened(stores).sync([output.path for one in made for output in _outputs(one)])
+    return [
+        next((_failure(failed[output.path]) for output in _outputs(one) if output.path in failed), one) for one in made
+    ]
+
+
+def _attempted(work: Work) -> Made | Failure:
     try:
         return perform(work)
     except CompactorError as error:
-        return Failure(kind=type(error).__name__, message=str(error))
+        return _failure(error)
+
+
+def _failure(error: CompactorError) -> Failure:
+    return Failure(kind=type(error).__name__, message=str(error))
+
+
+def _outputs(made: Made | Failure) -> tuple[Output, ...]:
+    """The files that are to stay; those of a section are read once more and then removed."""
+    done = made.assembly if isinstance(made, Division) else made
+    return tuple(o for o in done.outputs if o.upload is None) if isinstance(done, Assembly | UnitResult) else ()
 
 
 def execute(unit: Unit) -> UnitResult:
@@ -65,7 +95,8 @@ def execute(unit: Unit) -> UnitResult:
 
 
 def perform(work: Work) -> Made:
-    """Writes the task's outputs as attempt files and proves them. A unit that is too much for one task becomes several.
+    """Writes the task's outputs as attempt files, not yet durable, and proves them. A unit that is too much for one task
+    becomes several.
 
     Raises:
         BadFile: an input cannot be read.

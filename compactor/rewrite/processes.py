@@ -12,9 +12,9 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
 from typing import TypeAlias
 
-from compactor.rewrite.execute import Made, Work, attempt
+from compactor.rewrite.execute import Made, Work, attempt, attempt_all
 from compactor.rewrite.failure import Failure
-from compactor.rewrite.runner import PARCEL_BYTES, Answer, Job, Tally, Task, attempt_all
+from compactor.rewrite.runner import PARCEL_BYTES, Answer, Job, Tally, Task
 from compactor.rewrite.unit import Unit
 
 _Answers: TypeAlias = Future[list[Made | Failure]]

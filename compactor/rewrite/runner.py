@@ -171,8 +171,3 @@ class InProcessRunner:
                     return tally.answers()
                 for done in wait(under_way, return_when=FIRST_COMPLETED).done:
                     tally.put(under_way.pop(done), done.result())
-
-
-def attempt_all(works: Sequence[Work]) -> list[Made | Failure]:
-    """What comes of the tasks of one parcel."""
-    return [attempt(work) for work in works]

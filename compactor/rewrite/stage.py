@@ -75,7 +75,7 @@ def prepare(storage: Storage, plan: Plan) -> None:
             f"{plan.location}: the compaction may write {plan.input_bytes} bytes and {free} are free; make room and ask "
             "again"
         )
-    storage.remove(plan.staging)
+    storage.remove(plan.staging, durable=False)
     forget_uploads(storage, plan)
     storage.make_directories(f"{plan.staging}/{ATTEMPTS}", like=plan.location)
     storage.make_directories(f"{plan.staging}/{OUT}", like=plan.location)
@@ -104,7 +104,7 @@ def units(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
 
 
 def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Staged:
-    """Takes the units' attempt files into output directories that are complete and durable.
+    """Takes the units' attempt files into output directories that are complete; ``settle`` makes them durable.
 
     A directory is never empty of files: where all rows went, one file without rows stands for them, else old rows would
     come back in Trino (PROTOCOL 1.4).
@@ -124,7 +124,6 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
         directories += made
     figures = sum((result.figures for result in results), Figures())
     storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
-    storage.sync(f"{plan.staging}/{OUT}")
     reach(Step.ACCEPTED)
     return Staged(
         location=plan.location,
@@ -151,7 +150,7 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
     files: list[StagedFile] = []
     for output in outputs:
         if output.upload is None:
-            storage.rename(output.path, f"{path}/{output.name}")
+            storage.rename(output.path, f"{path}/{output.name}", durable=False)
         files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
     if plan.file_format is None:
         _finish_acid(storage, plan, path, files)
@@ -231,4 +230,18 @@ def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: in
         ],
     }
     storage.write(f"{plan.staging}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
-    reach(Step.MANIFEST_WRITTEN)
+
+
+def settle(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, StorageError]:
+    """Makes all that is staged of some plans durable, with its manifests: the last step before the first is named.
+
+    Returns:
+        why not, by staging directory, of those that must not be named.
+    """
+    places = {plan.staging: (f"{plan.staging}/{OUT}", f"{plan.staging}/{MANIFEST}") for plan in plans}
+    failed = storage.sync([place for both in places.values() for place in both])
+    errors = {staging: next((failed[p] for p in both if p in failed), None) for staging, both in places.items()}
+    for error in errors.values():
+        if error is None:
+            reach(Step.MANIFEST_WRITTEN)
+    return {staging: error for staging, error in errors.items() if error is not None}

@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
@@ -259,11 +259,21 @@ def run_entries(
     def told(outcome: Outcome) -> None:
         with lock:
             outcomes.append(outcome)
-            _remember(site, outcome)
             progress(outcome)
 
     def begin(group: Sequence[int]) -> Sequence[int]:
-        return work_together(site, group, runner, options or Options(), told) if wanted() else ()
+        if not wanted():
+            return ()
+        done: list[Outcome] = []
+
+        def ended(outcome: Outcome) -> None:
+            done.append(outcome)
+            told(outcome)
+
+        try:
+            return work_together(site, group, runner, options or Options(), ended)
+        finally:
+            _remember(site, done)
 
     most = min(TOGETHER, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
     groups: list[Sequence[int]] = [ids[start : start + most] for start in range(0, len(ids), most)]
@@ -289,12 +299,20 @@ def claimable(site: Site, pool: str | None = None) -> list[int]:
     return [entry.id for entry in _claimable(site, pool, reserved)]
 
 
-def _remember(site: Site, outcome: Outcome) -> None:
-    """The figures of a run, for ``explain`` and the page; nothing correct depends on them."""
-    if site.state is None or outcome.fate is not Fate.COMPACTED:
+def _remember(site: Site, outcomes: Iterable[Outcome]) -> None:
+    """The figures of the runs of a group, for ``explain`` and the page; nothing correct depends on them."""
+    if site.state is None:
         return
+    runs = [_run(site, outcome) for outcome in outcomes if outcome.fate is Fate.COMPACTED]
+    try:
+        site.state.runs.add_all(runs)
+    except DatabaseUnavailable as error:
+        log.warning("the figures of %d entries are not kept: %s", len(runs), error)
+
+
+def _run(site: Site, outcome: Outcome) -> Run:
     f = outcome.figures
-    run = Run(
+    return Run(
         metastore=site.name,
         entry_id=outcome.entry.id,
         entity=outcome.entry.entity,
@@ -317,7 +335,3 @@ def _remember(site: Site, outcome: Outcome) -> None:
         deltas_left=outcome.left.deltas,
         bytes_left=outcome.left.bytes,
     )
-    try:
-        site.state.runs.add(run)
-    except DatabaseUnavailable as error:
-        log.warning("the figures of entry %d are not kept: %s", outcome.entry.id, error)

@@ -144,6 +144,8 @@ class _Hold:
         staged = stage.accept(storage, planned, results)
         stage.check(storage, planned, staged)
         stage.write_manifest(storage, planned, staged, entry_id=self.claim.id)
+        for error in stage.settle(storage, [planned]).values():
+            raise error
         return staged
 
     def _publish(self, staged: Staged | None) -> None:

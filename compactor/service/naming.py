@@ -175,7 +175,7 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
 def _tidy(site: Site, planned: Plan) -> None:
     """Removes the staging directory. The compaction is committed: what stays now is the cleaner's to sweep."""
     try:
-        site.storage.remove(planned.staging)
+        site.storage.remove(planned.staging, durable=False)
         stage.forget_uploads(site.storage, planned)
     except StorageError as error:
         log.warning("%s: the staging directory stays until the partition is cleaned: %s", planned.location, error)

@@ -273,7 +273,7 @@ class _Course:
         reach(Step.RECORDED)
 
     def _stage(self, holds: Sequence[Hold], heart: Heartbeat) -> None:
-        """Runs the units and proves their output; on return manifests are written and nothing is named."""
+        """Runs the units and proves their output; on return all of it is durable and nothing is named."""
         site, group = self.site, self.group
         group.each(lambda hold: stage.prepare(site.storage, hold.the_plan), holds)
         prepared = [hold for hold in holds if hold in group.live]
@@ -295,6 +295,11 @@ class _Course:
                 stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)
 
             group.each(accept, [hold])
+        staged = [hold for hold in prepared if hold in group.live]
+        failed = stage.settle(site.storage, [hold.the_plan for hold in staged])
+        for hold in staged:
+            if hold.the_plan.staging in failed:
+                group.out(hold, failed[hold.the_plan.staging])
 
     def _pace(self, hold: Hold) -> Pace:
         bound = bound_of(hold.the_target.settings)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from compactor.rewrite.runner import Answer, Job, Tally, attempt_all
+from compactor.rewrite.execute import attempt_all
+from compactor.rewrite.runner import Answer, Job, Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import RowMapping, delete, insert, select
@@ -73,22 +73,18 @@ class Runs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    @retried
     def add(self, run: Run) -> None:
         """Store one run."""
-        row = {
-            "METASTORE": run.metastore,
-            "ENTRY_ID": run.entry_id,
-            "DB_NAME": run.entity.database,
-            "TABLE_NAME": run.entity.table,
-            "PART_NAME": run.entity.partition,
-            "TYPE": run.type.label,
-            "TXN_ID": run.txn,
-            "WORKER_ID": run.worker_id,
-            **{name.upper(): getattr(run, name) for name in _FIGURES},
-        }
+        self.add_all([run])
+
+    @retried
+    def add_all(self, runs: Sequence[Run]) -> None:
+        """Store runs that end now."""
+        if not runs:
+            return
         with self._database.write() as conn:
-            conn.execute(insert(RUNS).values(ENDED_AT=now_ms(conn), **row))
+            now = now_ms(conn)
+            conn.execute(insert(RUNS), [{"ENDED_AT": now, **_row(run)} for run in runs])
 
     def of_entry(self, metastore: str, entry_id: int) -> list[Run]:
         """The runs of one entry, newest first."""
@@ -122,6 +118,20 @@ class Runs:
         """Delete runs that ended longer ago than this; how many."""
         with self._database.write() as conn:
             return conn.execute(delete(RUNS).where(_R.ENDED_AT < now_ms(conn) - older_than_ms)).rowcount
+
+
+def _row(run: Run) -> dict[str, object]:
+    return {
+        "METASTORE": run.metastore,
+        "ENTRY_ID": run.entry_id,
+        "DB_NAME": run.entity.database,
+        "TABLE_NAME": run.entity.table,
+        "PART_NAME": run.entity.partition,
+        "TYPE": run.type.label,
+        "TXN_ID": run.txn,
+        "WORKER_ID": run.worker_id,
+        **{name.upper(): getattr(run, name) for name in _FIGURES},
+    }
 
 
 def _run(row: RowMapping) -> Run:

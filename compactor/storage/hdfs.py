@@ -10,7 +10,7 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
@@ -168,10 +168,11 @@ class HdfsStorage:
             if status["type"] == "DIRECTORY":
                 yield from self._tree(child)
 
-    def sync(self, path: str) -> None:
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         """Nothing to do: blocks are synced as they are closed, and the NameNode's journal is before it answers."""
+        return {}
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with _errors("rename to", target):
             if self._status(target) is not None:  # HttpFS knows no renameoptions, and would move into it
                 raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
@@ -185,7 +186,7 @@ class HdfsStorage:
             if answer.content.strip() and answer.json().get("boolean") is False:
                 raise StorageError(f"cannot rename to {target}: HDFS refused to move {source} and does not say why")
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, durable: bool = True) -> None:
         with _errors("remove", path):
             self._json("DELETE", path, method="DELETE", recursive="true")  # false: it was not there
             if self._status(path) is not None:

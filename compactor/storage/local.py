@@ -8,7 +8,8 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -21,6 +22,7 @@ from compactor.storage.options import StoreOptions
 from compactor.storage.tree import data_format
 
 log = logging.getLogger(__name__)
+_SYNCS = 16  #: under way at once: a file system writes what waits together as one
 _ACL = ("system.posix_acl_access", "system.posix_acl_default")
 
 
@@ -107,15 +109,11 @@ class LocalStorage:
                 shutil.copyfileobj(source, file)
                 file.flush()
                 os.fsync(file.fileno())
-            _sync_directory(os.path.dirname(path))
+            _sync(os.path.dirname(path))
 
     def write(self, path: str, content: bytes) -> None:
-        with _errors("write", path):
-            with open(path, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            _sync_directory(os.path.dirname(path))
+        with _errors("write", path), open(path, "wb") as file:
+            file.write(content)
 
     def make_directories(self, path: str, *, like: str) -> None:
         missing: list[str] = []
@@ -128,7 +126,6 @@ class LocalStorage:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(directory)
                 _adopt(directory, like)
-                _sync_directory(os.path.dirname(directory))
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path):
@@ -137,28 +134,23 @@ class LocalStorage:
                 for name in (*directories, *files):
                     _adopt(os.path.join(root, name), like)
 
-    def sync(self, path: str) -> None:
-        with _errors("sync", path):
-            for root, _, files in os.walk(path):
-                for name in files:
-                    fd = os.open(os.path.join(root, name), os.O_RDONLY)
-                    try:
-                        os.fsync(fd)
-                    finally:
-                        os.close(fd)
-                _sync_directory(root)
-            _sync_directory(os.path.dirname(path))
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        of_each = {path: _to_sync(path) for path in paths}
+        places = list(dict.fromkeys(place for found in of_each.values() for place in found))
+        with ThreadPoolExecutor(max(1, min(_SYNCS, len(places))), thread_name_prefix="sync") as pool:
+            errors = dict(zip(places, pool.map(_synced, places), strict=True))
+        causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
+        return {path: cause for path, cause in causes.items() if cause is not None}
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with _errors("rename to", target):
             if os.path.lexists(target):
                 raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
             os.rename(source, target)
-            _sync_directory(os.path.dirname(target))
-            if os.path.dirname(source) != os.path.dirname(target):
-                _sync_directory(os.path.dirname(source))
+            if durable:
+                _sync(os.path.dirname(target))
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, durable: bool = True) -> None:
         with _errors("remove", path):
             try:
                 if os.path.isdir(path) and not os.path.islink(path):
@@ -168,8 +160,9 @@ class LocalStorage:
             except FileNotFoundError:
                 if os.path.lexists(path):  # somebody else removes the same tree: an entry vanished under us
                     shutil.rmtree(path, ignore_errors=True)
-            with contextlib.suppress(FileNotFoundError):  # what it stood in is gone too
-                _sync_directory(os.path.dirname(path))
+            if durable:
+                with contextlib.suppress(FileNotFoundError):  # what it stood in is gone too
+                    _sync(os.path.dirname(path))
 
     def free_bytes(self, path: str) -> int | None:
         with _errors("measure", path):
@@ -232,12 +225,26 @@ def _status(entry: os.DirEntry[str], path: str) -> FileStatus | None:
         return None
 
 
-def _sync_directory(path: str) -> None:
+def _sync(path: str) -> None:
     fd = os.open(path or ".", os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _to_sync(path: str) -> list[str]:
+    """Files and directories at and below ``path``, and the directory that holds its name."""
+    below = [place for root, _, files in os.walk(path) for place in (*(f"{root}/{name}" for name in files), root)]
+    return [*(below or [path]), os.path.dirname(path)]
+
+
+def _synced(path: str) -> StorageError | None:
+    try:
+        _sync(path)
+    except OSError as error:
+        return StorageError(f"cannot sync {path}: {error.strerror or error}")
+    return None
 
 
 def _adopt(path: str, like: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -116,10 +116,11 @@ class ObjectStorage:
     def adopt(self, path: str, *, like: str) -> None:
         """Nothing to do: what may be read or written is the bucket's affair."""
 
-    def sync(self, path: str) -> None:
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         """Nothing to do: an object that was acknowledged is durable."""
+        return {}
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         if self.exists(target):
             raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
         files = self._pairs(source, target)
@@ -154,7 +155,7 @@ class ObjectStorage:
         with contextlib.suppress(CompactorError):
             self.remove(target)
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, durable: bool = True) -> None:
         with errors("remove", path):
             below = [f"{path}/{name}" for name, _ in self._below(path)]
             if not below and self._system(path).exists(path):

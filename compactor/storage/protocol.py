@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from compactor.acid.directory import Listing
+from compactor.errors import StorageError
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred import Deferring
 from compactor.storage.options import StoreOptions
@@ -58,26 +60,34 @@ class Storage(Protocol):
         file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4)."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Creates ``path`` with its content, durably (fsynced where the store has that)."""
+        """Creates ``path`` with its content; ``sync`` makes it durable."""
 
     def make_directories(self, path: str, *, like: str) -> None:
-        """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``."""
+        """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``; ``sync``
+        makes them durable."""
 
     def adopt(self, path: str, *, like: str) -> None:
         """Gives everything below ``path`` the owner, group, mode and ACL that ``like`` has."""
 
-    def sync(self, path: str) -> None:
-        """Makes everything below ``path``, and its own name, durable."""
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        """Makes ``paths`` with all that is below them, and their names, durable where the store has that: many at once,
+        since a disk waits for one as long as for many.
 
-    def rename(self, source: str, target: str) -> None:
-        """Renames a file or directory; refuses a target that exists (HDFS would move into it).
+        Returns:
+            what could not be made durable, and why. It must not be used: asked again, a system may say that all is well.
+        """
+
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+        """Renames a file or directory; refuses a target that exists (HDFS would move into it). The new name is durable
+        then, unless ``sync`` is to see to that.
 
         Where the store has no rename (``capabilities``), copies file by file within the store, data files first, and
         then removes the source; when copying fails, what was copied is removed again.
         """
 
-    def remove(self, path: str) -> None:
-        """Removes a file or directory with all it holds; nothing happens when it is not there."""
+    def remove(self, path: str, *, durable: bool = True) -> None:
+        """Removes a file or directory with all it holds; nothing happens when it is not there. Without ``durable`` it may
+        be there again after a crash of the machine."""
 
     def free_bytes(self, path: str) -> int | None:
         """Bytes that can still be written beside ``path``, None where the store knows no bound."""

@@ -221,7 +221,7 @@ class S3Storage(ObjectStorage):
                 return
             more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, durable: bool = True) -> None:
         super().remove(path)
         with errors("abort uploads to", path):
             self._abort_uploads(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from compactor.acid.directory import Listing
@@ -86,17 +87,20 @@ class Stores:
     def adopt(self, path: str, *, like: str) -> None:
         self.of(path).adopt(path, like=like)
 
-    def sync(self, path: str) -> None:
-        self.of(path).sync(path)
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for store in {id(store): store for store in map(self.of, paths)}.values():
+            failed |= store.sync([path for path in paths if self.of(path) is store])
+        return failed
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         store = self.of(source)
         if store is not self.of(target):
             raise StorageError(f"cannot rename {source} to {target}: they are in different stores")
-        store.rename(source, target)
+        store.rename(source, target, durable=durable)
 
-    def remove(self, path: str) -> None:
-        self.of(path).remove(path)
+    def remove(self, path: str, *, durable: bool = True) -> None:
+        self.of(path).remove(path, durable=durable)
 
     def free_bytes(self, path: str) -> int | None:
         return self.of(path).free_bytes(path)

@@ -77,8 +77,8 @@ class Renames(LocalStorage):
     def __init__(self, seen: Any) -> None:
         self._seen = seen
 
-    def rename(self, source: str, target: str) -> None:
-        super().rename(source, target)
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+        super().rename(source, target, durable=durable)
         self._seen(source, target)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,9 +17,9 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, StorageError
 from compactor.ids import WriteId
-from compactor.rewrite.execute import attempt, execute
+from compactor.rewrite.execute import attempt, attempt_all, execute
 from compactor.rewrite.failure import Failure
-from compactor.rewrite.unit import Output, Shape, Unit
+from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, Key, dense, write_file
 
@@ -130,6 +132,31 @@ def test_an_error_of_ours_comes_back_as_a_value(tmp_path: Path) -> None:
     with pytest.raises(BadFile) as raised:
         execute(made)
     assert attempt(made) == Failure(kind="BadFile", message=str(raised.value))
+
+
+def test_what_a_parcel_wrote_is_durable_when_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 3.3; what one disk loses fails its unit alone."""
+    units = []
+    for name in ("a", "b"):
+        write_file(tmp_path / name / "d" / "bucket_00000", dense(1, 5))
+        units.append(unit(tmp_path / name, Shape.MAJOR, rows=["d/bucket_00000"]))
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        if path.startswith(str(tmp_path / "a")):
+            raise OSError(errno.EIO, "Input/output error")
+        synced.append(path)
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    lost, made = attempt_all(units)
+    assert isinstance(made, UnitResult)
+    (output,) = made.outputs
+    assert set(synced) == {output.path, os.path.dirname(output.path)}
+    assert isinstance(lost, Failure)
+    assert (lost.kind, "Input/output error" in lost.message) == ("StorageError", True)
 
 
 @contextmanager

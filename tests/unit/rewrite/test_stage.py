@@ -225,6 +225,21 @@ def test_the_manifest_says_what_will_be_named(tmp_path: Path) -> None:
     }
 
 
+def test_what_cannot_be_made_durable_is_not_named(tmp_path: Path) -> None:
+    """PROTOCOL 3.3."""
+    made = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        made.append(plan(tmp_path / name, Shape.MAJOR))
+        stage.prepare(STORAGE, made[-1])
+        staged = stage.accept(STORAGE, made[-1], [UnitResult(number=0, outputs=(output(made[-1], 0),))])
+        stage.write_manifest(STORAGE, made[-1], staged, entry_id=17)
+    (tmp_path / "a" / "_compactor_v42" / "manifest.json").unlink()
+    failed = stage.settle(STORAGE, made)
+    assert list(failed) == [made[0].staging]
+    assert "manifest.json: No such file" in str(failed[made[0].staging])
+
+
 def begun(store: Deferred, made: Plan, tmp_path: Path) -> UnitResult:
     """One output of a base, as an attempt on such a store hands it over."""
     (tmp_path / "rows").write_bytes(b"12345")

@@ -115,11 +115,11 @@ class _Meanwhile(LocalStorage):
     def __init__(self, what: Callable[[], object]) -> None:
         self._what: Callable[[], object] | None = what
 
-    def remove(self, path: str) -> None:
+    def remove(self, path: str, *, durable: bool = True) -> None:
         what, self._what = self._what, None
         if what is not None:
             what()
-        super().remove(path)
+        super().remove(path, durable=durable)
 
 
 def test_another_cleaner_that_is_faster_is_no_failure(site: Site, table: Table) -> None:

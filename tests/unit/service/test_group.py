@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compactor.compaction.states import State
+from compactor.errors import StorageError
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
 from compactor.rewrite.runner import InProcessRunner
@@ -190,10 +192,45 @@ class _Breaking(LocalStorage):
     def __init__(self, place: str) -> None:
         self._place = place
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         if os.path.dirname(target) == self._place:
             raise ZeroDivisionError("a bug")
-        super().rename(source, target)
+        super().rename(source, target, durable=durable)
+
+
+class _Undurable(LocalStorage):
+    """A disk that loses what is staged of one table, and remembers what it has kept and what got its final name."""
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self.kept: set[str] = set()
+        self.named_early: list[str] = []
+
+    def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        lost = {path: StorageError(f"cannot sync {path}: I/O error") for path in paths if path.startswith(self._place)}
+        self.kept |= {path for path in paths if path not in lost}
+        return {**super().sync([path for path in paths if path not in lost]), **lost}
+
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+        out = os.path.dirname(source)
+        is_named = "/_compactor_v" in source and "/_compactor_v" not in target
+        if is_named and not (durable and {out, f"{os.path.dirname(out)}/manifest.json"} <= self.kept):
+            self.named_early.append(target)
+        super().rename(source, target, durable=durable)
+
+
+def test_all_is_durable_before_the_first_is_named_and_what_is_not_falls_out_alone(
+    site: Site, tables: list[Table]
+) -> None:
+    """PROTOCOL 3.3, 4: data and manifest are fsynced before the commit; a name is durable with it."""
+    disk = _Undurable(tables[1].location)
+    before = names_in(Path(tables[1].location))
+    done = worked(replace(site, storage=disk))
+    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.FAILED, Fate.COMPACTED]
+    assert "cannot sync" in done["b"].message
+    assert names_in(Path(tables[1].location)) == before
+    assert (len(disk.kept), disk.named_early) == (4, [])
+    assert_nothing_left(site)
 
 
 def test_a_bug_that_one_meets_is_told_after_the_others_are_done(site: Site, tables: list[Table]) -> None:

@@ -276,10 +276,10 @@ class _Failing(LocalStorage):
     def __init__(self, name: str) -> None:
         self._name = name
 
-    def rename(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         if os.path.basename(target).startswith(self._name):
             raise StorageError(f"{target}: the disk is full")
-        super().rename(source, target)
+        super().rename(source, target, durable=durable)
 
 
 @pytest.mark.parametrize("asked", [False, True])

@@ -140,10 +140,39 @@ def test_writing_reading_measuring(tmp_path: Path) -> None:
     assert STORAGE.read_range(path, 3, 10) == b"45"
     STORAGE.upload(path, f"{path}2")
     assert STORAGE.read(f"{path}2") == b"12345"
-    STORAGE.sync(str(tmp_path))
+    assert STORAGE.sync([str(tmp_path), path]) == {}
     free = STORAGE.free_bytes(str(tmp_path))
     assert free is not None
     assert free > 0
+
+
+def test_all_below_and_the_name_itself_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 3.3."""
+    STORAGE.make_directories(f"{tmp_path}/s/out/base_1", like=str(tmp_path))
+    for path in ("s/out/base_1/bucket_00000", "s/out/base_1/_orc_acid_version", "s/manifest.json", "s/other"):
+        STORAGE.write(f"{tmp_path}/{path}", b"1")
+    synced: set[str] = set()
+    fsync = os.fsync
+
+    def seen(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}").removeprefix(f"{tmp_path}/"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", seen)
+    assert STORAGE.sync([f"{tmp_path}/s/out", f"{tmp_path}/s/manifest.json"]) == {}
+    files = {"s/out/base_1/bucket_00000", "s/out/base_1/_orc_acid_version", "s/manifest.json"}
+    assert synced == files | {"s/out/base_1", "s/out", "s"}
+    synced.clear()
+    STORAGE.rename(f"{tmp_path}/s/out/base_1", f"{tmp_path}/base_1")
+    assert synced == {str(tmp_path)}
+
+
+def test_what_cannot_be_synced_is_told_apart_from_the_rest(tmp_path: Path) -> None:
+    (tmp_path / "here").write_bytes(b"1")
+    failed = STORAGE.sync([f"{tmp_path}/here", f"{tmp_path}/gone"])
+    assert list(failed) == [f"{tmp_path}/gone"]
+    assert str(failed[f"{tmp_path}/gone"]) == f"cannot sync {tmp_path}/gone: No such file or directory"
+    assert STORAGE.sync([]) == {}
 
 
 def test_an_error_names_what_was_tried(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_the_local_store_serves_paths(tmp_path: Path) -> None:
     STORES.make_directories(f"{tmp_path}/a", like=str(tmp_path))
     STORES.write(f"{tmp_path}/a/f", b"123")
     STORES.adopt(f"{tmp_path}/a", like=str(tmp_path))
-    STORES.sync(str(tmp_path))
+    assert STORES.sync([str(tmp_path)]) == {}
     STORES.upload(f"{tmp_path}/a/f", f"{tmp_path}/g")
     STORES.rename(f"{tmp_path}/a", f"{tmp_path}/b")
     assert (STORES.exists(f"{tmp_path}/a"), STORES.children(str(tmp_path))) == (False, ("b", "g"))
