@@ -132,7 +132,7 @@ def _worker(metastore: str) -> DAG:
 
             return passes.plan(metastore)
 
-        @task(outlets=[alias])
+        @task(outlets=[alias], **_PATIENT)
         def announce(*, outlet_events: Any = None) -> int:
             from compactor.airflow import passes
 

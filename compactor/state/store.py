@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, column, inspect, select, table
 
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
@@ -70,6 +70,7 @@ def version(database: Database) -> str | None:
         return _version(conn)
 
 
+@cache
 def newest_version() -> str | None:
     """The version that this release makes."""
     return ScriptDirectory.from_config(_config()).get_current_head()
@@ -98,7 +99,9 @@ def init(url: str) -> State:
 def _version(conn: Connection) -> str | None:
     if not inspect(conn).has_table(VERSION_TABLE):
         return None
-    return MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    # Not by Alembic's context, which tells the log of every task and trigger that looks here which database it found.
+    found: str | None = conn.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
+    return found
 
 
 def _config() -> Config:

@@ -67,6 +67,15 @@ def test_a_step_that_fails_leaves_nothing(url: str) -> None:
         assert inspect(conn).get_table_names() == ["COMPACTOR_RUNS"]
 
 
+def test_opening_tells_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A task that waits opens the state every few seconds: its log is for people."""
+    store.init(url).close()
+    caplog.clear()
+    with caplog.at_level("DEBUG"):
+        store.open_state(url).close()
+    assert [record.name for record in caplog.records if record.levelname != "DEBUG"] == []
+
+
 def test_opening_what_is_not_there_says_what_to_do(url: str) -> None:
     with pytest.raises(DatabaseUnavailable, match="init"):
         store.open_state(url)
