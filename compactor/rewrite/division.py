@@ -114,7 +114,8 @@ class Division:
 
 def split_by(plan: Plan, split_bytes: int) -> Plan:
     """The plan with units that split where more than ``split_bytes`` must be re-encoded."""
-    return replace(plan, units=tuple(replace(unit, split_bytes=split_bytes) for unit in plan.units))
+    units = tuple(replace(unit, split_bytes=split_bytes) for unit in plan.units)
+    return replace(plan, units=units, slices=tuple(split_by(one, split_bytes) for one in plan.slices))
 
 
 def is_too_much(unit: Unit, choices: Sequence[Choice]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import AcidDir, AcidDirectory
 from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
@@ -12,7 +12,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.unit import Shape, Unit
+from compactor.rewrite.unit import Figures, Shape, Unit
 from compactor.rows.inputs import Input, of_directory, of_originals
 from compactor.storage.options import StoreOptions
 
@@ -58,6 +58,8 @@ class Plan:
     file_format: FileFormat | None = None  #: of an insert-only table
     chunks: tuple[Plan, ...] = ()  #: oldest first; their units, one after the other, are ``units``
     left: Left = NOTHING_LEFT  #: what a bounded request leaves to the next one
+    slices: tuple[Plan, ...] = ()  #: minors of some of the deltas that are made before (``rewrite.slices``)
+    before: Figures = field(default_factory=Figures)  #: what became of the inputs in those
 
     @property
     def outputs(self) -> tuple[Plan, ...]:

@@ -67,13 +67,13 @@ def prepare(storage: Storage, plan: Plan) -> None:
     """An empty staging directory, like the partition's own in owner, group, mode and ACL.
 
     Raises:
-        StorageError: there is not room for as many bytes as are read.
+        StorageError: there is not room for as many bytes as are read, and as its slices read.
     """
     free = storage.free_bytes(plan.location)
-    if free is not None and free < plan.input_bytes:
+    needed = plan.input_bytes + sum(of_slice.input_bytes for of_slice in plan.slices)
+    if free is not None and free < needed:
         raise StorageError(
-            f"{plan.location}: the compaction may write {plan.input_bytes} bytes and {free} are free; make room and ask "
-            "again"
+            f"{plan.location}: the compaction may write {needed} bytes and {free} are free; make room and ask again"
         )
     storage.remove(plan.staging, durable=False)
     forget_uploads(storage, plan)
@@ -122,7 +122,7 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
         made = _directories(storage, output, of_output)
         is_pair = is_pair or len(made) > 1
         directories += made
-    figures = sum((result.figures for result in results), Figures())
+    figures = sum((result.figures for result in results), plan.before)
     storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
     reach(Step.ACCEPTED)
     return Staged(

@@ -130,6 +130,24 @@ class Figures:
     def __add__(self, other: Figures) -> Figures:
         return Figures(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
+    def handed_on(self) -> Figures:
+        """Of a step whose outputs the next one reads: what came to an end in it. Added to the next one's, both together
+        tell what went into this one and came out of that."""
+        return replace(
+            self,
+            rows_in=self.rows_in - self.rows_out,
+            rows_out=0,
+            events_in=self.events_in - self.events_out,
+            events_out=0,
+            stripes_copied=0,
+            stripes_encoded=0,
+            bytes_copied=0,
+            files_in=self.files_in - self.files_out,
+            files_out=0,
+            bytes_in=self.bytes_in - self.bytes_out,
+            bytes_out=0,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitResult:

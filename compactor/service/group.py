@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from compactor.compaction.entry import Entity
@@ -13,6 +13,7 @@ from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Lost
 from compactor.ids import TxnId
 from compactor.rewrite import stage
 from compactor.rewrite.runner import Job
+from compactor.rewrite.unit import Unit
 from compactor.service.bounded import Pace
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.hold import Hold
@@ -86,10 +87,10 @@ class Watch:
         self._open: frozenset[TxnId] = frozenset()
         self._awaited: frozenset[Entity] = frozenset()
 
-    def job(self, hold: Hold, pace: Pace) -> Job:
-        """The units of what ``hold`` has planned, with its questions."""
+    def job(self, hold: Hold, pace: Pace, units: Sequence[Unit] | None = None) -> Job:
+        """The units of what ``hold`` has planned (or ``units``, which are done before), with its questions."""
         return Job(
-            units=stage.units(hold.site.storage, hold.the_plan),
+            units=stage.units(hold.site.storage, hold.the_plan) if units is None else units,
             check=lambda: self.check(hold),
             skips=pace.skips(hold.the_plan),
         )

@@ -28,6 +28,7 @@ from compactor.rewrite.division import split_by
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.rebalance import rebalanced
 from compactor.rewrite.runner import Runner
+from compactor.rewrite.slices import condensed, sliced
 from compactor.rewrite.unit import Shape, UnitResult
 from compactor.service import repair
 from compactor.service.bounded import Pace, bound_of
@@ -242,6 +243,7 @@ class _Course:
         bound = bound_of(target.settings)
         if hold.write_id is None:
             planned = bounded(view.directory, shape, bound, view.write_ids, make)
+            planned = sliced(planned, view.directory, bound.chunk_deltas, make)
             return split_by(planned, target.settings.integer("compactor.split.bytes"))
         entry = hold.entry
         planned = must_hold(make(view.directory, shape), "a rebalance", bound)
@@ -278,6 +280,8 @@ class _Course:
         group.each(lambda hold: stage.prepare(site.storage, hold.the_plan), holds)
         prepared = [hold for hold in holds if hold in group.live]
         watch = Watch(site, heart, prepared)
+        self._merge_slices([hold for hold in prepared if hold.the_plan.slices], watch)
+        prepared = [hold for hold in prepared if hold in group.live]
         answers = self.runner.run([watch.job(hold, self._pace(hold)) for hold in prepared])
         for hold, answer in zip(prepared, answers, strict=True):
             if isinstance(answer, CompactorError):
@@ -300,6 +304,16 @@ class _Course:
         for hold in staged:
             if hold.the_plan.staging in failed:
                 group.out(hold, failed[hold.the_plan.staging])
+
+    def _merge_slices(self, holds: Sequence[Hold], watch: Watch) -> None:
+        """What has very many deltas reads fewer from here on; see ``rewrite.slices``."""
+        units = [[unit for of_slice in hold.the_plan.slices for unit in of_slice.units] for hold in holds]
+        jobs = [watch.job(hold, self._pace(hold), of_hold) for hold, of_hold in zip(holds, units, strict=True)]
+        for hold, answer in zip(holds, self.runner.run(jobs) if jobs else [], strict=True):
+            if isinstance(answer, CompactorError):
+                self.group.out(hold, answer)
+            else:
+                hold.plan = condensed(hold.the_plan, answer)
 
     def _pace(self, hold: Hold) -> Pace:
         bound = bound_of(hold.the_target.settings)

@@ -194,7 +194,8 @@ _DECISION = (
         "hive.compactor.max.num.delta",
         "500",
         _C,
-        "Most deltas that one compaction merges at once; more are merged in steps.",
+        "Most deltas that one task merges; of more, slices of so many are merged in the staging directory first, side by "
+        "side. Of a request bounded in bytes or time it is the most that become one delta.",
         minimum=2,
     ),
     _metastore(
@@ -496,6 +497,15 @@ _BY_NAME: Mapping[str, Setting] = MappingProxyType({name: s for s in CATALOGUE.v
 def find(key: str) -> Setting | None:
     """The setting that goes by ``key``, or None."""
     return _BY_NAME.get(key)
+
+
+_HIVES = "hive.compactor."
+
+
+def misspelt(key: str) -> str | None:
+    """The setting of compaction that whoever wrote ``key`` must have meant; None where it is no near miss of any."""
+    near = difflib.get_close_matches(key, _BY_NAME, n=1, cutoff=0.9) if key.startswith(_HIVES) else []
+    return near[0] if near else None
 
 
 def lookup(key: str) -> Setting:

@@ -2,7 +2,8 @@
 
 ``compactor.<key>`` and ``compactorthreshold.<key>`` name a setting (Hive's prefixes; the second wins),
 ``compactor.spark.<k>`` a key of Spark, ``tblprops.<p>`` in a request overrides table parameter ``<p>`` for the writer.
-``compactor.mapreduce.*``, ``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs.
+``compactor.mapreduce.*``, ``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs, but for
+those that are nearly a setting's name.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compactor.errors import BadSetting
-from compactor.settings.catalogue import find, lookup
+from compactor.settings.catalogue import find, lookup, misspelt
 from compactor.settings.setting import Scope, Setting, parse
 
 _THRESHOLD, _OWN, _WRITER = "compactorthreshold.", "compactor.", "tblprops."
@@ -143,7 +144,10 @@ def _spark_refusal(key: str, allowed: frozenset[str]) -> _Refusal | None:
 
 
 def _unknown(key: str) -> _Refusal:
-    if key.startswith(_OWN) and key.removeprefix(_OWN).startswith(_OF_HIVES_JOBS):
+    named = key.removeprefix(_OWN)
+    if key.startswith(_OWN) and named.startswith(_OF_HIVES_JOBS):
+        if (meant := misspelt(named)) is not None:
+            return _Refusal(f"setting {named!r} is unknown; did you mean {_OWN}{meant}?")
         return _Refusal("meant for Hive's own compaction jobs; Compactor has no use for it", foreign=True)
     try:
         lookup(key.removeprefix(_THRESHOLD))

@@ -36,6 +36,7 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.steps import Step
 from tests.support import insert_only, roles
+from tests.support.passes import rows_without_visibility
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
 
 INITIATOR, WORKER, CLEANER, REPAIR = "initiator", "worker", "cleaner", "repair"
@@ -219,6 +220,28 @@ def test_a_crash_between_the_chunks_of_a_bounded_request(
     assert_settled(site, warehouse / "t")
 
 
+def test_a_crash_between_two_chunks_shows_trino_nothing(deployment: Site, metastore_url: str, warehouse: Path) -> None:
+    """PROTOCOL 5: who takes a directory as soon as it has its name reads the same rows, whichever chunks have theirs."""
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table = make_table(site, warehouse)
+    for start in range(0, 80, 10):
+        insert(site, table, range(start, start + 10))
+    delete(site, table, [71])  # in a chunk with the rows it aims at, so that it makes no pair
+    wanted = rows_of(site, table)
+    properties = {**_BOUNDED["chunks"], "compactor.chunk.bytes": "4800"}  # three deltas
+    request_compaction(site, table="default.t", type="minor", properties=properties)
+    killed(roles.worker, metastore_url, Step.NAMED_FIRST)
+    named = [name for name in os.listdir(table.location) if "_v" in name and name.startswith("delta_")]
+    assert len(named) == 1
+    assert rows_without_visibility(site, table) == rows_of(site, table) == wanted
+    age(site)
+    repair(site)
+    assert rows_without_visibility(site, table) == rows_of(site, table) == wanted
+    finish(site)
+    assert rows_without_visibility(site, table) == rows_of(site, table) == wanted
+    assert_settled(site, warehouse / "t")
+
+
 #: No step is other for these tables than for ACID rows; units and naming differ.
 _OF_FILES = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, *_NAMING, Step.HIDDEN)
 INSERT_ONLY = [
@@ -267,13 +290,22 @@ def test_a_crash_over_an_insert_only_table(
 OF_SECTIONS = [(Step.ATTEMPT_WRITTEN, n) for n in (1, 2, 8, 9)] + [(Step.ATTEMPT_STARTED, 9)]
 
 
-@pytest.mark.parametrize(("step", "nth"), OF_SECTIONS, ids=lambda part: getattr(part, "name", part))
+#: Of slices that are merged first: a slice is made, the compaction reads what came of all of them, and has.
+OF_SLICES = [(Step.ATTEMPT_WRITTEN, 2), (Step.ATTEMPT_STARTED, 7), (Step.NAMED, 1)]
+_PARTS = {"compactor.split.bytes": OF_SECTIONS, "compactor.hive.compactor.max.num.delta": OF_SLICES}
+
+
+@pytest.mark.parametrize(
+    ("setting", "step", "nth"),
+    [(setting, *place) for setting, places in _PARTS.items() for place in places],
+    ids=lambda part: getattr(part, "name", part),
+)
 @pytest.mark.parametrize("kind", ["minor", "major"])
-def test_a_crash_within_a_divided_unit(
-    deployment: Site, metastore_url: str, warehouse: Path, kind: str, step: Step, nth: int
+def test_a_crash_within_what_is_done_in_parts(
+    deployment: Site, metastore_url: str, warehouse: Path, kind: str, setting: str, step: Step, nth: int
 ) -> None:
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
-    table = make_table(site, warehouse, **{"compactor.split.bytes": "1"})
+    table = make_table(site, warehouse, **{setting: "1" if setting == "compactor.split.bytes" else "3"})
     story(site, table)
     wanted = rows_of(site, table)
     with watched(site, table, wanted):

@@ -154,6 +154,37 @@ def test_readers_who_honour_visibility_need_no_exclusive_lock_for_a_pair(site: S
     assert rows_of(site, table) == wanted
 
 
+@pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])
+def test_chunks_are_named_one_after_the_other(site: Site, warehouse: Path, pairs: bool) -> None:
+    """PROTOCOL 5: between any two of them readers without visibility see the same rows; with a pair among them all are
+    named under the exclusive lock."""
+    table = make_table(site, warehouse)
+    for start in range(0, 80, 10):
+        insert(site, table, range(start, start + 10))
+    delete(site, table, [1, 72, 73] if pairs else [72, 73])
+    wanted = rows_of(site, table)
+    held: list[set[str]] = []
+    shown: list[Any] = []
+
+    def seen(name: str) -> None:
+        held.append({row.type.name for row in site.metastore.locks.show()})
+        shown.append(rows_without_visibility(site, table))
+
+    bounded = with_settings(
+        with_storage(site, naming(seen)),
+        compactor_max_time="1h",
+        compactor_chunk_bytes="4800",  # three deltas
+        hive_txn_opentxn_timeout="1ms",
+    )
+    outcome = compact(bounded, "minor")
+    assert outcome.fate is Fate.COMPACTED
+    assert len(shown) == len(outcome.output) == (4 if pairs else 3)
+    assert all(("EXCLUSIVE" in locks) is pairs for locks in held)
+    assert shown[-1] == rows_of(site, table) == wanted
+    if not pairs:
+        assert shown == [wanted] * len(shown)
+
+
 def rows_of_snapshot(site: Site, table: Table) -> list[tuple[Any, ...]]:
     """What a reader who honours visibility sees while another transaction holds the database."""
     txns = site.metastore.transactions.snapshot()

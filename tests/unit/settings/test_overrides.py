@@ -78,6 +78,20 @@ def test_a_strict_request_refuses_what_it_cannot_do(key: str) -> None:
     assert [name for name, _ in of_request({key: "1"}, ALLOWED, strict=False).ignored] == [key]
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("compactor.hive.compactor.max.num.detla", "compactor.hive.compactor.max.num.delta"),
+        ("compactor.hive.compactor.delta.pct.treshold", "compactor.hive.compactor.delta.pct.threshold"),
+    ],
+)
+def test_nearly_a_setting_is_a_misspelt_one(key: str, meant: str) -> None:
+    """What was meant for Hive's jobs is ignored, but a slip must not be."""
+    with pytest.raises(BadSetting, match=f"did you mean {meant}"):
+        of_request({key: "2"}, ALLOWED, strict=True)
+    assert meant in dict(of_table({key: "2"}, ALLOWED).ignored)[key]
+
+
 @pytest.mark.parametrize("key", ["compactor.mapreduce.map.memory.mb", "compactor.tez.x", "compactor.hive.tez.y"])
 def test_what_was_meant_for_hives_own_jobs_does_no_harm(key: str) -> None:
     said = of_request({key: "1"}, ALLOWED, strict=True)
