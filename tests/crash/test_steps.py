@@ -220,7 +220,9 @@ def test_a_crash_between_the_chunks_of_a_bounded_request(
     assert_settled(site, warehouse / "t")
 
 
-def test_a_crash_between_two_chunks_shows_trino_nothing(deployment: Site, metastore_url: str, warehouse: Path) -> None:
+def test_trino_sees_nothing_of_a_crash_between_two_chunks(
+    deployment: Site, metastore_url: str, warehouse: Path
+) -> None:
     """PROTOCOL 5: who takes a directory as soon as it has its name reads the same rows, whichever chunks have theirs."""
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
     table = make_table(site, warehouse)

@@ -55,6 +55,7 @@ def _chunked(store: str, kind: str) -> list[Step]:
 
 
 _CHUNKS = "crash/test_steps.py::test_a_crash_between_the_chunks_of_a_bounded_request"
+_PARTS = "crash/test_steps.py::test_a_crash_within_what_is_done_in_parts"
 _REMOVED = "crash/test_steps.py::test_a_crash_where_there_is_only_to_remove"
 _SAME = dict.fromkeys((test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR), ALIKE)
 _ASKED = _SAME | {test_steps.INITIATOR: REQUESTED}
@@ -77,7 +78,8 @@ def kinds() -> list[Kind]:
         ),
         _kind("chunks", _CHUNKS, _chunked("embedded", "chunks"), **_EVERY),
         _kind("rest", _CHUNKS, _chunked("embedded", "rest"), **_EVERY),
-        _kind("divided unit", "crash/test_steps.py::test_a_crash_within_a_divided_unit", sections, **_EVERY),
+        _kind("divided unit", _PARTS, sections, **_EVERY),
+        _kind("slices", _PARTS, [step for step, _ in test_steps.OF_SLICES], **_EVERY),
         _kind("insert-only", "crash/test_steps.py::test_a_crash_over_an_insert_only_table", insert_only, **_EVERY),
         _kind(
             "clean-only",
