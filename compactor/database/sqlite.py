@@ -66,7 +66,10 @@ class SqliteBackend:
         """See ``Backend``."""
         if self.path.is_file() and self.path.stat().st_size > 0:
             return None
-        return "there is no such file, or it is empty; check the URL, or make it with `compactor metastore init`"
+        return (
+            "there is no such file, or it is empty; check the URL, or make a metastore there with `compactor metastore "
+            "init`, our own state with `compactor state init`"
+        )
 
     def stamp(self) -> object:
         """The file's size and time where it is read without locks; see ``Backend``."""

@@ -28,14 +28,14 @@ def with_settings(site: Site, **values: str) -> Site:
     return replace(site, settings=Settings.of([Layer(name="flag", values=given)]))
 
 
-def make_table(site: Site, warehouse: Path, name: str = "t", **parameters: str) -> Table:
-    """``default.<name>(a int, b string)``, empty."""
-    if "default" not in site.metastore.catalog.databases():
-        site.metastore.catalog.create_database("default", str(warehouse))
+def make_table(site: Site, warehouse: Path, name: str = "t", *, database: str = "default", **parameters: str) -> Table:
+    """``<database>.<name>(a int, b string)``, empty."""
+    if database not in site.metastore.catalog.databases():
+        site.metastore.catalog.create_database(database, str(warehouse))
     location = warehouse / name
     location.mkdir()
     return site.metastore.catalog.create_table(
-        "default",
+        database,
         name,
         str(location),
         [Column(name="a", type="int"), Column(name="b", type="string")],

@@ -1,0 +1,122 @@
+"""``docs/first-hour.md``: every command of it, in its order, beside a metastore with a pilot database.
+
+Commands of ours run in this process, and so does the DAG that one of Airflow's triggers; its other ones are read by
+Airflow's own parser. The worker's DAG has tests of its own: a pass in this process stands for it here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from compactor.cli.program import program
+from compactor.compaction.states import State
+from compactor.demo.place import Place
+from compactor.metastore.store import open_metastore
+from tests.support.tables import insert, make_table, rows_of
+
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "first-hour.md"
+DUE = range(12)  #: more deltas than the threshold
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    """Language and text of each block of code, in order."""
+    yield from re.findall(r"^```(\w+)\n(.*?)^```$", DOCUMENT.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def pilot(place: Place) -> Place:
+    """Three tables that are due, two of them in the pilot's database."""
+    with place.site() as site:
+        for database, name in (("default", "other"), ("pilot", "sales"), ("pilot", "returns")):
+            folder = place.warehouse / database
+            folder.mkdir(exist_ok=True)
+            table = make_table(site, folder, name, database=database)
+            for number in DUE:
+                insert(site, table, [number])
+    return place
+
+
+class Hour:
+    """The person at the keyboard."""
+
+    def __init__(self, place: Place, run_dag: Callable[..., Any]) -> None:
+        self._place = place
+        self._run_dag = run_dag
+        self.said: dict[str, str] = {}  #: what each command of ours printed
+
+    def toml(self, text: str) -> None:
+        """``compactor.toml``, with this metastore's places in it; a single line replaces its mode."""
+        config = self._place.config
+        if not text.startswith("[metastore"):
+            text = re.sub(r"^mode = .*\n", text, config.read_text("utf-8"), flags=re.MULTILINE)
+        text = text.replace('hive_conf = "/etc/hive/conf"', f'url = "{self._place.url}"')
+        config.write_text(text.replace("/var/lib/compactor", str(self._place.folder)), "utf-8")
+
+    def ini(self, text: str) -> None:
+        """Airflow's section."""
+        from compactor.airflow.options import OPTIONS
+
+        keys = [line.partition(" = ")[0] for line in text.splitlines()[1:]]
+        assert set(keys) <= set(OPTIONS)
+
+    def sql(self, text: str) -> None:
+        """What Hive would do."""
+        found = re.search(r"ALTER DATABASE (\w+) SET DBPROPERTIES \('([\w.]+)' = '(\w+)'\)", text)
+        assert found is not None
+        with closing(open_metastore("default", self._place.url)) as metastore:
+            metastore.catalog.set_database_parameter(*found.groups())
+
+    def console(self, text: str) -> None:
+        """One command after the other."""
+        for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE):
+            match shlex.split(line):
+                case ["compactor", *arguments]:
+                    done = CliRunner().invoke(program, arguments, catch_exceptions=False)
+                    assert done.exit_code == 0, f"{line}\n{done.output}"
+                    self.said[line] = done.output
+                case ["airflow", *arguments]:
+                    self._airflow(arguments)
+                case [command, *_]:
+                    assert command in ("pip", "export")
+
+    def _airflow(self, arguments: list[str]) -> None:
+        from airflow.cli.cli_parser import get_parser
+
+        given = get_parser().parse_args(arguments)
+        if arguments[1] == "trigger":
+            run = self._run_dag(given.dag_id, **json.loads(given.conf))
+            assert run.state == "success"
+            CliRunner().invoke(program, ["run", "worker", "--once", "--in-process"], catch_exceptions=False)
+
+
+def test_every_command_of_the_first_hour(
+    pilot: Place, run_dag: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("COMPACTOR_") and "TEST" not in name]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("COMPACTOR_CONFIG", str(pilot.config))
+    with pilot.site() as site:
+        tables = [site.metastore.catalog.table(*name) for name in (("pilot", "sales"), ("pilot", "returns"))]
+        before = [rows_of(site, table) for table in tables]
+    hour = Hour(pilot, run_dag)
+    for language, text in blocks():
+        getattr(hour, language)(text)
+    said = hour.said
+    assert "0 enqueued" in said["compactor run initiator --once"]
+    assert "mode compact" in said["compactor explain pilot.sales"]
+    assert "12 -> 1 directories" in said["compactor explain pilot.sales"]
+    assert "mode observe" in said["compactor explain default.other"]
+    with pilot.site() as site:
+        assert [rows_of(site, table) for table in tables] == before
+        ended = {(e.entity.table, e.state) for e in site.metastore.compactions.queue()}
+    assert ended == {("sales", State.READY_FOR_CLEANING), ("returns", State.READY_FOR_CLEANING)}
