@@ -13,6 +13,7 @@ from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
+from compactor.airflow.assets import compacted, requested
 from compactor.airflow.configuration import airflow_pools, approval_bytes, dag_id, seconds, text
 from compactor.airflow.form import fields, wish
 from compactor.airflow.operators import CompactionSubmitOperator
@@ -49,16 +50,6 @@ def told_once() -> Iterator[None]:
         raise
     except CompactorError as error:
         raise AirflowFailException(str(error)) from error
-
-
-def requested(metastore: str) -> Asset:
-    """Events of this asset say that requests wait for a worker."""
-    return Asset(name=f"hive://{metastore}/-/requested", uri=f"hive://{metastore}/-/requested")
-
-
-def compacted(metastore: str) -> Asset:
-    """Events of this asset say that requests wait for the cleaner."""
-    return Asset(name=f"hive://{metastore}/-/compacted", uri=f"hive://{metastore}/-/compacted")
 
 
 def _alias(asset: Asset) -> AssetAlias:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any
 
 from airflow.sdk import BaseHook
 
 from compactor.airflow.configuration import text
+from compactor.airflow.options import CONNECTION_TYPE
 from compactor.deployment import open_deployment
 from compactor.service.site import Site
 
@@ -21,14 +21,20 @@ ENVIRONMENT = {
 
 
 class CompactorHook(BaseHook):
-    """Opens the metastore ``name`` as the connection, ``compactor.toml`` and the environment say."""
+    """Opens the metastore ``name`` as the connection, ``compactor.toml`` and the environment say.
 
-    conn_type = "compactor"
+    ``conn_id`` names the connection; None is the one that ``[compactor] conn_id`` names for this metastore, if any.
+    """
+
+    conn_name_attr = "conn_id"
+    default_conn_name = "compactor_default"
+    conn_type = CONNECTION_TYPE
     hook_name = "Hive Compactor"
 
-    def __init__(self, name: str = "default") -> None:
+    def __init__(self, name: str = "default", conn_id: str | None = None) -> None:
         super().__init__()
         self.name = name
+        self.conn_id = conn_id
 
     def get_conn(self) -> AbstractContextManager[Site]:
         """The open metastore, as a context.
@@ -44,7 +50,7 @@ class CompactorHook(BaseHook):
         Raises:
             AirflowNotFoundException: ``[compactor] conn_id`` names one that is not there.
         """
-        conn_id = text("conn_id").replace("{metastore}", self.name)
+        conn_id = self.conn_id or text("conn_id").replace("{metastore}", self.name)
         if not conn_id:
             return {}
         found = self.get_connection(conn_id)
@@ -61,7 +67,3 @@ class CompactorHook(BaseHook):
         """For the connection form's button."""
         with self.get_conn() as site:
             return True, f"metastore {site.name} answers"
-
-    @staticmethod
-    def get_ui_field_behaviour() -> dict[str, Any]:
-        return {"hidden_fields": ["schema", "port", "login"], "relabeling": {}}

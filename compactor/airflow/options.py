@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SECTION = "compactor"
+CONNECTION_TYPE = "hive_compactor"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="",
         example="compactor_{metastore}",
-        description="Airflow connection of type compactor that says where a metastore is; {metastore} stands for its "
+        description="Airflow connection of type hive_compactor that says where a metastore is; {metastore} stands for its "
         "name. Empty: compactor.toml and the environment say it.",
     ),
     "pool": Option(

@@ -1,11 +1,11 @@
-"""What Airflow's provider manager asks for: connection type, configuration section, modules."""
+"""What Airflow's provider manager asks for: connection type, configuration section, asset URIs, modules."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from compactor import __version__
-from compactor.airflow.options import OPTIONS, SECTION
+from compactor.airflow.options import CONNECTION_TYPE, OPTIONS, SECTION
 
 
 def provider_info() -> dict[str, Any]:
@@ -21,6 +21,7 @@ def provider_info() -> dict[str, Any]:
         "hooks": [_modules("compactor.airflow.hooks")],
         "triggers": [_modules("compactor.airflow.triggers")],
         "connection-types": [_connection_type()],
+        "asset-uris": [_assets()],
         "config": _config(),
     }
 
@@ -32,7 +33,7 @@ def _modules(name: str) -> dict[str, Any]:
 def _connection_type() -> dict[str, Any]:
     text = {"type": ["string", "null"]}
     return {
-        "connection-type": "compactor",
+        "connection-type": CONNECTION_TYPE,
         "hook-class-name": "compactor.airflow.hooks.CompactorHook",
         "hook-name": "Hive Compactor",
         "ui-field-behaviour": {
@@ -44,6 +45,17 @@ def _connection_type() -> dict[str, Any]:
             "hive_conf": {"label": "Folder of hive-site.xml", "schema": text},
             "state_url": {"label": "URL of Compactor's own state", "schema": text | {"format": "password"}},
         },
+    }
+
+
+def _assets() -> dict[str, Any]:
+    """How Airflow treats URIs of scheme ``hive``. No handler of scheme ``hive`` comes with another provider."""
+    module = "compactor.airflow.assets"
+    return {
+        "schemes": ["hive"],
+        "handler": f"{module}.sanitize_uri",
+        "factory": f"{module}.create_asset",
+        "to_openlineage_converter": f"{module}.convert_asset_to_openlineage",
     }
 
 

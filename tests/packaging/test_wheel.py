@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -89,5 +90,9 @@ def test_core_and_every_extra(wheel: Path, environment: Environment) -> None:
     for extra, modules in EXTRAS.items():
         environment.install(f"{wheel}[{extra}]")
         environment.run("python", "-W", "error::ImportWarning", "-c", f"import {', '.join(modules)}")
-    providers = environment.run("airflow", "providers", "list", "--output", "plain")
-    assert "hive-compactor" in providers
+    # What stands before it is what Airflow says while it makes its home.
+    shown = environment.run("airflow", "providers", "get", "hive-compactor", "--full", "--output", "json")
+    (provider,) = json.loads(shown[shown.index("[{") :])
+    assert [one["connection-type"] for one in provider["connection-types"]] == ["hive_compactor"]
+    assert [one["schemes"] for one in provider["asset-uris"]] == [["hive"]]
+    assert "metastores" in provider["config"]["compactor"]["options"]

@@ -11,6 +11,8 @@ from airflow.utils.session import create_session
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
+from compactor.airflow.assets import requested
+
 log = logging.getLogger(__name__)
 
 
@@ -22,7 +24,7 @@ def announce(metastore: str, entries: int) -> bool:
     Returns:
         Whether there is such an event now.
     """
-    uri = f"hive://{metastore}/-/requested"
+    uri = requested(metastore).uri
     try:
         with create_session() as session:
             asset = session.scalar(select(AssetModel).where(AssetModel.uri == uri).limit(1))

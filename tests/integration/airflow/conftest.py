@@ -49,7 +49,8 @@ def run_dag(airflow_database: Path) -> Callable[..., Any]:
     def run(dag_id: str, **conf: Any) -> Any:
         from compactor.airflow.dags import compaction_dags
 
-        (dag,) = (dag for dag in compaction_dags("default") if dag.dag_id == dag_id)
+        metastore = dag_id.partition("__")[2] or "default"
+        (dag,) = (dag for dag in compaction_dags(metastore) if dag.dag_id == dag_id)
         return dag.test(run_conf=conf or None)
 
     return run

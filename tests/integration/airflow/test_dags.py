@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.acid.names import parse_directory
-from compactor.airflow.dags import compacted, requested
+from compactor.airflow.assets import compacted, requested
 from compactor.airflow.sensors import marker_variable
 from compactor.compaction.states import State
 from compactor.demo.fixtures import LocationForm, register_fixture
@@ -25,6 +26,11 @@ Run = Callable[..., Any]
 @pytest.fixture
 def table(place: Place) -> Place:
     """``default.f3_abort`` of Hive 3.1, with aborted writes between committed ones, due for compaction."""
+    due(place)
+    return place
+
+
+def due(place: Place) -> None:
     with place.site() as site:
         register_fixture(
             site.metastore,
@@ -34,7 +40,6 @@ def table(place: Place) -> Place:
         )
         found = site.metastore.catalog.table("default", TABLE)
         site.metastore.catalog.set_table_parameter(found, "compactorthreshold.hive.compactor.delta.num.threshold", "1")
-    return place
 
 
 def states(place: Place) -> list[State]:
@@ -59,7 +64,8 @@ def events(airflow_database: Path) -> Callable[[str], int]:
             query = select(func.count(AssetEvent.id)).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
             return int(session.scalar(query.where(AssetModel.uri == uri)) or 0)
 
-    before = {uri: count(uri) for uri in (requested("default").uri, compacted("default").uri)}
+    watched = [asset(name) for name in ("default", "archive") for asset in (requested, compacted)]
+    before = {asset.uri: count(asset.uri) for asset in watched}
     return lambda uri: count(uri) - before[uri]
 
 
@@ -79,6 +85,44 @@ def test_the_folder_has_no_import_error(airflow_database: Path) -> None:
     bag = DagBag(dag_folder=str(ROOT / "dags"), bundle_path=ROOT / "dags", bundle_name="dags-folder")
     assert bag.import_errors == {}
     assert len(bag.dags) == 5
+
+
+@pytest.fixture
+def archive(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A second metastore, ``archive``, in the same compactor.toml as the first."""
+    made = Place(folder=tmp_path / "archive")
+    made.make()
+    of_both = made.config.read_text("utf-8").replace("metastore.default", "metastore.archive")
+    place.config.write_text(place.config.read_text("utf-8") + of_both, "utf-8")
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__METASTORES", "default,archive")
+    return made
+
+
+def test_as_a_bundle_of_dags_it_has_a_set_for_each_metastore(
+    airflow_database: Path, archive: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.dag_processing.dagbag import DagBag
+
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    configured = [{"name": "compactor", "classpath": local, "kwargs": {"path": str(ROOT / "dags")}}]
+    monkeypatch.setenv("AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST", json.dumps(configured))
+    bundle = DagBundlesManager().get_bundle("compactor")
+    bag = DagBag(dag_folder=str(bundle.path), bundle_path=bundle.path, bundle_name=bundle.name)
+    assert bag.import_errors == {}
+    assert {dag.dag_id.partition("__")[2] for dag in bag.dags.values()} == {"", "archive"}
+    assert len(bag.dags) == 10
+
+
+def test_the_dags_of_a_metastore_work_on_that_alone(
+    table: Place, archive: Place, run_dag: Run, events: Callable[[str], int]
+) -> None:
+    due(archive)
+    assert run_dag("compaction_initiator__archive").state == "success"
+    assert (states(archive), states(table)) == ([State.INITIATED], [])
+    assert (events(requested("archive").uri), events(requested("default").uri)) == (1, 0)
+    assert run_dag("compact_table", table=f"default.{TABLE}", type="minor", wait=False).state == "success"
+    assert (states(archive), states(table)) == ([State.INITIATED], [State.INITIATED])
 
 
 def test_the_plugin_is_loaded(airflow_database: Path) -> None:

@@ -12,7 +12,8 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.serialization.serialized_objects import DagSerialization
 
-from compactor.airflow.dags import compacted, compaction_dags, requested
+from compactor.airflow.assets import compacted, requested
+from compactor.airflow.dags import compaction_dags
 from compactor.airflow.form import fields
 
 FILE = Path(__file__).parents[3] / "dags" / "compaction.py"

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.operators import CompactionSubmitOperator
+from compactor.airflow.options import CONNECTION_TYPE
 from compactor.demo.place import Place
 
 SECRET = "postgresql://hive:geheim@db/metastore"
@@ -19,7 +21,12 @@ SECRET = "postgresql://hive:geheim@db/metastore"
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection for the metastore ``archive`` only."""
-    found = {"conn_type": "compactor", "password": SECRET, "host": "/warehouse", "extra": {"hive_conf": "/etc/hive"}}
+    found = {
+        "conn_type": CONNECTION_TYPE,
+        "password": SECRET,
+        "host": "/warehouse",
+        "extra": {"hive_conf": "/etc/hive"},
+    }
     monkeypatch.setenv("AIRFLOW_CONN_COMPACTOR_ARCHIVE", json.dumps(found))
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONN_ID", "compactor_{metastore}")
 
@@ -32,6 +39,16 @@ def test_without_a_connection_configuration_says_it_all(tmp_path: Path, monkeypa
     assert hook.connection() == {}
     with hook.get_conn() as site:
         assert site.metastore.database.url == place.url
+    assert hook.test_connection() == (True, "metastore default answers")
+
+
+def test_airflow_makes_the_hook_of_a_connection_for_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the form's button *Test* does: from the connection's type to the hook, to an answer of the metastore."""
+    place = Place(folder=tmp_path / "demo")
+    place.make()
+    said = {"conn_type": CONNECTION_TYPE, "password": place.url, "host": str(place.warehouse)}
+    monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps(said))
+    hook = Connection(conn_id="tried", conn_type=CONNECTION_TYPE).get_hook()
     assert hook.test_connection() == (True, "metastore default answers")
 
 

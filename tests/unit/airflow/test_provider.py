@@ -6,7 +6,10 @@ import json
 from importlib.metadata import entry_points
 
 import jsonschema
+from airflow.providers_manager import ProvidersManager
+from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 
+from compactor.airflow.assets import convert_asset_to_openlineage, create_asset, sanitize_uri
 from compactor.airflow.options import OPTIONS
 from compactor.airflow.provider import provider_info
 
@@ -31,7 +34,23 @@ def test_every_module_and_class_that_it_names_is_there() -> None:
                 importlib.import_module(module)
     (connection,) = info["connection-types"]
     module, _, name = connection["hook-class-name"].rpartition(".")
-    assert getattr(importlib.import_module(module), name).conn_type == connection["connection-type"] == "compactor"
+    assert getattr(importlib.import_module(module), name).conn_type == connection["connection-type"] == "hive_compactor"
+
+
+def test_airflow_takes_connection_type_form_section_and_uris() -> None:
+    """What Airflow itself has of us after it has looked at every provider; what it does not like it leaves out."""
+    found, at_work = ProvidersManager(), ProvidersManagerTaskRuntime()
+    hook = at_work.hooks["hive_compactor"]
+    assert hook is not None
+    assert (hook.package_name, hook.connection_id_attribute_name) == ("hive-compactor", "conn_id")
+    assert set(found.field_behaviours["hive_compactor"]["relabeling"]) == {"host", "password"}
+    fields = {key for key in found.connection_form_widgets if key.startswith("extra__hive_compactor__")}
+    assert fields == {"extra__hive_compactor__hive_conf", "extra__hive_compactor__state_url"}
+    assert set(dict(found.provider_configs)["hive-compactor"]["compactor"]["options"]) == set(OPTIONS)
+    assert at_work.asset_uri_handlers["hive"] is sanitize_uri
+    assert at_work.asset_factories["hive"] is create_asset
+    assert at_work.asset_to_openlineage_converters["hive"] is convert_asset_to_openlineage
+    assert "compactor.airflow.triggers" in {name for trigger in found.trigger for name in trigger}
 
 
 def test_every_option_is_described() -> None:
