@@ -124,7 +124,8 @@ def history(face: Face, table: str | None) -> None:
         database, name = parse_table(table)
         entity = Entity(database=database, table=name)
     with face.site(read_only=True) as site:
-        _print(face, service.history(site, entity), (*_COMPACTION, "deltas_left"), "no compaction has ended yet")
+        columns = (*_COMPACTION, "deltas_left", "opening_before", "opening_after")
+        _print(face, service.history(site, entity), columns, "no compaction has ended yet")
 
 
 @show.command()

@@ -18,6 +18,7 @@ from compactor.errors import CompactorError, DatabaseUnavailable
 from compactor.rewrite.runner import Runner
 from compactor.service import repair
 from compactor.service.mode import Mode, may
+from compactor.service.opening import Opening, Sampler
 from compactor.service.pool_hours import Startable, policy_of, startable
 from compactor.service.reservation import Reservation
 from compactor.service.site import Site, Target
@@ -255,6 +256,7 @@ def run_entries(
     repaired = repair.repair(site) if repairs else ()
     outcomes: list[Outcome] = []
     lock = threading.Lock()
+    sampler = Sampler(site)
 
     def told(outcome: Outcome) -> None:
         with lock:
@@ -273,7 +275,7 @@ def run_entries(
         try:
             return work_together(site, group, runner, options or Options(), ended)
         finally:
-            _remember(site, done)
+            _remember(site, done, sampler)
 
     most = min(TOGETHER, site.settings.integer("hive.txn.max.open.batch"), -(-len(ids) // parallel) or 1)
     groups: list[Sequence[int]] = [ids[start : start + most] for start in range(0, len(ids), most)]
@@ -299,18 +301,18 @@ def claimable(site: Site, pool: str | None = None) -> list[int]:
     return [entry.id for entry in _claimable(site, pool, reserved)]
 
 
-def _remember(site: Site, outcomes: Iterable[Outcome]) -> None:
-    """The figures of the runs of a group, for ``explain`` and the page; nothing correct depends on them."""
+def _remember(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> None:
+    """Measures and stores the figures of a group's runs, for ``explain`` and the page; nothing correct depends on them."""
     if site.state is None:
         return
-    runs = [_run(site, outcome) for outcome in outcomes if outcome.fate is Fate.COMPACTED]
+    runs = [_run(site, outcome, sampler.measure(outcome)) for outcome in outcomes if outcome.fate is Fate.COMPACTED]
     try:
         site.state.runs.add_all(runs)
     except DatabaseUnavailable as error:
         log.warning("the figures of %d entries are not kept: %s", len(runs), error)
 
 
-def _run(site: Site, outcome: Outcome) -> Run:
+def _run(site: Site, outcome: Outcome, opening: Opening | None) -> Run:
     f = outcome.figures
     return Run(
         metastore=site.name,
@@ -319,7 +321,7 @@ def _run(site: Site, outcome: Outcome) -> Run:
         type=outcome.entry.type,
         txn=outcome.txn,
         worker_id=outcome.worker_id,
-        directories_before=outcome.directories_in,
+        directories_before=len(outcome.inputs),
         directories_after=len(outcome.output),
         files_before=f.files_in,
         files_after=f.files_out,
@@ -334,4 +336,6 @@ def _run(site: Site, outcome: Outcome) -> Run:
         bytes_copied=f.bytes_copied,
         deltas_left=outcome.left.deltas,
         bytes_left=outcome.left.bytes,
+        opening_before=None if opening is None else opening.before,
+        opening_after=None if opening is None else opening.after,
     )

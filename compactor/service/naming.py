@@ -167,7 +167,8 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
             left=planned.left,
             figures=staged.figures,
             output=tuple(d.name for d in staged.directories),
-            directories_in=len(planned.inputs),
+            location=planned.location,
+            inputs=planned.inputs,
         ),
     )
 

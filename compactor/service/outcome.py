@@ -33,7 +33,8 @@ class Outcome:
     figures: Figures = field(default_factory=Figures)
     seconds: float = 0.0
     output: tuple[str, ...] = ()
-    directories_in: int = 0
+    location: str = ""
+    inputs: tuple[str, ...] = ()  #: top-level names that were read, in ``location`` as ``output``
     txn: TxnId | None = None
     worker_id: str | None = None
     left: Left = NOTHING_LEFT  #: for a bound of the request

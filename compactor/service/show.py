@@ -61,10 +61,13 @@ class CompactionRow(Row):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRow(CompactionRow):
-    """A row of the history, and what a bounded request left to the next one, as our state knows it."""
+    """A row of the history, what a bounded request left to the next one, and how many seconds a reader took to open what
+    was read and what was made, as our state knows it (None: not measured; see ``service.opening``)."""
 
     deltas_left: int = 0
     bytes_left: int = 0
+    opening_before: float | None = None
+    opening_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,10 +223,20 @@ def history(site: Site, entity: Entity | None = None) -> list[EndedRow]:
     if entity is not None and entity.partition is not None:
         entries = [e for e in entries if e.entity.partition == entity.partition]
     left = site.state.runs.left(site.name) if site.state is not None else {}
+    openings = site.state.runs.openings(site.name) if site.state is not None else {}
     rows = []
     for entry in entries:
         deltas, size = left.get(entry.id, (0, 0))
-        rows.append(EndedRow(**compaction_row(entry).to_json(), deltas_left=deltas, bytes_left=size))  # type: ignore[arg-type]
+        before, after = openings.get(entry.id, (None, None))
+        rows.append(
+            EndedRow(
+                **compaction_row(entry).to_json(),  # type: ignore[arg-type]
+                deltas_left=deltas,
+                bytes_left=size,
+                opening_before=before,
+                opening_after=after,
+            )
+        )
     return rows
 
 

@@ -67,6 +67,14 @@ _OWN = (
         effect="Who reads the tables: any reader, or only such as honour visibility (Hive 4, Compactor), for which a "
         "minor compaction's two directories need no exclusive moment.",
     ),
+    Setting(
+        key="compactor.paused",
+        default="false",
+        unit=_B,
+        scope=Scope.TABLE,
+        effect="Compactor's initiator asks for nothing. What waits in the queue and what is asked for by hand goes on, and "
+        "so does Hive's own initiator, which knows no_auto_compaction alone.",
+    ),
     _hive("compactor.lock.wait", "60s", _S, "How long a lock that must not make readers queue is tried again."),
     _hive(
         "compactor.forget.grace",
@@ -146,6 +154,13 @@ _OWN = (
         "30d",
         _S,
         "How long decisions of the initiator are kept, and what it found in a table at its last look.",
+    ),
+    _hive(
+        "compactor.opening.interval",
+        "60s",
+        _S,
+        "At most one compaction of a pass in so long is followed by a measurement: how long a reader takes to list and "
+        "open the files that were read, and those that were made, a second each at most. 0 measures none.",
     ),
     _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
     _hive(

@@ -68,6 +68,12 @@ def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, 
     )
 
 
+def canonical(key: str) -> str:
+    """The setting that a property names, under its own name; any other property as it is."""
+    setting = _setting(key)
+    return key if setting is None else setting.key
+
+
 def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Overrides, list[tuple[str, _Refusal]]]:
     values: dict[str, str] = {}
     spark: dict[str, str] = {}

@@ -1,8 +1,9 @@
 """Which of several sources a setting's value comes from, and what a table or a request may say.
 
-request > table > database > flag > environment > compactor.toml or connection > metastore-site.xml > hive-site.xml >
-default. Table and database parameters are written by whoever may ALTER, so they aren't trusted: only settings of scope
-``TABLE`` and allowed Spark keys are taken from them, all else is left out and listed in ``Settings.ignored``.
+request > override > table > database > flag > environment > off-peak hours of a pool > compactor.toml or connection >
+metastore-site.xml > hive-site.xml > default. Overrides are ours, of one table, made by who may have it compacted. They and
+the parameters of tables and databases, written by whoever may ALTER, aren't trusted: only settings of scope ``TABLE`` and
+allowed Spark keys are taken from them, all else is left out and listed in ``Settings.ignored``.
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from compactor.settings.setting import Setting, Unit, Value, parse
 
 _RANK = {
     "request": 0,
-    "table": 1,
-    "database": 2,
-    "flag": 3,
-    "environment": 4,
-    "compactor.toml": 5,
-    "connection": 5,
-    "metastore-site.xml": 6,
-    "hive-site.xml": 7,
-    "default": 8,
+    "override": 1,
+    "table": 2,
+    "database": 3,
+    "flag": 4,
+    "environment": 5,
+    "off-peak hours": 6,
+    "compactor.toml": 7,
+    "connection": 7,
+    "metastore-site.xml": 8,
+    "hive-site.xml": 9,
+    "default": 10,
 }
 _SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
-_UNTRUSTED = frozenset({"request", "table", "database"})
+_UNTRUSTED = frozenset({"request", "override", "table", "database"})
 _SPARK = "compactor.spark."
 _DURATIONS = tuple(unit for unit in Unit if unit.is_duration)
 
@@ -168,6 +171,20 @@ def with_table(
     database = of_table(database_parameters or {}, allowed)
     table = of_table(table_parameters, allowed)
     return _stacked(_stacked(settings, "database", database), "table", table)
+
+
+def with_override(settings: Settings, values: Mapping[str, str], *, strict: bool = False) -> Settings:
+    """The settings of a table for which ``values`` are kept in our state, over what its own parameters say.
+
+    Raises:
+        BadSetting: with ``strict``, for one that is no setting of a table, or has a bad value.
+    """
+    return _stacked(settings, "override", of_request(values, allowed_spark_keys(settings), strict=strict))
+
+
+def with_off_peak(settings: Settings, values: Mapping[str, str]) -> Settings:
+    """The settings of a table whose pool has other ones at this hour (``compaction.pools.settings_at``)."""
+    return _stacked(settings, "off-peak hours", Overrides(values=values, spark_conf={}, table_overrides={}, ignored=()))
 
 
 def with_request(settings: Settings, properties: Mapping[str, str], *, strict: bool = True) -> Settings:

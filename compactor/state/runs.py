@@ -44,6 +44,8 @@ class Run:
     bytes_copied: int | None = None  #: of ``bytes_after``; None in rows of releases that did not count them
     deltas_left: int = 0  #: for a bound of the request
     bytes_left: int = 0
+    opening_before: float | None = None  #: seconds that a reader takes to open what was read; None: not measured
+    opening_after: float | None = None  #: and what was made
     ended_at: int | None = None
 
 
@@ -64,6 +66,8 @@ _FIGURES = (
     "bytes_copied",
     "deltas_left",
     "bytes_left",
+    "opening_before",
+    "opening_after",
 )
 
 
@@ -103,6 +107,14 @@ class Runs:
         query = select(_R.ENTRY_ID, _R.DELTAS_LEFT, _R.BYTES_LEFT).where(_R.METASTORE == metastore, _R.DELTAS_LEFT > 0)
         with self._database.read() as conn:
             return {row.ENTRY_ID: (row.DELTAS_LEFT, row.BYTES_LEFT) for row in conn.execute(query)}
+
+    def openings(self, metastore: str) -> dict[int, tuple[float, float]]:
+        """Seconds to open before and after, by entry, where they were measured."""
+        query = select(_R.ENTRY_ID, _R.OPENING_BEFORE, _R.OPENING_AFTER).where(
+            _R.METASTORE == metastore, _R.OPENING_BEFORE.is_not(None), _R.OPENING_AFTER.is_not(None)
+        )
+        with self._database.read() as conn:
+            return {row.ENTRY_ID: (row.OPENING_BEFORE, row.OPENING_AFTER) for row in conn.execute(query)}
 
     def latest(self, metastore: str, limit: int = 100, *, entity: Entity | None = None) -> list[Run]:
         """The newest runs, newest first; of one entity, or of all."""

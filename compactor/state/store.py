@@ -16,6 +16,7 @@ from compactor.state.batches import Batches
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.state.entries import Entries
+from compactor.state.overrides import Overrides
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
 from compactor.state.sightings import Sightings
@@ -33,6 +34,7 @@ class State:
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)
         self.conditions = Conditions(database)
+        self.overrides = Overrides(database)
 
     def entries(self, metastore: str) -> Entries:
         """What the queue of ``metastore`` has no columns for."""

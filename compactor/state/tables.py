@@ -97,6 +97,8 @@ RUNS = Table(
     Column("BYTES_COPIED", BigInteger),
     Column("DELTAS_LEFT", BigInteger, nullable=False, server_default="0"),
     Column("BYTES_LEFT", BigInteger, nullable=False, server_default="0"),
+    Column("OPENING_BEFORE", Double),
+    Column("OPENING_AFTER", Double),
     Index("COMPACTOR_RUNS_ENTRY_IDX", "METASTORE", "ENTRY_ID"),
     sqlite_autoincrement=True,
 )
@@ -158,6 +160,18 @@ CONDITIONS = Table(
     Column("OBSOLETE", BigInteger),
     Column("ABORTS", BigInteger),
     Column("HEALTH", BigInteger),
+)
+
+OVERRIDES = Table(
+    "COMPACTOR_OVERRIDES",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("DB_NAME", String(128), primary_key=True),
+    Column("TABLE_NAME", String(256), primary_key=True),
+    Column("NAME", String(128), primary_key=True),
+    Column("VALUE", Text, nullable=False),
+    Column("SAID_BY", String(256), nullable=False),
+    Column("SAID_AT", BigInteger, nullable=False),
 )
 
 #: One row, Alembic's: whoever holds it is alone among those who read before they write.

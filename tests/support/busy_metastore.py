@@ -38,7 +38,7 @@ class Busy:
 
 def make_busy(site: Site, warehouse: Path) -> Busy:
     """Compacted, blocked, waiting, worked on, failed and calm tables."""
-    site = with_settings(site, hive_compactor_delta_num_threshold="4")
+    site = with_settings(site, hive_compactor_delta_num_threshold="4", compactor_opening_interval="1ms")
     for name in ("orders", "customers", "payments"):
         _written(site, warehouse, name)
         _compacted(site, name, "major")

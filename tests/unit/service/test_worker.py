@@ -43,7 +43,7 @@ def test_a_compaction_tells_what_it_did(site: Site, table: Table) -> None:
     outcome = compact(site, full=True)
     assert outcome.fate is Fate.COMPACTED
     assert outcome.output == (f"base_0000003_v{outcome.txn:07d}",)
-    assert outcome.directories_in == 3
+    assert len(outcome.inputs) == 3
     assert (outcome.worker_id or "").startswith("compactor-worker-")
     assert outcome.seconds > 0
     f = outcome.figures

@@ -7,7 +7,15 @@ import itertools
 import pytest
 
 from compactor.errors import BadSetting
-from compactor.settings.precedence import Layer, Settings, allowed_spark_keys, with_request, with_table
+from compactor.settings.precedence import (
+    Layer,
+    Settings,
+    allowed_spark_keys,
+    with_off_peak,
+    with_override,
+    with_request,
+    with_table,
+)
 
 NUM = "hive.compactor.delta.num.threshold"
 SITE = ["flag", "environment", "compactor.toml", "metastore-site.xml", "hive-site.xml", "default"]
@@ -283,3 +291,28 @@ def test_a_misspelt_restriction_is_the_tightest_one() -> None:
     assert place == "table: compactor.mode"
     assert "obsreve" in reason
     assert "observe holds until then" in reason
+
+
+def test_an_override_of_ours_stands_between_a_request_and_the_table() -> None:
+    table = with_table(Settings.of(), {f"compactor.{NUM}": "3"}, {})
+    ours = with_override(table, {NUM: "5"})
+    assert (ours.integer(NUM), ours.source(NUM)) == (5, "override")
+    assert with_request(ours, {f"compactor.{NUM}": "7"}).source(NUM) == "request"
+    assert with_table(with_override(Settings.of(), {NUM: "5"}), {f"compactor.{NUM}": "3"}).source(NUM) == "override"
+
+
+def test_an_override_may_say_no_more_than_a_table() -> None:
+    assert with_override(_site(compactor_mode="observe"), {"compactor.mode": "clean"}).mode == "observe"
+    assert with_override(_site(compactor_mode="clean"), {"compactor.mode": "request"}).mode == "request"
+    for key, value in (("compactor.lock.wait", "1s"), (NUM, "many"), ("compactor.colour", "red")):
+        with pytest.raises(BadSetting):
+            with_override(Settings.of(), {key: value}, strict=True)
+        assert [name for name, _ in with_override(Settings.of(), {key: value}).ignored] == [f"override: {key}"]
+
+
+def test_off_peak_hours_are_the_sites_own_word_and_nearer_than_its_file() -> None:
+    night = {NUM: "2"}
+    file, flag = (Settings.of([Layer(name=name, values={NUM: "1"})]) for name in ("compactor.toml", "flag"))
+    assert (with_off_peak(file, night).integer(NUM), with_off_peak(file, night).source(NUM)) == (2, "off-peak hours")
+    assert with_off_peak(flag, night).source(NUM) == "flag"
+    assert with_off_peak(with_table(file, {f"compactor.{NUM}": "3"}), night).source(NUM) == "table"

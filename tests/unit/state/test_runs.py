@@ -23,6 +23,16 @@ def test_every_figure_comes_back(fresh: State) -> None:
     assert found.ended_at is not None
 
 
+def test_what_readers_took_to_open_is_told_where_it_was_measured(fresh: State) -> None:
+    fresh.runs.add(RUN)
+    fresh.runs.add(replace(RUN, entry_id=2, opening_before=1.5, opening_after=0.25))
+    assert fresh.runs.openings("m") == {2: (1.5, 0.25)}
+    assert fresh.runs.openings("other") == {}
+    measured, other = fresh.runs.latest("m")
+    assert (measured.opening_before, measured.opening_after) == (1.5, 0.25)
+    assert (other.opening_before, other.opening_after) == (None, None)
+
+
 def test_newest_first_of_one_entity_or_of_all(fresh: State) -> None:
     for number, entity in ((1, T), (2, P), (3, T)):
         fresh.runs.add(replace(RUN, entry_id=number, entity=entity))

@@ -39,3 +39,9 @@ export function duration(ms) {
 export function moment(ms) {
   return new Date(ms).toLocaleString();
 }
+
+/** Seconds as short as they may be. */
+export function seconds(value) {
+  if (value == null) return "–";
+  return value < 1 ? `${Number((value * 1000).toPrecision(2))} ms` : `${value.toFixed(1)} s`;
+}

@@ -4,8 +4,8 @@ import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
 import { complain, confirm } from "./dialogs.js";
 import { ago, entity, fill, h, keepingFocus, pager, table } from "./dom.js";
-import { bytes, count, duration } from "./format.js";
-import { drawBytes, drawFiles, redraw } from "./plots.js";
+import { bytes, count, duration, seconds } from "./format.js";
+import { drawBytes, drawFiles, drawOpenings, redraw } from "./plots.js";
 
 const DEFAULTS = { find: "", state: "", offset: 0 };
 const LIMIT = 50;
@@ -31,6 +31,7 @@ export async function show(given) {
   const [{ rows }] = await Promise.all([read("runs"), load()]);
   drawBytes(plots, rows);
   drawFiles(plots, rows);
+  drawOpenings(plots, rows);
   redraw();
 }
 
@@ -62,10 +63,18 @@ function columns() {
     { label: "Re-encoded", align: "right", help: "Bytes that had to be decoded and written anew", cell: run((r) => bytes(r.bytes_reencoded)) },
     { label: "Cost", align: "right", help: "Bytes read and written", cell: run((r) => bytes(r.bytes_moved)) },
     { label: "Time", align: "right", cell: (row) => duration(row.run ? row.run.seconds * 1000 : row.duration) },
+    { label: "Opening", align: "right", help: "Measured: time to list and open what was read, and what was made instead, as a reader does before its first row; the slower one over the faster one is the return", cell: run(opening) },
     { label: "State", wide: true, cell: (row) => [h("span", { class: `chip ${KINDS[row.state] || "plain"}` }, row.state), row.errormessage ? h("span", { class: "because" }, row.errormessage) : null] },
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },
   ];
+}
+
+function opening(run) {
+  if (run.opening_before == null || run.opening_after == null) return h("span", { class: "muted" }, "not measured");
+  const times = run.opening_before / run.opening_after;
+  const text = times >= 1 ? `${times.toFixed(1)} times as fast` : `${(1 / times).toFixed(1)} times as slow`;
+  return [seconds(run.opening_before), h("span", { class: "to" }, h("span", { "aria-hidden": "true" }, " → "), h("span", { class: "hidden" }, " to ")), seconds(run.opening_after), h("span", { class: "partition" }, text)];
 }
 
 function retry(row) {

@@ -2,7 +2,7 @@
  * They are drawn by ``redraw``, once all of them have their place and so their width. */
 
 import { fill, h } from "./dom.js";
-import { bytes, count } from "./format.js";
+import { bytes, count, seconds } from "./format.js";
 import { onTheme } from "./theme.js";
 
 const drawn = new Map();
@@ -53,6 +53,16 @@ export function drawBytes(place, runs) {
   const sum = (values) => values.reduce((a, b) => a + b, 0);
   return figure(place, "bytes", "Bytes written by run", `The last ${count(last.length)} runs wrote ${bytes(sum(all))}; ${bytes(sum(copied))} of that was copied without decoding.`,
     [{ label: "re-encoded", stroke: "--plot-2", values: all }, { label: "copied", stroke: "--plot-1", values: copied }], bytes);
+}
+
+export function drawOpenings(place, runs) {
+  const last = runs.filter((run) => run.opening_before != null && run.opening_after != null).slice(-60);
+  if (!last.length) return;
+  const before = last.map((run) => run.opening_before);
+  const after = last.map((run) => run.opening_after);
+  const sum = (values) => values.reduce((a, b) => a + b, 0);
+  figure(place, "openings", "Time to open, before and after", `The last ${count(last.length)} measured runs: ${seconds(sum(before))} became ${seconds(sum(after))}.`,
+    [{ label: "before", stroke: "--plot-3", values: before }, { label: "after", stroke: "--plot-1", values: after }], seconds);
 }
 
 export function drawFiles(place, runs) {

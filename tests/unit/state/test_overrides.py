@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compactor.state.overrides import Override
+from compactor.state.store import State
+
+NUM = Override(database="d", table="t", key="hive.compactor.delta.num.threshold", value="3", by="ann")
+PAUSED = Override(database="d", table="t", key="compactor.paused", value="true", by="bob")
+
+
+def test_what_is_said_last_of_a_setting_is_kept(fresh: State) -> None:
+    fresh.overrides.keep("m", NUM)
+    fresh.overrides.keep("m", replace(NUM, value="5", by="bob" * 200))
+    fresh.overrides.keep("m", PAUSED)
+    paused, num = fresh.overrides.of_table("m", "d", "t")
+    assert replace(paused, at=0) == PAUSED
+    assert (num.value, num.by, num.at > 0) == ("5", ("bob" * 200)[:256], True)
+
+
+def test_each_table_of_each_metastore_has_its_own(fresh: State) -> None:
+    fresh.overrides.keep("m", NUM)
+    fresh.overrides.keep("m", replace(NUM, table="T"))
+    fresh.overrides.keep("other", replace(NUM, value="9"))
+    assert [one.value for one in fresh.overrides.of_table("m", "d", "t")] == ["3"]
+    assert [one.table for one in fresh.overrides.of_key("m", NUM.key)] == ["T", "t"]
+    assert fresh.overrides.of_key("m", PAUSED.key) == []
+
+
+def test_it_is_forgotten_once(fresh: State) -> None:
+    fresh.overrides.keep("m", NUM)
+    fresh.overrides.keep("m", PAUSED)
+    assert fresh.overrides.forget("m", "d", "t", NUM.key)
+    assert not fresh.overrides.forget("m", "d", "t", NUM.key)
+    assert [one.key for one in fresh.overrides.of_table("m", "d", "t")] == [PAUSED.key]
