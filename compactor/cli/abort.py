@@ -1,4 +1,4 @@
-"""``compactor abort …`` and ``compactor resume DB.TABLE``."""
+"""``compactor abort …``, ``compactor pause DB.TABLE`` and ``compactor resume DB.TABLE``."""
 
 from __future__ import annotations
 
@@ -54,12 +54,31 @@ def abort_compaction(face: Face, compaction: int) -> None:
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
 @faced
+def pause(face: Face, table: str) -> None:
+    """Keep the initiator away from a table until `compactor resume`.
+
+    What waits in the queue and what is asked for by hand goes on, and so does Hive's own initiator, which knows the
+    table property no_auto_compaction alone. The table's properties stay as they are.
+    """
+    from compactor.service.overriding import pause as paused
+
+    with face.site() as site:
+        said = paused(site, table, site.user)
+    if face.json:
+        print_json({"table": f"{said.database}.{said.table}", "paused_by": said.by})
+    else:
+        click.echo(f"{said.database}.{said.table} is paused; `compactor resume` ends that")
+
+
+@click.command()
+@click.argument("table", metavar="DB.TABLE")
+@faced
 def resume(face: Face, table: str) -> None:
-    """Let the initiator consider a table again that failed too often.
+    """Let the initiator consider a table again that was paused, or failed too often.
 
     The initiator skips a partition whose newest compactions all failed
     (hive.compactor.initiator.failed.compacts.threshold). This removes from the history the failed and 'did not
-    initiate' rows since each partition's last success, prints them, and touches nothing else.
+    initiate' rows since each partition's last success, prints them, and touches nothing else but the pause.
     """
     from compactor.service.request import parse_table
     from compactor.service.resume import resume as resumed
@@ -70,8 +89,10 @@ def resume(face: Face, table: str) -> None:
         print_json([r.to_json() for r in found])
         return
     for r in found:
+        if r.paused_by is not None:
+            click.echo(f"{r.entity}: paused no more (it was by {r.paused_by})")
         for entry in r.forgotten:
             reason = f": {entry.error}" if entry.error else ""
             click.echo(f"{r.entity}: forgot compaction {entry.id} ({entry.state.label}){reason}")
     if not found:
-        click.echo(f"{table}: no failure since the last success; nothing keeps the initiator away")
+        click.echo(f"{table}: neither paused nor failed since the last success; nothing keeps the initiator away")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from compactor import __version__
-from compactor.cli import abort, compact, doctor, dump, explain, explain_locks, plan, run, setup, show, submit
+from compactor.cli import abort, compact, doctor, dump, explain, explain_locks, override, plan, run, setup, show, submit
 from compactor.cli.face import FAILED, USAGE, Face
 from compactor.errors import BadSetting, CompactorError
 
@@ -90,7 +90,9 @@ for command in (
     run.run,
     submit.submit,
     abort.abort,
+    abort.pause,
     abort.resume,
+    override.override,
     dump.dump,
     setup.metastore,
     setup.state,

@@ -1,6 +1,6 @@
 """Who may be looked at by the initiator, and in which order (Hive's ``CompactorUtil.isEligibleForCompaction``).
 
-The checks come in Hive's order and the first hit wins. Manual requests don't pass through here.
+The checks come in Hive's order and the first hit wins; compactor.paused is ours. Manual requests don't pass through here.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def eligible(candidate: Candidate, settings: Settings, now_ms: int) -> Eligible 
         or _not_there(candidate)
         or _replicated(candidate.table_parameters, "table")
         or _switched_off(candidate)
+        or _paused(settings)
         or _not_compacted(candidate, settings)
     )
     return skipped or Eligible(observing=settings.mode == "observe")
@@ -160,6 +161,12 @@ def _not_there(candidate: Candidate) -> Skipped | None:
 def _switched_off(candidate: Candidate) -> Skipped | None:
     where = no_auto_compaction(candidate.table_parameters, candidate.database_parameters)
     return Skipped(because=f"no_auto_compaction of the {where} is true") if where else None
+
+
+def _paused(settings: Settings) -> Skipped | None:
+    if not settings.boolean("compactor.paused"):
+        return None
+    return Skipped(because=f"compactor.paused is true (from {settings.source('compactor.paused')})")
 
 
 def _not_compacted(candidate: Candidate, settings: Settings) -> Skipped | None:

@@ -1,19 +1,26 @@
-"""What a site says of its compaction pools: where their applications run, how many at a time, and when.
+"""What a site says of its compaction pools: where their applications run, how many at a time, and when,
+and by which thresholds its tables are judged in quiet hours.
 
-[metastore.NAME.pool.POOL]   queue, windows, time_zone, applications, applications_outside, max_run
+[metastore.NAME.pool.POOL]   queue, windows, time_zone, applications, applications_outside, max_run, off_peak,
+                             off_peak_settings
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from compactor.compaction.windows import Window, open_until, parse_window
 from compactor.errors import BadSetting
-from compactor.settings.setting import Setting, Unit, parse
+from compactor.settings.catalogue import lookup
+from compactor.settings.setting import Scope, Setting, Unit, parse
+
+POOL = "hive.compactor.worker.pool"  #: the setting that says which pool a table is in
+DEFAULT = "default"  #: as a policy names the pool of requests that name none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,19 @@ KEYS = (
         default="no bound",
         effect="Longest time of one application, such as 2h; it then stops at the next boundary, what is left waits.",
     ),
+    PoolKey(
+        key="off_peak",
+        kind="list of texts",
+        default="no hours",
+        effect='Quiet hours, as in windows, for example ["22:00-06:00"]; off_peak_settings hold in them.',
+    ),
+    PoolKey(
+        key="off_peak_settings",
+        kind="table",
+        default="none",
+        effect="Settings that a table may have, such as thresholds, in force for the pool's tables in these hours where "
+        "neither table nor database says otherwise.",
+    ),
 )
 
 
@@ -70,6 +90,8 @@ class PoolPolicy:
     applications: int | None = None
     applications_outside: int | None = 0
     max_run_seconds: float | None = None
+    off_peak: tuple[Window, ...] = ()
+    off_peak_settings: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor.toml") -> PoolPolicy:
@@ -83,9 +105,6 @@ def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise BadSetting(f"{where}: key {key!r} is unknown, known are {', '.join(known)}{hint}")
-    windows = table.get("windows", [])
-    if not isinstance(windows, list) or not all(isinstance(text, str) for text in windows):
-        raise BadSetting(f'{where}: windows = {windows!r}; wanted a list of texts, as in ["Mon-Fri 20:00-06:00"]')
     zone = _text(where, table, "time_zone") or "UTC"
     try:
         ZoneInfo(zone)
@@ -93,15 +112,54 @@ def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor
         raise BadSetting(f"{where}: time_zone {zone!r} is not known here; wanted one such as Europe/Berlin") from error
     outside = _count(where, table, "applications_outside")
     longest = table.get("max_run")
+    off_peak, quiet = _windows(where, table, "off_peak"), _settings(where, table.get("off_peak_settings", {}))
+    if bool(off_peak) is not bool(quiet):
+        raise BadSetting(
+            f"{where}: off_peak and off_peak_settings say nothing without each other; wanted both or neither"
+        )
     return PoolPolicy(
         name=name,
         queue=_text(where, table, "queue"),
-        windows=tuple(parse_window(text) for text in windows),
+        windows=_windows(where, table, "windows"),
         time_zone=zone,
         applications=_count(where, table, "applications"),
         applications_outside=0 if outside is None else outside,
         max_run_seconds=None if longest is None else _seconds(where, longest),
+        off_peak=off_peak,
+        off_peak_settings=MappingProxyType(quiet),
     )
+
+
+def _windows(where: str, table: Mapping[str, object], key: str) -> tuple[Window, ...]:
+    texts = table.get(key, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise BadSetting(f'{where}: {key} = {texts!r}; wanted a list of texts, as in ["Mon-Fri 20:00-06:00"]')
+    return tuple(parse_window(text) for text in texts)
+
+
+def _settings(where: str, table: object) -> dict[str, str]:
+    """What ``off_peak_settings`` says, as texts.
+
+    Raises:
+        BadSetting: a key that a table could not have either, one that may not depend on the hour, or a bad value.
+    """
+    if not isinstance(table, Mapping):
+        raise BadSetting(f"{where}: off_peak_settings = {table!r}; wanted a table of settings and their values")
+    found = {}
+    for key, value in table.items():
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        try:
+            setting = lookup(str(key))
+            parse(setting, text)
+        except BadSetting as error:
+            raise BadSetting(f"{where}: off_peak_settings: {error}") from None
+        if setting.scope is not Scope.TABLE or setting.tightest or setting.key == POOL:
+            raise BadSetting(
+                f"{where}: off_peak_settings: {setting.key} is the same at every hour; wanted settings that a table may "
+                "have, such as hive.compactor.delta.num.threshold"
+            )
+        found[setting.key] = text
+    return found
 
 
 def _text(where: str, table: Mapping[str, object], key: str) -> str | None:
@@ -124,6 +182,11 @@ def _seconds(where: str, value: object) -> float:
         return float(parse(setting, str(value))) / 1000
     except BadSetting as error:
         raise BadSetting(f"{where}: {error}") from None
+
+
+def settings_at(policy: PoolPolicy, now: datetime) -> Mapping[str, str]:
+    """What is in force for the pool's tables at ``now``, given in its zone, because of the hour alone."""
+    return policy.off_peak_settings if open_until(policy.off_peak, now) is not None else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from compactor.service.mode import Mode, mode_of
 from compactor.service.request import parse_table
 from compactor.service.site import Site
 from compactor.service.survey import Survey, Surveyed
-from compactor.settings.precedence import Settings, with_table
+from compactor.settings.precedence import Settings
 
 _LAST = 3  #: entries of the history, and runs, that are told for each partition
 _RUNS = 10_000  #: newest runs of the whole metastore among which those of one table are looked for
@@ -127,7 +127,7 @@ def explain(site: Site, table: str) -> Explanation:
         Refused: ``table`` is no name of a table.
     """
     found = site.metastore.catalog.table(*parse_table(table))
-    settings = with_table(site.settings, found.parameters, found.database_parameters)
+    settings = site.settings_for(found)
     survey = Survey(site)
     roles = hive_roles(site)
     queue, history, runs = _queue(site, found, settings), _history(site, found), _runs(site, found)

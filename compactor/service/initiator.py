@@ -22,7 +22,7 @@ from compactor.metastore.partition_names import escaped_once_less
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
-from compactor.settings.precedence import Settings, with_table
+from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
 from compactor.state.store import State as Store
@@ -242,7 +242,7 @@ class Scan:
             table=table,
             partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
             write_ids=self.site.write_ids(table, self.txns).for_compactor(),
-            settings=with_table(self.site.settings, table.parameters, table.database_parameters),
+            settings=self.site.settings_for(table),
         )
 
     def consider(self, entity: Entity) -> Considered:

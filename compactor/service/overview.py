@@ -9,6 +9,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.compactions import WORKER_PREFIX
 from compactor.service.explain import waits_for
+from compactor.service.overriding import paused
 from compactor.service.request import may_be_asked_again
 from compactor.service.show import compaction_row
 from compactor.service.site import Site
@@ -51,11 +52,14 @@ def tables(site: Site, *, find: str, outcome: str, order: str, descending: bool,
     conditions = site.state.conditions
     seen = conditions.page(site.name, wanted, order=order, descending=descending, limit=limit, offset=offset)
     queued = site.metastore.compaction_lists.of_entities([one.entity for one in seen])
-    rows = tuple(_table(one, queued.get(one.entity)) for one in seen)
+    resting = paused(site)
+    rows = tuple(
+        _table(one, queued.get(one.entity), (one.entity.database, one.entity.table) in resting) for one in seen
+    )
     return Page(rows=rows, total=conditions.count(site.name, wanted))
 
 
-def _table(seen: Seen, entry: Entry | None) -> dict[str, object]:
+def _table(seen: Seen, entry: Entry | None, is_paused: bool) -> dict[str, object]:
     condition = seen.condition
     figures = None
     if condition is not None:
@@ -70,6 +74,7 @@ def _table(seen: Seen, entry: Entry | None) -> dict[str, object]:
         "figures": figures,
         "last_compacted": seen.last_compacted,
         "at": seen.at,
+        "paused": is_paused,
         "queued": None if entry is None else {"compactionid": entry.id, "state": entry.state.label},
     }
 

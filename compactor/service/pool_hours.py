@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
 
 from compactor.compaction.batching import Batch
-from compactor.compaction.pools import Allowance, PoolPolicy, allowance
+from compactor.compaction.pools import DEFAULT, Allowance, PoolPolicy, allowance
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
-DEFAULT = "default"  #: as a policy names the pool of requests that name none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +28,7 @@ def policy_of(site: Site, pool: str | None) -> PoolPolicy | None:
 
 def allowed_now(site: Site, policy: PoolPolicy, running: int) -> Allowance:
     """What the pool may start, by the database's clock."""
-    now = datetime.fromtimestamp(site.metastore.now_ms() / 1000, UTC)
-    return allowance(policy, now.astimezone(ZoneInfo(policy.time_zone)), running)
+    return allowance(policy, site.now(policy), running)
 
 
 def startable(site: Site, made: Sequence[Batch]) -> Iterator[Startable]:

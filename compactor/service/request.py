@@ -14,7 +14,7 @@ from compactor.metastore.catalog import Table
 from compactor.service.mode import must_write
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.site import Site
-from compactor.settings.precedence import with_request, with_table
+from compactor.settings.precedence import with_request
 
 _AT_ONCE = 1000  #: requests made in one transaction
 _ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)
@@ -87,7 +87,7 @@ def request_compaction(
     if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
         raise Refused(f"{table}: buckets and ORDER BY are a rebalance's; ask for rebalance")
     found = site.metastore.catalog.table(*parse_table(table))
-    settings = with_table(site.settings, found.parameters, found.database_parameters)
+    settings = site.settings_for(found)
     with_request(settings, properties or {})
     if not found.is_transactional:
         raise Refused(f"{table}: the table is not transactional; only ACID tables are compacted")

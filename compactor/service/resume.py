@@ -1,4 +1,4 @@
-"""Ends the initiator's refusal after too many failures: the failed rows that it counts leave the history.
+"""Lets the initiator consider a table again: it is paused no more, and failed rows that are counted leave the history.
 
 The initiator skips a table or partition whose newest compactions failed as often as
 ``hive.compactor.initiator.failed.compacts.threshold`` says. Nothing but those rows holds it back, so nothing but them,
@@ -13,20 +13,26 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.service.mode import must_write
+from compactor.service.overriding import PAUSED, paused, remove_override
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The rows of one table or partition that the initiator does not count any more; with them goes their reason."""
+    """The rows of one table or partition that the initiator does not count any more; with them goes their reason.
+
+    ``paused_by`` is who had paused the table until now.
+    """
 
     entity: Entity
-    forgotten: tuple[Entry, ...]
+    forgotten: tuple[Entry, ...] = ()
+    paused_by: str | None = None
 
     def to_json(self) -> dict[str, object]:
         return {
             "table": str(self.entity),
+            "paused_by": self.paused_by,
             "forgotten": [
                 {"compaction": e.id, "state": e.state.label, "errormessage": e.error, "end": e.end}
                 for e in self.forgotten
@@ -35,7 +41,7 @@ class Resumed:
 
 
 def resume(site: Site, database: str, table: str) -> list[Resumed]:
-    """Removes the failures since the last success of every partition of the table; nothing where there are none.
+    """Ends a pause, and removes the failures since the last success of every partition of the table.
 
     Raises:
         NotFound: there is no such table.
@@ -54,6 +60,9 @@ def resume(site: Site, database: str, table: str) -> list[Resumed]:
         if (streak := failures_since_success(entries))
     ]
     site.metastore.housekeeping.purge_history([e.id for r in resumed for e in r.forgotten])
+    if (found.database, found.name) in paused(site):
+        was = remove_override(site, str(found), PAUSED)
+        resumed.insert(0, Resumed(entity=Entity(database=found.database, table=found.name), paused_by=was.by))
     return resumed
 
 

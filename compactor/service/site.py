@@ -8,19 +8,21 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
 
 from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.compaction.pools import PoolPolicy
+from compactor.compaction.pools import DEFAULT, POOL, PoolPolicy, settings_at
 from compactor.errors import NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import Partition, Table, no_partition
 from compactor.metastore.store import Metastore
-from compactor.settings.precedence import Settings, with_request, with_table
+from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.state.store import State
 from compactor.storage.protocol import Storage
 
@@ -97,7 +99,28 @@ class Site:
             of_table, of_database = self.metastore.catalog.parameters(entity.database, entity.table)
         except NotFound:
             return self.settings
-        return with_table(self.settings, of_table, of_database)
+        return self._of_table(entity.database, entity.table, of_table, of_database)
+
+    def settings_for(self, table: Table) -> Settings:
+        """The table's settings now: over the site's those of its pool at this hour, of its database, its own, and what
+        is kept of it in our state."""
+        return self._of_table(table.database, table.name, table.parameters, table.database_parameters)
+
+    def _of_table(
+        self, database: str, table: str, of_table: Mapping[str, str], of_database: Mapping[str, str]
+    ) -> Settings:
+        settings = with_table(self.settings, of_table, of_database)
+        if self.state is not None:
+            kept = self.state.overrides.of_table(self.name, database, table)
+            settings = with_override(settings, {one.key: one.value for one in kept})
+        policy = self.pools.get(settings.text(POOL) or DEFAULT)
+        if policy is None or not policy.off_peak:
+            return settings
+        return with_off_peak(settings, settings_at(policy, self.now(policy)))
+
+    def now(self, policy: PoolPolicy) -> datetime:
+        """The database's time as the pool's clock on the wall has it."""
+        return datetime.fromtimestamp(self.metastore.now_ms() / 1000, UTC).astimezone(ZoneInfo(policy.time_zone))
 
     def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         return self.metastore.write_ids.valid(table.database, table.name, txns)
@@ -155,7 +178,7 @@ class Targets:
         if key not in self._read:
             catalog = self._site.metastore.catalog
             table = catalog.table(*key)
-            settings = with_table(self._site.settings, table.parameters, table.database_parameters)
+            settings = self._site.settings_for(table)
             partitions = catalog.partitions(table, self._names[key]) if self._names[key] else []
             self._read[key] = table, settings, {partition.name: partition for partition in partitions}
         return self._read[key]

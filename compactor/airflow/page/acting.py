@@ -17,6 +17,7 @@ from compactor.airflow.page.same_origin import from_our_page
 from compactor.compaction.states import TERMINAL
 from compactor.ids import TxnId
 from compactor.service.abort import abort_compaction, abort_transaction
+from compactor.service.overriding import override, pause, remove_override
 from compactor.service.request import Enqueued, parse_table, request_again, request_compaction
 from compactor.service.resume import resume
 
@@ -83,15 +84,42 @@ def retry(metastore: Metastore, entry_id: Id) -> dict[str, Any]:
     return _enqueued(metastore, [done])
 
 
+class OverrideBody(TableBody):
+    """A setting of a table; without a value its override is removed."""
+
+    key: str = Field(max_length=128)
+    value: str | None = Field(default=None, max_length=4000)
+
+
+@router.post("/pause", dependencies=_guards("compactor_pause", may_compact))
+def keep_the_initiator_away(metastore: Metastore, body: TableBody, user: GetUserDep) -> dict[str, Any]:
+    """The initiator asks for nothing of a table until somebody resumes it."""
+    with CompactorHook(metastore).get_conn() as site:
+        pause(site, body.table, user.get_name())
+    return {"message": f"{body.table} is paused; the initiator leaves it alone until somebody resumes it."}
+
+
+@router.post("/override", dependencies=_guards("compactor_override", may_compact))
+def say_otherwise(metastore: Metastore, body: OverrideBody, user: GetUserDep) -> dict[str, Any]:
+    """Keeps a setting of a table in our own state, over the table's properties, or forgets it."""
+    with CompactorHook(metastore).get_conn() as site:
+        if body.value is None:
+            gone = remove_override(site, body.table, body.key)
+            return {"message": f"{body.table}: the override {gone.key} = {gone.value} is removed."}
+        made = override(site, body.table, body.key, body.value, user.get_name())
+    return {"message": f"{body.table}: {made.key} is {made.value}, whatever the table's properties say."}
+
+
 @router.post("/resume", dependencies=_guards("compactor_resume", may_compact))
 def let_it_be_considered(metastore: Metastore, body: TableBody) -> dict[str, Any]:
-    """Lets the initiator consider a table again that failed too often."""
+    """Lets the initiator consider a table again that was paused, or failed too often."""
     with CompactorHook(metastore).get_conn() as site:
         done = resume(site, *parse_table(body.table))
     if not done:
-        return {"message": f"{body.table} has no failure since its last success; nothing keeps the initiator away."}
+        return {"message": f"{body.table} is not paused and has no failure since its last success."}
     rows = sum(len(one.forgotten) for one in done)
-    return {"message": f"{body.table} is considered again; {rows} rows about failures left the history."}
+    left = f"; {rows} rows about failures left the history" if rows else ""
+    return {"message": f"{body.table} is considered again at the initiator's next look{left}."}
 
 
 @router.post("/transactions/{txn}/abort", dependencies=_guards("compactor_abort_transaction", may_abort))

@@ -20,7 +20,8 @@ from compactor.service.explain import considered_json
 from compactor.service.initiator import look
 from compactor.service.mode import mode_of
 from compactor.service.request import parse_table
-from compactor.settings.precedence import with_table
+from compactor.settings.catalogue import CATALOGUE
+from compactor.settings.setting import Scope
 
 _DAGS = ("compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table")
 _RUNS = 300  #: points of a plot
@@ -120,11 +121,17 @@ def read_runs(metastore: Metastore) -> dict[str, Any]:
 def read_settings(metastore: Metastore, table: str = "") -> dict[str, Any]:
     """Every setting with its value and source, of one table where one is named, else of the metastore."""
     with CompactorHook(metastore).get_conn() as site:
-        settings = site.settings
+        settings, kept = site.settings, []
         if table.strip():
             found = site.metastore.catalog.table(*parse_table(table))
-            settings = with_table(settings, found.parameters, found.database_parameters)
+            settings = site.settings_for(found)
+            if site.state is not None:
+                kept = site.state.overrides.of_table(site.name, found.database, found.name)
     return {
+        "of_tables": [
+            setting.key for setting in CATALOGUE.values() if setting.scope is Scope.TABLE and setting.honoured
+        ],
+        "overrides": [{"key": one.key, "value": one.value, "by": one.by, "at": one.at} for one in kept],
         "rows": [row.to_json() for row in show.settings(settings)],
         "spark_conf": dict(settings.spark_conf),
         "ignored": [{"property": key, "reason": reason} for key, reason in settings.ignored],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,8 +13,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.ids import TxnId
+from compactor.service.overriding import paused
 from compactor.service.site import Site
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 
@@ -91,6 +94,51 @@ def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Si
     assert audited(shown, "compactor_compact") == [("opal", "default.returns_4")]
 
 
+def test_a_table_is_paused_and_resumed(shown: Shown, login: Login, site: Site) -> None:
+    page = opened(login("opal"), shown.page_url("tables"))
+    for verb, done, there in (("Pause", "is paused", True), ("Resume", "is considered again", False)):
+        page.get_by_role("button", name="default.returns_2").click()
+        page.get_by_role("dialog").get_by_role("button", name=f"{verb}…").click()
+        question = page.get_by_role("dialog", name=f"{verb} default.returns_2?")
+        expect(question).to_contain_text("initiator")
+        question.get_by_role("button", name=f"{verb} the table").click()
+        expect(page.get_by_role("status")).to_contain_text(f"default.returns_2 {done}")
+        row = page.locator("tbody tr").filter(has_text="default.returns_2")
+        expect(row.get_by_text("Paused", exact=True)).to_have_count(int(there))
+        assert (("default", "returns_2") in paused(site)) is there
+        assert audited(shown, f"compactor_{verb.lower()}") == [("opal", "default.returns_2")]
+
+
+def test_a_setting_of_a_table_is_overridden_and_given_back(shown: Shown, login: Login, site: Site) -> None:
+    key = "hive.compactor.delta.num.threshold"
+    page = opened(login("opal"), f"{shown.page_url('settings')}?table=default.returns_1&changed=false&find=delta.num")
+    page.get_by_role("button", name=f"Override {key}").click()
+    question = page.get_by_role("dialog")
+    question.get_by_label("Value").fill("many")
+    question.get_by_role("button", name="Override", exact=True).click()
+    expect(question.get_by_role("alert")).to_contain_text("many")
+    question.get_by_label("Value").fill("21")
+    question.get_by_role("button", name="Override", exact=True).click()
+    row = page.locator("tbody tr").filter(has_text=key)
+    expect(row).to_contain_text("override")
+    expect(row).to_contain_text("by opal")
+    entity = Entity(database="default", table="returns_1")
+    assert site.settings_of(entity).integer(key) == 21
+    assert serious(page) == []
+    row.get_by_role("button", name=f"Remove the override of {key}").click()
+    page.get_by_role("button", name="Remove the override", exact=True).click()
+    expect(row.get_by_text("override", exact=True)).to_have_count(0)
+    assert site.settings_of(entity).source(key) == "default"
+    assert audited(shown, "compactor_override") == [("opal", "default.returns_1")] * 3
+
+
+def test_what_runs_brought_their_readers_is_plotted_and_told(shown: Shown, login: Login) -> None:
+    page = opened(login("vera"), shown.page_url("history"))
+    expect(page.locator("figure[data-plot=openings]")).to_contain_text(re.compile(r"measured runs: .* became "))
+    expect(page.locator("tbody tr").filter(has_text="default.orders")).to_contain_text("times as")
+    expect(page.locator("tbody tr").filter(has_text="failed")).not_to_contain_text("times as")
+
+
 def test_what_is_refused_says_why_where_it_was_asked(shown: Shown, login: Login) -> None:
     page = opened(login("opal"), shown.page_url("queue"))
     page.get_by_role("button", name="Compact…").click()
@@ -136,7 +184,8 @@ def test_a_viewer_is_offered_nothing_and_gets_nothing(shown: Shown, login: Login
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     expect(page.get_by_role("button", name="Compact…")).to_have_count(0)
     before = len(site.metastore.compactions.queue())
-    for path in ("compact", "compactions/1/cancel", "compactions/1/retry", "resume", "transactions/1/abort"):
+    actions = ("compact", "pause", "resume", "override", "transactions/1/abort", "compactions/1/cancel")
+    for path in (*actions, "compactions/1/retry"):
         asked = "path => fetch('api/' + path, {method: 'POST', body: JSON.stringify({table: 'default.returns_5'}),"
         headers = " headers: {'Content-Type': 'application/json', 'X-Compactor': '1'}}).then(r => r.status)"
         assert page.evaluate(asked + headers, path) == 403

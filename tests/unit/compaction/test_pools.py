@@ -4,9 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from compactor.compaction.pools import PoolPolicy, allowance, parse_policy
+from compactor.compaction.pools import PoolPolicy, allowance, parse_policy, settings_at
 from compactor.compaction.windows import parse_window
 from compactor.errors import BadSetting
+
+NUM = "hive.compactor.delta.num.threshold"
 
 
 def at(day: int, clock: str) -> datetime:
@@ -50,6 +52,14 @@ def test_a_table_of_the_file() -> None:
         ({"applications": True}, "wanted a number from 0"),
         ({"queue": 7}, "is no text"),
         ({"max_run": "soon"}, "max_run"),
+        ({"off_peak": ["22:00-06:00"]}, "without each other"),
+        ({"off_peak_settings": {NUM: 3}}, "without each other"),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": 3}, "wanted a table"),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": {NUM: "few"}}, "few"),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": {"hive.compactor.delta.nun.threshold": 3}}, NUM),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": {"compactor.mode": "clean"}}, "the same at every hour"),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": {"hive.compactor.worker.pool": "x"}}, "every hour"),
+        ({"off_peak": ["22:00-06:00"], "off_peak_settings": {"compactor.lock.wait": "1s"}}, "the same at every hour"),
     ],
 )
 def test_what_is_wrong_is_named(table: dict[str, object], message: str) -> None:
@@ -91,3 +101,17 @@ def test_the_longest_time_holds_where_it_is_shorter() -> None:
 def test_without_a_word_nothing_is_bounded() -> None:
     found = allowance(PoolPolicy(name="p"), at(0, "12:00"), running=7)
     assert (found.applications, found.run_seconds) == (None, None)
+
+
+def test_in_quiet_hours_other_settings_are_in_force() -> None:
+    said = {
+        "off_peak": ["Mon-Fri 22:00-06:00"],
+        "off_peak_settings": {NUM: 3, "hive.compactor.delta.pct.threshold": 0.02},
+    }
+    found = parse_policy("night", said)
+    quiet = {NUM: "3", "hive.compactor.delta.pct.threshold": "0.02"}
+    assert settings_at(found, at(0, "22:00")) == quiet
+    assert settings_at(found, at(5, "05:59")) == quiet
+    for day, clock in ((0, "21:59"), (5, "06:00"), (6, "23:00")):
+        assert settings_at(found, at(day, clock)) == {}
+    assert settings_at(PoolPolicy(name="p"), at(0, "22:00")) == {}

@@ -8,6 +8,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
 from compactor.service import overview
+from compactor.service.overriding import pause
 from compactor.service.site import Site
 from tests.support.busy_metastore import MANY, Busy, make_busy
 
@@ -41,6 +42,8 @@ def _tables(site: Site, busy: Busy) -> None:
     with pytest.raises(BadSetting):
         tables(site, order="nothing")
     assert tables(replace(site, state=None)).total == 0
+    pause(site, "default.carts", "ann")
+    assert [row["table"] for row in tables(site).rows if row["paused"]] == ["default.carts"]
 
 
 def _queue(site: Site, busy: Busy) -> None:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from compactor.compaction.entry import Entity
 from compactor.compaction.pools import PoolPolicy
 from compactor.compaction.windows import Window
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service.batch import claimable, own_state, plan_batches, run_batch
+from compactor.service.explain import explain
+from compactor.service.initiator import look
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table, with_settings
@@ -63,6 +66,30 @@ def test_an_application_stops_when_its_hours_end(asked: Site) -> None:
     assert first.max_seconds is not None
     assert 1 <= first.max_seconds <= 3600
     assert other.max_seconds == 90
+
+
+def test_in_a_pools_quiet_hours_its_tables_are_judged_by_other_thresholds(deployment: Site, warehouse: Path) -> None:
+    """By the clock of the database, and only where neither table nor database says otherwise."""
+    num = "hive.compactor.delta.num.threshold"
+    for name, more in (
+        ("a", {}),
+        ("b", {f"compactorthreshold.{num}": "5"}),
+        ("c", {"hive.compactor.worker.pool": "x"}),
+    ):
+        table = make_table(deployment, warehouse, name, **more)
+        for value in range(3):
+            insert(deployment, table, [value])
+
+    def outcomes(hours: int) -> dict[str, str]:
+        quiet = PoolPolicy(name="default", off_peak=(around(deployment, hours),), off_peak_settings={num: "2"})
+        site = replace(deployment, pools={"default": quiet})
+        return {name: look(site, Entity(database="default", table=name)).outcome for name in ("a", "b", "c")}
+
+    assert outcomes(0) == {"a": "major", "b": "notneeded", "c": "notneeded"}
+    assert outcomes(2) == {"a": "notneeded", "b": "notneeded", "c": "notneeded"}
+    quiet = PoolPolicy(name="default", off_peak=(around(deployment, 0),), off_peak_settings={num: "2"})
+    told = explain(replace(deployment, pools={"default": quiet}), "default.a")
+    assert (num, "2", "off-peak hours") in [(one.key, one.value, one.source) for one in told.settings]
 
 
 def test_when_its_time_is_over_nothing_more_is_begun(deployment: Site, warehouse: Path) -> None:

@@ -2,8 +2,9 @@
 
 import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
-import { complain } from "./dialogs.js";
+import { complain, confirm } from "./dialogs.js";
 import { fill, h, table } from "./dom.js";
+import { moment } from "./format.js";
 
 const DEFAULTS = { table: "", find: "", changed: true };
 const state = kept(DEFAULTS);
@@ -47,9 +48,40 @@ function draw() {
     columns: [
       { label: "Setting", cell: (row) => h("code", {}, row.key) },
       { label: "Value", cell: (row) => [h("code", {}, row.value || "(empty)"), row.unit && !["text", "boolean"].includes(row.unit) ? h("span", { class: "partition" }, row.unit) : null] },
-      { label: "From", cell: (row) => h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source) },
+      { label: "From", cell: (row) => [h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source), said(row)] },
       { label: "Effect", wide: true, cell: (row) => row.effect },
+      ...(state.table && shell.overview.rights.compact ? [{ label: "", cell: actions }] : []),
     ],
   }), spark.length ? [h("h2", {}, "Spark"), h("dl", { class: "facts" }, spark.map(([key, value]) => [h("dt", {}, h("code", {}, key)), h("dd", {}, value)]))] : null,
   found.ignored.length ? [h("h2", {}, "Said in vain"), h("ul", {}, found.ignored.map(({ property, reason }) => h("li", {}, h("code", {}, property), `: ${reason}`)))] : null);
+}
+
+/** Who said it, where that was here. */
+function said(row) {
+  const one = row.source === "override" ? found.overrides.find(({ key }) => key === row.key) : null;
+  return one ? h("span", { class: "partition" }, `by ${one.by}, ${moment(one.at)}`) : null;
+}
+
+function actions(row) {
+  if (found.overrides.some(({ key }) => key === row.key)) {
+    return h("button", { type: "button", class: "quiet", "aria-label": `Remove the override of ${row.key}`, onclick: () => remove(row) }, "Remove…");
+  }
+  if (!found.of_tables.includes(row.key)) return null;
+  return h("button", { type: "button", class: "quiet", "aria-label": `Override ${row.key}`, onclick: () => override(row) }, "Override…");
+}
+
+function override(row) {
+  const value = h("input", { name: "value", value: row.value, autocomplete: "off", required: true });
+  confirm({
+    title: `Override ${row.key} for ${state.table}?`, text: `${row.effect} The value is kept in Compactor's own state and goes before the table's and the database's properties, which stay as they are. Hive knows nothing of it.`,
+    facts: [["Now", `${row.value || "(empty)"}, from ${row.source}`]], fields: [h("label", { class: "field" }, h("span", {}, "Value"), value)],
+    button: "Override", path: "override", body: () => ({ table: state.table, key: row.key, value: value.value }), done: load,
+  });
+}
+
+function remove(row) {
+  confirm({
+    title: `Remove the override of ${row.key} for ${state.table}?`, text: "What the properties of the table and its database, or the metastore's configuration say holds again.",
+    facts: [["Now", row.value]], button: "Remove the override", path: "override", body: () => ({ table: state.table, key: row.key }), done: load,
+  });
 }

@@ -96,7 +96,8 @@ function health(row) {
 function decision(row) {
   const due = KINDS[row.outcome] || "warn";
   const queued = row.queued ? h("span", { class: "chip" }, `${row.queued.state} as ${row.queued.compactionid}`) : null;
-  return [h("span", { class: `chip ${due}` }, WORDS[row.outcome] || row.outcome), queued, h("span", { class: "because" }, row.because)];
+  const paused = row.paused ? h("span", { class: "chip busy" }, "Paused") : null;
+  return [h("span", { class: `chip ${due}` }, WORDS[row.outcome] || row.outcome), paused, queued, h("span", { class: "because" }, row.because)];
 }
 
 async function explain(row) {
@@ -120,7 +121,9 @@ async function explain(row) {
   const buttons = h("div", { class: "buttons" }, h("a", { class: "button quiet", href: `history?${new URLSearchParams({ find: name })}` }, "History"),
     h("a", { class: "button quiet", href: `settings?${new URLSearchParams({ table: row.table })}` }, "Settings"),
     h("button", { type: "button", class: "quiet", onclick: look }, "Look now"),
-    rights.compact && row.outcome === "skipped" ? h("button", { type: "button", class: "quiet", onclick: () => consider(row) }, "Consider again…") : null,
+    rights.compact && !row.paused ? h("button", { type: "button", class: "quiet", onclick: () => pause(row) }, "Pause…") : null,
+    rights.compact && row.paused ? h("button", { type: "button", class: "quiet", onclick: () => resume(row) }, "Resume…") : null,
+    rights.compact && row.outcome === "skipped" && !row.paused ? h("button", { type: "button", class: "quiet", onclick: () => consider(row) }, "Consider again…") : null,
     rights.compact ? h("button", { type: "button", class: "primary", onclick: () => askToCompact({ table: row.table, partition: row.partition, done: shell.refresh }) }, "Compact…") : null);
   open(name, h("div", {}, told(row), fresh, h("h3", {}, "Figures"), h("dl", { class: "facts" }, facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)])), buttons), { wide: true });
 }
@@ -128,6 +131,20 @@ async function explain(row) {
 function told(found) {
   const flips = found.flips.length ? [h("h3", {}, "What would change this"), h("ul", {}, found.flips.map((flip) => h("li", {}, flip)))] : null;
   return [h("p", {}, h("span", { class: `chip ${KINDS[found.outcome] || "warn"}` }, WORDS[found.outcome] || found.outcome), " ", found.because), flips];
+}
+
+function pause(row) {
+  confirm({
+    title: `Pause ${row.table}?`, text: "Compactor's initiator asks for no compaction of this table, whatever its partitions need, until somebody resumes it. What waits in the queue and what is asked for by hand goes on. This is kept in Compactor's own state: the table's properties stay as they are, so Hive's own initiator, if it runs, goes on too.",
+    button: "Pause the table", path: "pause", body: () => ({ table: row.table }), done: shell.refresh,
+  });
+}
+
+function resume(row) {
+  confirm({
+    title: `Resume ${row.table}?`, text: "The initiator considers the table again at its next look. Rows about failures since each partition's last success leave the history too.",
+    button: "Resume the table", path: "resume", body: () => ({ table: row.table }), done: shell.refresh,
+  });
 }
 
 function consider(row) {

@@ -8,7 +8,9 @@ ACTIONS = (
     ("compact", {"table": "default.t"}),
     ("compactions/1/cancel", {}),
     ("compactions/1/retry", {}),
+    ("pause", {"table": "default.t"}),
     ("resume", {"table": "default.t"}),
+    ("override", {"table": "default.t", "key": "compactor.paused", "value": "true"}),
     ("transactions/1/abort", {}),
 )
 OURS = {"X-Compactor": "1", "Sec-Fetch-Site": "same-origin"}

@@ -7,6 +7,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.demo.place import Place
 from compactor.metastore.catalog import Table
+from compactor.service.overriding import paused
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
@@ -103,13 +104,13 @@ def test_a_transaction_is_aborted_once(client: Caller, site: Site, place: Place,
 
 
 def test_a_table_that_failed_is_considered_again(client: Caller, site: Site, table: Table) -> None:
-    assert "nothing keeps the initiator away" in post(client, "resume", {"table": "default.t"})["message"]
+    assert "has no failure" in post(client, "resume", {"table": "default.t"})["message"]
     post(client, "compact", {"table": "default.t"})
     entry = site.metastore.compactions.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0)
     assert entry is not None
     site.metastore.compactions.finish(entry, State.FAILED, "no space")
     assert post(client, "resume", {"table": "default.t"})["message"] == (
-        "default.t is considered again; 1 rows about failures left the history."
+        "default.t is considered again at the initiator's next look; 1 rows about failures left the history."
     )
     assert site.metastore.compactions.history() == []
 
@@ -123,3 +124,43 @@ def test_mode_observe_does_nothing(
     for path, body in (("compact", {"table": "default.t"}), (f"transactions/{txn}/abort", {})):
         assert "compactor.mode is observe" in post(client, path, body, status=409)["detail"]
     assert site.metastore.transactions.state(txn) == "o"
+
+
+def test_a_table_is_paused_and_resumed(client: Caller, site: Site, table: Table, audit: Audit) -> None:
+    assert post(client, "pause", {"table": "default.t"})["message"].startswith("default.t is paused")
+    assert paused(site) == {("default", "t")}
+    assert "considered again" in post(client, "resume", {"table": "default.t"})["message"]
+    assert paused(site) == frozenset()
+    assert "is not paused" in post(client, "resume", {"table": "default.t"})["message"]
+    assert [(event, user) for event, user, _ in audit()] == [
+        ("compactor_pause", "user-1"),
+        ("compactor_resume", "user-1"),
+        ("compactor_resume", "user-1"),
+    ]
+
+
+def test_a_setting_of_a_table_is_overridden_and_given_back(
+    client: Caller, site: Site, table: Table, audit: Audit
+) -> None:
+    said = {"table": "default.t", "key": "hive.compactor.delta.num.threshold"}
+    assert "is 3, whatever" in post(client, "override", {**said, "value": "3"})["message"]
+    shown = client("viewer").get("/compactor/default/api/settings?table=default.t").json()
+    ((one),) = shown["overrides"]
+    assert (one["key"], one["value"], one["by"]) == (said["key"], "3", "user-1")
+    assert {row["source"] for row in shown["rows"] if row["key"] == said["key"]} == {"override"}
+    assert said["key"] in shown["of_tables"]
+    assert "compactor.lock.wait" not in shown["of_tables"]
+    assert "removed" in post(client, "override", said)["message"]
+    assert [event for event, *_ in audit()] == ["compactor_override"] * 2
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ({"key": "hive.compactor.delta.num.threshold", "value": "few"}, 400),
+        ({"key": "compactor.lock.wait", "value": "1s"}, 400),
+        ({"key": "hive.compactor.delta.num.threshold"}, 404),
+    ],
+)
+def test_an_override_that_cannot_be(client: Caller, table: Table, said: dict[str, str], status: int) -> None:
+    post(client, "override", {"table": "default.t", **said}, status)

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from click.testing import Result
+
+from compactor.metastore.catalog import Column
+from compactor.metastore.store import Metastore
+
+Compactor = Callable[..., Result]
+NUM = "hive.compactor.delta.num.threshold"
+
+
+@pytest.fixture(autouse=True)
+def table(metastore: Metastore) -> None:
+    metastore.catalog.create_database("default", "/w")
+    metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+
+
+def test_a_setting_of_one_table_is_kept_and_forgotten(compactor: Compactor) -> None:
+    told = compactor("override", "default.t", f"{NUM}=3").stdout
+    assert told == f"default.t: {NUM}=3, whatever the table's properties say\n"
+    said = compactor("override", "default.t", f"{NUM}=4", "--json").stdout
+    assert json.loads(said) == {"table": "default.t", "key": NUM, "value": "4"}
+    gone = compactor("override", "default.t", NUM, "--remove")
+    assert gone.stdout == f"default.t: the override {NUM}=4 is removed\n"
+    assert compactor("override", "default.t", NUM, "--remove").exit_code == 1
+
+
+@pytest.mark.parametrize("said", [(NUM,), (f"{NUM}=3", "--remove"), ("compactor.colour=red",)])
+def test_what_makes_no_sense_is_an_error_of_usage(compactor: Compactor, said: tuple[str, ...]) -> None:
+    assert compactor("override", "default.t", *said).exit_code == 2
+
+
+def test_a_table_is_paused_and_resumed(compactor: Compactor) -> None:
+    assert compactor("pause", "default.t").stdout == "default.t is paused; `compactor resume` ends that\n"
+    told = json.loads(compactor("pause", "default.t", "--json").stdout)
+    assert told["table"] == "default.t"
+    assert compactor("resume", "default.t").stdout == f"default.t: paused no more (it was by {told['paused_by']})\n"
+    assert "nothing keeps the initiator away" in compactor("resume", "default.t").stdout
