@@ -19,7 +19,7 @@ from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.catalog import Partition, Table
 from compactor.metastore.compactions import Aborted
 from compactor.metastore.partition_names import escaped_once_less
-from compactor.service import repair
+from compactor.service import repair, unwritten
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
@@ -97,6 +97,7 @@ def initiate(site: Site) -> InitiatorPass:
             judged, since = [], time.monotonic()
     considered += _acted(scan, judged)
     _look_again(scan)
+    _look_at_unwritten(scan)
     return InitiatorPass(repaired=repaired, considered=tuple(considered))
 
 
@@ -148,6 +149,27 @@ def _look_again(scan: Scan) -> None:
     if outdated:
         calm = Scan(scan.site, write=False)
         _see(calm, state, [calm.consider(entity) for entity in outdated])
+
+
+def _look_at_unwritten(scan: Scan) -> None:
+    """At what no write is recorded of. As in Hive, nothing is requested there, whatever is found."""
+    site, state = scan.site, scan.site.state
+    unseen = unwritten.unseen(site, state, scan.now_ms) if state is not None else None
+    if state is None or unseen is None:
+        return
+    calm = Scan(site, write=False)
+    considered = [calm.consider(entity) for entity in unseen]
+    _see(
+        calm,
+        state,
+        [
+            replace(c, because=f"{c.because}; no write is recorded since, so somebody has to ask for it")
+            if c.decision is not None and c.decision.type is not None
+            else c
+            for c in considered
+        ],
+    )
+    unwritten.seen(site, state, len(unseen), scan.now_ms)
 
 
 def look(site: Site, entity: Entity) -> Considered:

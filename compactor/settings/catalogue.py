@@ -141,7 +141,8 @@ _OWN = (
         default="12",
         unit=_C,
         minimum=1,
-        effect="Every so many check intervals the initiator looks at every table, changed or not.",
+        effect="Every so many check intervals the initiator also looks at tables and partitions that it has not seen yet, "
+        "since no write of them is recorded. People are told what it finds; nothing is requested.",
     ),
     _hive(
         "compactor.history.retention.aborted",

@@ -143,6 +143,15 @@ class Conditions:
         with self._database.read() as conn:
             return int(conn.execute(_of(select(func.count()), metastore, wanted)).scalar_one())
 
+    def entities(self, metastore: str) -> set[Entity]:
+        """Everything that was looked at."""
+        query = select(_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME).where(_C.METASTORE == metastore)
+        with self._database.read() as conn:
+            return {
+                Entity(database=row.DB_NAME, table=row.TABLE_NAME, partition=row.PART_NAME)
+                for row in conn.execute(query)
+            }
+
     def outcomes(self, metastore: str) -> dict[str, int]:
         """How many rows have each outcome."""
         query = select(_C.OUTCOME, func.count().label("n")).where(_C.METASTORE == metastore).group_by(_C.OUTCOME)

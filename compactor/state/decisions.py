@@ -78,6 +78,12 @@ class Decisions:
             rows = conn.execute(query.order_by(_D.DB_NAME, _D.TABLE_NAME, _D.PART_NAME)).mappings()
             return [_decided(row) for row in rows]
 
+    def newest(self, metastore: str, role: str) -> int | None:
+        """The time of the newest pass of ``role``; None where there was none."""
+        query = select(func.max(_D.PASS_AT)).where(_D.METASTORE == metastore, _D.ROLE == role)
+        with self._database.read() as conn:
+            return conn.execute(query).scalar()
+
     def cursor(self, metastore: str, role: str = "initiator") -> Entity | None:
         """The entity that was decided about last; a pass that was cut short ended there."""
         query = select(DECISIONS).where(_D.METASTORE == metastore, _D.ROLE == role)

@@ -105,3 +105,9 @@ def test_old_ones_go(fresh: State) -> None:
     fresh.conditions.record("m", [seen("a"), seen("b", at=2**60)])
     assert fresh.conditions.purge(1000) == 1
     assert names(fresh) == ["b"]
+
+
+def test_all_that_was_seen_by_name(fresh: State) -> None:
+    fresh.conditions.record("m", [seen("a"), seen("t/p=1")])
+    assert fresh.conditions.entities("m") == {entity("a"), entity("t/p=1")}
+    assert fresh.conditions.entities("other") == set()

@@ -49,3 +49,10 @@ def test_old_ones_go(fresh: State) -> None:
     fresh.decisions.record("m", [decided(P)])
     assert fresh.decisions.purge(60_000) == 1
     assert fresh.decisions.latest("m", T) is None
+
+
+def test_each_role_has_its_newest_pass(fresh: State) -> None:
+    for at in (3, 7):
+        fresh.decisions.record("m", [decided(T, role="sweep")], at=at)
+    assert fresh.decisions.newest("m", "sweep") == 7
+    assert fresh.decisions.newest("m", "initiator") is fresh.decisions.newest("other", "sweep") is None
