@@ -16,7 +16,7 @@ import pyarrow.orc as po
 
 from compactor.errors import NotSupported
 from compactor.orc.arrow_encoder import COMPRESSIONS, Encoder, ZlibEncoder
-from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, relabelled_batch, root_names
+from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, named, relabelled_batch, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
@@ -59,11 +59,13 @@ def read_batches(
 
     Raises:
         Unfit: a timestamp lies outside the nanoseconds of 64 bits, or so near to 1970 that Arrow may misread it.
+        NotLossless: Arrow has no type equal to a column's.
         BadFile: the stripes cannot be decoded.
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
-    wanted = _schema(tail.types, tuple(places))
+    with named(tail):
+        wanted = _schema(tail.types, tuple(places))
     if not any(tail.stripes[number].rows for number in chosen):
         return
     view = StripeView(source, tail, chosen, columns)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -95,6 +96,15 @@ def encoder_block(like: Tail) -> int:
     It need not be that of ``like``; a file of several says the largest (PROTOCOL 2.2)."""
     blocks = -(-like.compression_block_size // MEMORY_BLOCK)
     return MEMORY_BLOCK * min(max(1, blocks), 64)
+
+
+@contextmanager
+def named(tail: Tail) -> Iterator[None]:
+    """Has a type that a codec has no equal of say whose it is."""
+    try:
+        yield
+    except NotLossless as error:
+        raise NotLossless(f"file {tail.name}: {error}; its rows cannot be decoded") from error
 
 
 def decoding_failed(tail: Tail, error: Exception) -> CompactorError:

@@ -19,7 +19,7 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from compactor.errors import NotLossless, NotSupported
-from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, root_names
+from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, named, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
@@ -118,13 +118,14 @@ def read_batches(
     """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
 
     Raises:
-        NotLossless: a value that cannot be held: a text that is no UTF-8, a NULL key of a map.
+        NotLossless: a value that cannot be held: a union's, a text that is no UTF-8, a NULL key of a map.
         BadFile: the stripes cannot be decoded.
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
     children = [tail.types[0].children[place] for place in places]
-    kinds = [raw_type(tail.types, child) for child in children]
+    with named(tail):
+        kinds = [raw_type(tail.types, child) for child in children]
     wanted = pa.schema(
         [pa.field(root_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
     )
