@@ -1,7 +1,7 @@
 """Files that were encoded without compression, compressed with zlib.
 
 Nine tenths of the time that the ORC C++ library takes to encode a stripe with zlib are zlib's own. ISA-L makes streams of
-the same format and size in a third of that time, so the library encodes plain and this module compresses: the
+the same format and size in a third of that time or less, so the library encodes plain and this module compresses: the
 streams in chunks, and the row indexes, whose positions name places in those chunks. Everything else stays as it is.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
 from compactor.orc import messages
-from compactor.orc.compression import Compression, chunks
+from compactor.orc.compression import QUICK, SMALL, Compression, chunks
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.stripe_footer import (
     DATA,
@@ -42,6 +42,8 @@ _STREAMS: Mapping[Kind, Sequence[tuple[int, int]]] = {
     **dict.fromkeys((Kind.LIST, Kind.MAP), ((LENGTH, 1),)),
     Kind.STRUCT: (),
 }
+PROBE = 16  #: one chunk of so many says which level the following ones get
+WORSE = 1.03  #: what the quick level may take, beside the small one
 _DICTIONARY_STREAMS = ((DATA, 1),)
 _PRESENT_STREAM = (PRESENT, 2)
 
@@ -67,7 +69,7 @@ class Recompressor:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, block_size: int) -> None:
-        self._sink = LocalSink(path)
+        self._sink = LocalSink(path, durable=False)  # whoever encodes seals the file
         self._block_size = block_size
         self._stripes: list[Stripe] = []
         self._statistics: list[tuple[messages.Message, ...]] = []
@@ -100,7 +102,7 @@ class Recompressor:
         return replace(stripe, offset=start, index_length=lengths[1], data_length=lengths[0], footer_length=len(end))
 
     def close(self) -> None:
-        """Complete the file, durably, once something was appended."""
+        """Complete the file, once something was appended."""
         assert self._like is not None
         whole = replace(
             self._like,
@@ -149,11 +151,24 @@ def _blocks(source: LocalSource, start: int, length: int, block_size: int) -> It
 
 
 def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
-    parts = [part for data in plain for part in chunks(data, Compression.ZLIB, block_size)]
+    """``plain`` gives a chunk at a time. Now and then one is compressed at both levels, to see if the quick one will do."""
+    parts: list[bytes] = []
+    level = SMALL
+    for number, data in enumerate(plain):
+        made = chunks(data, Compression.ZLIB, block_size, level=level)
+        if number % PROBE == 0:
+            other = chunks(data, Compression.ZLIB, block_size, level=QUICK + SMALL - level)
+            quick, small = (made, other) if level == QUICK else (other, made)
+            level = QUICK if _size(quick) <= WORSE * _size(small) else SMALL
+        parts += made
     starts = [0]
     for part in parts:
         starts.append(starts[-1] + len(part))
     return _Packed(parts=parts, starts=starts)
+
+
+def _size(parts: Sequence[bytes]) -> int:
+    return sum(map(len, parts))
 
 
 def _moved(

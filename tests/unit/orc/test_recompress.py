@@ -205,3 +205,29 @@ def test_a_file_without_rows(tmp_path: Path) -> None:
     _recompress(tmp_path / "plain", tmp_path / "out")
     file = po.ORCFile(tmp_path / "out")
     assert (file.nrows, file.compression) == (0, "ZLIB")
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_stream_is_compressed_quickly_where_that_takes_no_more_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool
+) -> None:
+    """Digits are as small at either level; what repeats after 24 kB only the slow one finds."""
+    dice = random.Random(2)
+    count = 20 * BLOCK // 8
+    numbers = [dice.random() for _ in range(count if quick else 3000)]
+    table = pa.table({"d": (numbers * (count // len(numbers) + 1))[:count]})
+    with po.ORCWriter(tmp_path / "plain", compression="uncompressed", compression_block_size=BLOCK) as writer:
+        writer.write(table)
+    levels: list[int] = []
+    chunks = recompress.chunks
+
+    def noted(data: bytes, *args: Any, **options: Any) -> list[bytes]:
+        if len(data) == BLOCK:
+            levels.append(options.get("level", recompress.SMALL))
+        return chunks(data, *args, **options)
+
+    monkeypatch.setattr(recompress, "chunks", noted)
+    _recompress(tmp_path / "plain", tmp_path / "ours")
+    assert po.ORCFile(tmp_path / "ours").read().equals(table)
+    usual = recompress.QUICK if quick else recompress.SMALL
+    assert (levels.count(usual), len(levels)) == (20, 22)
