@@ -69,7 +69,7 @@ class Recompressor:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, block_size: int) -> None:
-        self._sink = LocalSink(path, durable=False)  # whoever encodes seals the file
+        self._sink = LocalSink(path)
         self._block_size = block_size
         self._stripes: list[Stripe] = []
         self._statistics: list[tuple[messages.Message, ...]] = []

@@ -25,7 +25,7 @@ from compactor.orc.arrow_codec import arrow_lossless
 from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
-from compactor.orc.tail import Tail, key_statistics
+from compactor.orc.tail import KeyStatistics, Tail, key_statistics
 from compactor.orc.tail_writer import seal
 from compactor.orc.types import (
     ACID_FIELDS,
@@ -62,7 +62,8 @@ class SyntheticKeys:
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Piece:
     """One stripe to re-encode. ``keep`` has an entry for each of its rows, None keeps all; ``original`` makes ACID
-    rows of an original file's; ``as_inserts`` makes insert events of Hive 2's update events."""
+    rows of an original file's; ``as_inserts`` makes insert events of Hive 2's update events; ``dense`` is what ``keep``
+    was made from, if the keys were not looked at: constants, and row numbers that rise one by one."""
 
     source: Source
     tail: Tail
@@ -70,6 +71,7 @@ class Piece:
     keep: Mask | None = None
     original: SyntheticKeys | None = None
     as_inserts: bool = False
+    dense: KeyStatistics | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -181,6 +183,7 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
 
     Raises:
         NotLossless: the file's types do not widen to ``types``; ``keep`` is not as long as the stripe.
+        BadFile: a key is not what statistics said, and ``keep`` was made from these.
     """
     tail, start = piece.tail, 0
     stripe_rows = tail.stripes[piece.stripe_index].rows
@@ -191,6 +194,8 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
     found = acid_types(tail.types) if piece.original else tail.types
     for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
         rows = batch.num_rows
+        if piece.dense is not None:
+            _must_be_dense(batch, piece, piece.dense, start)
         if piece.original:
             batch = _with_keys(batch, piece.original, start, codec.schema(found))
         if piece.keep is not None:
@@ -204,6 +209,24 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
         )
+
+
+def _must_be_dense(batch: pa.RecordBatch, piece: Piece, said: KeyStatistics, start: int) -> None:
+    first = said.row_id.minimum + start
+    wanted: tuple[Any, ...] = (
+        said.operation.minimum,
+        said.original_transaction.minimum,
+        said.bucket.minimum,
+        np.arange(first, first + batch.num_rows),
+        said.current_transaction.minimum,
+    )
+    for column, values, name in zip(batch.columns, wanted, ACID_FIELDS, strict=False):
+        if column.null_count or not np.all(column.to_numpy() == values):
+            raise BadFile(
+                f"file {piece.tail.name}, stripe {piece.stripe_index}: its {name} is not in every row what the stripe's "
+                "statistics and the order of an ACID file make it; the file is damaged, restore it or move it away; if "
+                "readers show its rows as you expect them, compact it with --verify full"
+            )
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -51,6 +51,7 @@ class Chosen:
     last: RowId | None
     as_inserts: bool
     is_only_small: bool
+    is_unseen: bool
 
 
 Run: TypeAlias = tuple[Chosen, ...]
@@ -131,49 +132,35 @@ def divide(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figu
     """
     like = replace(like, stripes=(), stripe_statistics=(), statistics=(), user_metadata={}, rows=0)
     copies: list[Run] = [()]
-    runs: list[Run] = []
-    sizes: list[int] = []
-    for encodes, group in groupby(choices, key=lambda c: c.action is Action.ENCODE):
-        if not encodes:
-            copies[-1] = tuple(map(value_of, group))
-            continue
-        for run in _cut(list(group), unit.split_bytes):
-            runs.append(tuple(map(value_of, run)))
-            sizes.append(sum(c.length for c in run))
+    runs: list[tuple[int, Run]] = []
+    for section, group in groupby(zip(choices, _shares(choices, unit.split_bytes), strict=True), key=lambda c: c[1]):
+        run = tuple(value_of(choice) for choice, _ in group)
+        if section is None:
+            copies[-1] = run
+        else:
+            runs.append((section, run))
             copies.append(())
     bare = replace(unit, inserts=(), deletes=())
     sections = [
-        Section(unit=bare, runs=tuple(of_section), like=like, types=types)
-        for of_section in _gathered(runs, sizes, unit.split_bytes)
+        Section(unit=bare, runs=tuple(run for _, run in of_section), like=like, types=types)
+        for _, of_section in groupby(runs, key=lambda run: run[0])
     ]
     assembly = Assembly(unit=unit, copies=tuple(copies), stripes=len(choices), like=like, types=types, figures=figures)
     return Division(sections=tuple(sections), assembly=assembly)
 
 
-def _cut(choices: Sequence[Choice], split_bytes: int) -> Iterator[list[Choice]]:
-    """Neighbours together up to ``split_bytes``, more only where one stripe has more."""
-    run: list[Choice] = []
-    size = 0
+def _shares(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]:
+    """Which section re-encodes each stripe, None for one that is copied. Sections are as many as have ``split_bytes``
+    each, and as large as each other as far as stripes admit: the last one to end is what all wait for."""
+    total = sum(c.length for c in choices if c.action is Action.ENCODE)
+    sections = -(-total // split_bytes)
+    before = 0
     for choice in choices:
-        if run and size + choice.length > split_bytes:
-            yield run
-            run, size = [], 0
-        run.append(choice)
-        size += choice.length
-    yield run
-
-
-def _gathered(runs: Sequence[Run], sizes: Sequence[int], split_bytes: int) -> Iterator[list[Run]]:
-    """Runs in their order, as many to a section as have ``split_bytes`` together."""
-    held: list[Run] = []
-    size = 0
-    for run, length in zip(runs, sizes, strict=True):
-        if held and size + length > split_bytes:
-            yield held
-            held, size = [], 0
-        held.append(run)
-        size += length
-    yield held
+        if choice.action is not Action.ENCODE:
+            yield None
+            continue
+        yield (2 * before + choice.length) * sections // (2 * total)
+        before += choice.length
 
 
 def value_of(choice: Choice) -> Chosen:
@@ -195,6 +182,7 @@ def value_of(choice: Choice) -> Chosen:
         last=choice.last,
         as_inserts=choice.as_inserts,
         is_only_small=choice.is_only_small,
+        is_unseen=choice.is_unseen,
     )
 
 
@@ -232,6 +220,7 @@ class Reopened:
             last=chosen.last,
             as_inserts=chosen.as_inserts,
             is_only_small=chosen.is_only_small,
+            is_unseen=chosen.is_unseen,
         )
 
 

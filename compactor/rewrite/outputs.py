@@ -9,7 +9,7 @@ from compactor.orc.assembler import Written
 from compactor.orc.compat import one_calendar, target_of
 from compactor.orc.evolution import common_types
 from compactor.orc.reencode import Piece, SyntheticKeys
-from compactor.orc.tail import Tail, empty_tail
+from compactor.orc.tail import Tail, empty_tail, key_statistics
 from compactor.orc.types import Types, acid_types, parse_hive_type, row_types
 from compactor.rewrite.events import LoadedEvents
 from compactor.rewrite.stripe_choice import Action, Choice
@@ -68,6 +68,7 @@ def piece_of(choice: Choice) -> Piece:
         keep=choice.keep,
         original=original,
         as_inserts=choice.as_inserts,
+        dense=key_statistics(file.tail, choice.stripe) if choice.is_unseen else None,
     )
 
 

@@ -1,7 +1,8 @@
 """Per stripe: copy its bytes, re-encode its rows, or drop it (PROTOCOL 2).
 
-From statistics that are known and plain a stripe is copied without being opened; anything else is *looked at*: its key
-columns are decoded, nothing more.
+From statistics that are known and plain a stripe is copied without being opened, or, where delete events aim at some of
+its rows, re-encoded without these: each of its keys is then held to the statistics when it is decoded. Anything else is
+*looked at*: its key columns are decoded, nothing more.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from compactor.ids import WriteId
 from compactor.orc.compat import StripeClass, copyable, one_calendar, stripe_class, writable
 from compactor.orc.tail import KeyStatistics, Tail, key_statistics
 from compactor.orc.types import Array, Types, encodable, same
+from compactor.orc.view import BATCH_ROWS
 from compactor.rewrite.events import Deletes
 from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
-from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
+from compactor.rows.keys import INSERT, Mask, is_sorted, key_block, row_id_at, valid_mask
 
 
 class Action(enum.Enum):
@@ -53,6 +55,7 @@ class Choice:
     is_sorted: bool = True
     as_inserts: bool = False  #: Hive 2's update events become the insert events of its base
     is_only_small: bool = False  #: encoded for the readers' sake; its bytes could be copied as well
+    is_unseen: bool = False  #: ``keep`` was made from statistics, and nothing was decoded
 
     @property
     def length(self) -> int:
@@ -91,15 +94,21 @@ def _choose(
 ) -> Choice:
     if not file.is_raw and not look_always:
         statistics = key_statistics(file.tail, stripe)
-        if statistics is not None and (known := _from_statistics(file, stripe, statistics, deletes, write_ids)):
+        if statistics is not None and (known := _from_statistics(file, stripe, statistics, deletes, write_ids, gone)):
             return known
     return _look(file, stripe, deletes, write_ids, gone)
 
 
 def _from_statistics(
-    file: AcidFile, stripe: int, s: KeyStatistics, deletes: Deletes, write_ids: ValidWriteIdList
+    file: AcidFile,
+    stripe: int,
+    s: KeyStatistics,
+    deletes: Deletes,
+    write_ids: ValidWriteIdList,
+    gone: Gone | None,
 ) -> Choice | None:
-    """A copy, where statistics prove that every row is an undeleted, visible insert in dense order; else None.
+    """A copy, where statistics prove that every row is a visible insert in dense order and none is deleted; what stays,
+    where some are; else None.
 
     Dense: one write ID, one bucket property, ``max - min + 1`` row numbers whose sum fits, so that none occurs twice;
     order within is then that of the ACID format (PROTOCOL 2.3).
@@ -114,9 +123,40 @@ def _from_statistics(
         return None
     first = RowId(WriteId(write_id), s.bucket.minimum, low)
     last = RowId(WriteId(write_id), s.bucket.minimum, high)
-    if not write_ids.is_valid(WriteId(current)) or deletes.any_between(first, last):
+    if not write_ids.is_valid(WriteId(current)):
         return None
-    return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
+    if not deletes.any_between(first, last):
+        return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
+    return _without(file, stripe, first, rows, deletes) if gone is None else None
+
+
+def _without(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Deletes) -> Choice | None:
+    """What stays of rows whose keys are dense from ``first`` on; None where that is all or nothing, so that no key would
+    be decoded any more."""
+    masks: list[Array] = []
+    for start in range(0, rows, BATCH_ROWS):
+        count = min(BATCH_ROWS, rows - start)
+        row_ids = np.arange(first.row_id + start, first.row_id + start + count)
+        block = key_block(np.full(count, first.write_id), np.full(count, first.bucket, dtype=np.int32), row_ids)
+        masks.append(pa.array(~deletes.hits(block)))
+    keep = pa.concat_arrays(masks)
+    kept = keep.true_count
+    if kept in (0, rows):
+        return None
+    places = np.flatnonzero(keep.to_numpy(zero_copy_only=False))
+    ends = [first._replace(row_id=first.row_id + int(place)) for place in places[[0, -1]]]
+    return Choice(
+        file=file,
+        stripe=stripe,
+        action=Action.ENCODE,
+        rows=rows,
+        kept=kept,
+        deleted=rows - kept,
+        keep=keep,
+        first=ends[0],
+        last=ends[1],
+        is_unseen=True,
+    )
 
 
 def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, gone: Gone | None) -> Choice:

@@ -41,7 +41,7 @@ from compactor.orc.reencode import (
     with_codec,
 )
 from compactor.orc.source import BytesSource, LocalSink, LocalSource
-from compactor.orc.tail import Tail, empty_tail, read_tail
+from compactor.orc.tail import Tail, empty_tail, key_statistics, read_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, schema_text
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -109,6 +109,25 @@ def test_a_judgement_of_another_stripe_is_refused(tmp_path: Path, write_acid: Wr
     with pytest.raises(NotLossless, match="99 rows are judged, it has 100"):
         reencode(_pieces(source, tail, np.ones(99, bool)), tmp_path / "re", like=tail, types=tail.types)
     assert not (tmp_path / "re").exists()
+
+
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("column", range(5))
+def test_keys_that_are_not_what_a_judgement_took_them_for_are_refused(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened, codec: Codec, column: int
+) -> None:
+    """PROTOCOL 2.1: every key is looked at, if only when its row is decoded."""
+    source, tail = opened(write_acid(1, 3000))
+    said = key_statistics(tail, 0)
+    assert said is not None
+    keep = np.arange(3000) != 7
+    piece = Piece(source=source, tail=tail, stripe_index=0, keep=keep, dense=said)
+    assert sum(batch.num_rows for batch in piece_batches(piece, codec)) == 2999
+    name = ("operation", "original_transaction", "bucket", "row_id", "current_transaction")[column]
+    found = getattr(said, name)
+    other = replace(said, **{name: replace(found, minimum=found.minimum + 1)})
+    with pytest.raises(BadFile, match=r"stripe 0: its .* --verify full"):
+        list(piece_batches(replace(piece, dense=other), codec))
 
 
 def test_all_rows_gone_leaves_a_whole_file(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
@@ -282,6 +301,9 @@ def test_unions_are_copied_and_never_re_encoded(tmp_path: Path, raw_rows: RawRow
     tail = read_tail(source)
     with pytest.raises(NotLossless, match="uniontype"):
         reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    for codec in (ARROW, PYORC):  # a reader, which judges no types beforehand, meets it in either
+        with pytest.raises(NotLossless, match=r"file <memory>: .*uniontype"):
+            list(codec.read_batches(source, tail))
     assembler = Assembler(LocalSink(tmp_path / "out"), like=tail)
     assembler.append_file(source, tail)
     assembler.close({})

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from compactor.errors import BadFile
 from compactor.rewrite.division import Section
 from compactor.rewrite.execute import execute, perform
 from compactor.rewrite.unit import Shape, Unit, UnitResult
 from compactor.storage.local import LocalStorage
+from tests.support.acid_files import dense, write_file
 from tests.support.divided import WHOLE, content, divided, done, large_unit, stripes
 
 
@@ -95,3 +97,32 @@ def test_a_section_carries_its_own_stripes_only(unit: Unit) -> None:
         assert (section.unit.inserts, section.unit.deletes, section.like.stripe_statistics) == ((), (), ())
         (run,) = section.runs
         assert [len(chosen.keep or ()) for chosen in run] == [run[0].rows]
+
+
+def test_sections_are_as_large_as_each_other(unit: Unit) -> None:
+    """The last one to end is what all wait for: a rest would keep one core busy and the others waiting."""
+    total = sum(chosen.rows for section in divided(unit).sections for run in section.runs for chosen in run)
+    longest = max(c.length for c in stripes(unit))
+    sections = divided(replace(unit, split_bytes=4 * longest)).sections
+    assert [sum(len(run) for run in section.runs) for section in sections] == [3, 3]
+    assert sum(chosen.rows for section in sections for run in section.runs for chosen in run) == total
+
+
+def test_what_nobody_has_looked_at_makes_the_same_file(unit: Unit) -> None:
+    """PROTOCOL 2.1: known statistics say which rows go as surely as the keys do."""
+    unseen = replace(unit, full_verify=False)
+    chosen = [chosen for section in divided(unseen).sections for run in section.runs for chosen in run]
+    assert sum(one.is_unseen for one in chosen) == 5
+    assert not any(c.is_unseen for section in divided(unit).sections for run in section.runs for c in run)
+    assert content(done(unseen).outputs[0]) == content(done(unit).outputs[0])
+
+
+@pytest.mark.parametrize("split_bytes", [1, WHOLE])
+def test_keys_that_nobody_has_looked_at_are_held_to_their_statistics(unit: Unit, split_bytes: int) -> None:
+    """PROTOCOL 2.3: statistics do not tell that these keys are out of order; whoever decodes them does."""
+    keys = dense(1, 51)
+    write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    asked = replace(unit, full_verify=False, split_bytes=split_bytes)
+    with pytest.raises(BadFile, match=r"d1/bucket_00000, stripe 0: its rowId is not .* --verify full"):
+        execute(asked)
+    assert execute(replace(asked, full_verify=True)).outputs[0].rows == 470

@@ -19,10 +19,12 @@ from compactor.orc.compat import stripe_class
 from compactor.orc.compression import Compression
 from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rewrite import stripe_choice
+from compactor.rewrite.events import Deletes
 from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_order, target_tail
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
+from compactor.rows.keys import KeyBlock, Mask
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
@@ -44,7 +46,7 @@ def opened(tmp_path: Path, *files: Sequence[Key], current: int | None = None) ->
         yield stack.enter_context(open_files(str(tmp_path), inputs, 0))
 
 
-def one(files: list[AcidFile], deletes: DeleteEvents = NONE, *, look: bool = False) -> Choice:
+def one(files: list[AcidFile], deletes: Deletes = NONE, *, look: bool = False) -> Choice:
     (choice,) = choose(files, deletes, SEEN, look_always=look)
     return choice
 
@@ -69,6 +71,44 @@ def test_known_statistics_spare_the_look(tmp_path: Path) -> None:
         assert one(files).action is Action.COPY
         with pytest.raises(Exception, match="bucket_00000"):
             one(files, look=True)
+
+
+def test_known_statistics_spare_the_look_where_some_rows_go(tmp_path: Path) -> None:
+    """PROTOCOL 2.1: they say which rows stay; whoever decodes these holds every key to it."""
+    gone = [(3, FIRST_FILE, row) for row in (0, 65_535, 65_536, 69_999)]
+    deletes = deleting(*gone, (3, FIRST_FILE, 80_000), (4, FIRST_FILE, 1))
+    with opened(tmp_path, dense(3, 70_000)) as files:
+        seen, unseen = one(files, deletes, look=True), one(files, deletes)
+    assert (seen.is_unseen, unseen.is_unseen) == (False, True)
+    assert seen.keep is not None
+    assert seen.keep.equals(unseen.keep)
+    for name in ("action", "rows", "kept", "deleted", "invisible", "first", "last", "is_sorted"):
+        assert getattr(seen, name) == getattr(unseen, name)
+    assert (unseen.kept, unseen.first, unseen.last) == (69_996, (3, FIRST_FILE, 1), (3, FIRST_FILE, 69_998))
+
+
+@pytest.mark.parametrize("hit", [range(4), range(0)], ids=["all", "none"])
+def test_where_no_row_will_be_decoded_the_keys_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hit: range) -> None:
+    """PROTOCOL 2.1: nothing else would notice that a stripe is not what its statistics say."""
+    looked: list[int] = []
+    look = stripe_choice._look
+    monkeypatch.setattr(stripe_choice, "_look", lambda *args: looked.append(args[1]) or look(*args))
+    with opened(tmp_path, dense(3, 4)) as files:
+        choice = one(files, Aimed([(3, FIRST_FILE, row) for row in hit]))
+    assert (looked, choice.is_unseen, choice.deleted) == ([0], False, len(hit))
+
+
+class Aimed:
+    """Delete events of which some lie among the keys that are asked for, whether or not they hit one."""
+
+    def __init__(self, keys: Sequence[Key]) -> None:
+        self._events = deleting(*keys) if keys else NONE
+
+    def any_between(self, low: object, high: object) -> bool:
+        return True
+
+    def hits(self, keys: KeyBlock) -> Mask:
+        return self._events.hits(keys)
 
 
 def test_statistics_that_do_not_cover_every_row_count_for_nothing(tmp_path: Path) -> None:
