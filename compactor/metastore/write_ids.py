@@ -16,9 +16,16 @@ from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.single_rows import inserted
-from compactor.metastore.tables import MIN_HISTORY_WRITE_ID, NEXT_WRITE_ID, TXN_COMPONENTS, TXN_TO_WRITE_ID
+from compactor.metastore.tables import (
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    NEXT_WRITE_ID,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
 from compactor.metastore.transactions import must_be_open
-from compactor.metastore.txn_rows import TxnType
+from compactor.metastore.txn_rows import OPEN, TxnType
 
 
 class WriteIds:
@@ -75,6 +82,30 @@ class WriteIds:
             open=frozenset(WriteId(row.T2W_WRITEID) for row in invisible) - aborted,
             aborted=aborted,
         )
+
+    def seen_by_all(self, database: str, table: str) -> WriteId:
+        """The highest write ID of the table up to which every transaction that is open now knows how each ended.
+
+        What was open when it opened stands in its row of MIN_HISTORY_LEVEL; of one without such a row
+        (``hive.txn.use.minhistorylevel`` false) nothing is known, and the answer is 0. Compactions do not count.
+        """
+        database, table = database.lower(), table.lower()
+        reads = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in([kind for kind in TxnType if kind.compacts])
+        levels = (
+            select(func.coalesce(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID, 0))
+            .select_from(TXNS.outerjoin(MIN_HISTORY_LEVEL, TXNS.c.TXN_ID == MIN_HISTORY_LEVEL.c.MHL_TXNID))
+            .where(TXNS.c.TXN_STATE == OPEN, reads)
+        )
+        with self._database.read() as conn:
+            last = next_write_id(conn, database, table) - 1
+            lowest = min(conn.execute(levels).scalars(), default=None)
+            if lowest is None:
+                return WriteId(last)
+            if lowest == 0:
+                return WriteId(0)
+            later = select(func.min(_T2W.T2W_WRITEID)).where(_of_table(database, table), _T2W.T2W_TXNID >= lowest)
+            first = conn.execute(later).scalar()
+        return WriteId(last if first is None else first - 1)
 
     @retried
     def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:

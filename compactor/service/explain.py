@@ -233,7 +233,7 @@ def _protections(settings: Settings, roles: HiveRoles) -> Sequence[str]:
             "Hive's own cleaner seems to run on this metastore and cleans by its own gate, which lets through the newest "
             "transaction at the commit: switch it off (metastore.compactor.cleaner.on=false) for the strict gate to hold."
         )
-    if settings.text("compactor.readers") == "any":
+    if settings.text("compactor.readers") != "visibility":
         said.append(
             "Readers without visibility (Trino) never meet half of a minor compaction's pair (compactor.readers)."
         )

@@ -63,7 +63,11 @@ def _becomes_major(hold: Hold, reason: str) -> bool:
 def _not_as_minor(hold: Hold) -> str:
     """Why what a minor made can't be named as it is, whoever else reads now; empty where it can."""
     planned = hold.the_plan
-    if planned.shape is Shape.MAJOR or planned.layout.has_visibility:
+    if planned.shape is Shape.MAJOR:
+        return ""
+    if hold.the_staged.is_pair and _readers(hold) == "strict":
+        return "compactor.readers is strict, and a worker that died between the names of its pair would show one half of it"
+    if planned.layout.has_visibility:
         return ""
     if planned.file_format is not None:
         return "Hive 3.1 would show its rows to snapshots from before some of them: insert-only rows bear no write ID"
@@ -89,16 +93,16 @@ def _needs_the_table(hold: Hold) -> bool:
 
 
 def _is_half(hold: Hold) -> bool:
-    return (
-        hold.the_plan.shape is Shape.MINOR
-        and hold.the_staged.is_pair
-        and hold.the_target.settings.text("compactor.readers") == "any"
-    )
+    return hold.the_plan.shape is Shape.MINOR and hold.the_staged.is_pair and _readers(hold) != "visibility"
+
+
+def _readers(hold: Hold) -> str:
+    return hold.the_target.settings.text("compactor.readers")
 
 
 def _files_come_one_by_one(hold: Hold) -> bool:
     guarantees = hold.site.storage.capabilities(hold.the_target.location)
-    if guarantees.renames or hold.the_target.settings.text("compactor.readers") != "any":
+    if guarantees.renames or _readers(hold) == "visibility":
         return False
     directories = hold.the_staged.directories
     return guarantees.needs_exclusive(sum(len(directory.files) for directory in directories), len(directories))

@@ -207,7 +207,7 @@ class Look:
     """
 
     def __init__(self, site: Site, own: TxnId | None = None) -> None:
-        self._site = site
+        self.site = site
         self._txns = site.metastore.transactions.snapshot(own)
         self._write_ids: dict[int, ValidWriteIdList] = {}
 
@@ -216,11 +216,11 @@ class Look:
         table, txns = target.table, self._txns
         write_ids = self._write_ids.get(table.id)
         if write_ids is None:
-            write_ids = self._write_ids[table.id] = self._site.write_ids(table, txns).for_compactor()
+            write_ids = self._write_ids[table.id] = self.site.write_ids(table, txns).for_compactor()
         if up_to is not None and up_to < write_ids.high_watermark:
             aborted = frozenset(w for w in write_ids.aborted if w <= up_to)
             write_ids = replace(write_ids, high_watermark=up_to, aborted=aborted)
-        listing = self._site.storage.listing(target.location)
+        listing = self.site.storage.listing(target.location)
         exempt = frozenset() if own is None else frozenset({own})
         return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))
 

@@ -41,6 +41,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.naming import committing, name_all
 from compactor.service.outcome import Fate, Outcome
 from compactor.service.rebalancing import must_be_possible, own_view
+from compactor.service.seen_by_all import seen_by_all
 from compactor.service.site import VERSION, Look, Site, Target, Targets, must_be_unsorted
 from compactor.steps import Step, reach
 
@@ -156,6 +157,7 @@ class _Course:
             _may_compact(target, hold.entry)
             hold.file_format = file_format_of(site, target)
             _must_be_undone_whole(site, target)
+            _must_be_named_in_one_step(site, target, hold.entry)
 
         group.each(find)
         if not group.live:
@@ -210,6 +212,8 @@ class _Course:
             target, txn = hold.the_target, hold.transaction
             if hold.rebalances:
                 hold.view, hold.write_id = own_view(site, target, txn)
+            elif target.settings.boolean("compactor.naming.delay"):
+                hold.view = seen_by_all(look, target, txn, hold.entry.type)
             else:
                 hold.view = look.view(target, txn)
             if site.settings.boolean("hive.txn.use.minhistorywriteid"):
@@ -379,6 +383,22 @@ def _must_be_undone_whole(site: Site, target: Target) -> None:
         raise NotSupported(
             f"{target.entity}: lies in a store without directory rename ({target.location}), and Hive 3.1 would show what "
             "is named half; leave it to Hive"
+        )
+
+
+def _must_be_named_in_one_step(site: Site, target: Target, entry: Entry) -> None:
+    """What ``compactor.readers = strict`` rules out whatever it would make; of a minor it is known once it is staged."""
+    if target.settings.text("compactor.readers") != "strict":
+        return
+    if entry.type is CompactionType.REBALANCE:
+        raise Refused(
+            f"{entry.entity}: compactor.readers is strict, and a rebalance whose worker died would show other ROW__IDs to "
+            "readers without visibility; ask for a major, or set any for the table while nobody writes to it"
+        )
+    if not renames(site, target):
+        raise Refused(
+            f"{entry.entity}: compactor.readers is strict, and a store without directory rename ({target.location}) shows "
+            "files one by one; set any for the table"
         )
 
 

@@ -61,11 +61,19 @@ _OWN = (
         key="compactor.readers",
         default="any",
         unit=_T,
-        choices=("any", "visibility"),
+        choices=("strict", "any", "visibility"),
         tightest=True,
         scope=Scope.TABLE,
         effect="Who reads the tables: any reader, or only such as honour visibility (Hive 4, Compactor), for which a "
-        "minor compaction's two directories need no exclusive moment.",
+        "minor compaction's two directories need no exclusive moment. With strict, any reader, and nothing that has to be "
+        "named in two steps is named at all: such a minor becomes a major, a rebalance is refused.",
+    ),
+    _table(
+        "compactor.naming.delay",
+        "false",
+        _B,
+        "Whether only what every open transaction sees is compacted, so that no query that is older than a compaction fails "
+        "for it in a reader without visibility (Trino). The rest waits in the queue until older transactions have ended.",
     ),
     Setting(
         key="compactor.paused",

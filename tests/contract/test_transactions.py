@@ -316,6 +316,39 @@ def test_write_ids_of_a_snapshot_taken_before_them(metastore: Metastore) -> None
     assert metastore.write_ids.valid("default", "t", metastore.transactions.snapshot()).is_valid(WriteId(2))
 
 
+def test_what_every_open_transaction_sees(metastore: Metastore) -> None:
+    """PROTOCOL 5: write IDs of transactions that had ended before each of the open ones opened."""
+    write_ids, transactions = metastore.write_ids, metastore.transactions
+    assert write_ids.seen_by_all("default", "t") == 0
+    transactions.commit(writer(metastore))
+    slow = writer(metastore)
+    [reader] = transactions.open("ann", "h")
+    [compaction] = transactions.open("w", "h", type=TxnType.COMPACTION, agent="compactor-w")
+    transactions.commit(slow)  # the reader opened before that, so it never sees it
+    transactions.commit(writer(metastore))
+    assert write_ids.seen_by_all("DEFAULT", "T") == 1
+    [later] = transactions.open("bob", "h")
+    assert write_ids.seen_by_all("default", "t") == 1
+    transactions.abort(reader, "enough")
+    transactions.commit(compaction)
+    assert write_ids.seen_by_all("default", "t") == 2  # the reader was open when bob came, so more is not known
+    transactions.commit(later)
+    assert write_ids.seen_by_all("default", "t") == 3
+    writer(metastore)
+    assert write_ids.seen_by_all("default", "t") == 3
+
+
+def test_of_a_transaction_without_its_history_nothing_is_known_to_be_seen(metastore: Metastore) -> None:
+    metastore.transactions.commit(writer(metastore))
+    [reader] = metastore.transactions.open("ann", "h")
+    assert metastore.write_ids.seen_by_all("default", "t") == 1
+    with metastore.database.write() as conn:
+        conn.execute(t.MIN_HISTORY_LEVEL.delete())
+    assert metastore.write_ids.seen_by_all("default", "t") == 0
+    metastore.transactions.commit(reader)
+    assert metastore.write_ids.seen_by_all("default", "t") == 1
+
+
 def test_write_ids_of_a_table_nobody_wrote(metastore: Metastore) -> None:
     assert metastore.write_ids.valid("default", "t", metastore.transactions.snapshot()).high_watermark == 0
 

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.transaction import Operation, writing
 from compactor.service.worker import Fate
+from compactor.storage.capabilities import Capabilities
+from compactor.storage.local import LocalStorage
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, files_below, names_in
@@ -152,6 +155,46 @@ def test_readers_who_honour_visibility_need_no_exclusive_lock_for_a_pair(site: S
     assert [getattr(parse_directory(n), "kind", None) for n in named] == [DeltaKind.INSERT, DeltaKind.DELETE]
     assert shown == [wanted, wanted]
     assert rows_of(site, table) == wanted
+
+
+def strict(site: Site) -> Site:
+    return with_settings(site, compactor_readers="strict", hive_txn_opentxn_timeout="1ms")
+
+
+def test_strict_names_no_pair_at_all(site: Site, table: Table) -> None:
+    """PROTOCOL 5: a minor that would be a pair becomes a major and says so, though nobody is in its way."""
+    wanted = rows_of(site, table)
+    shown: list[Any] = []
+    outcome = compact(
+        with_storage(strict(site), naming(lambda _: shown.append(rows_without_visibility(site, table)))), "minor"
+    )
+    assert outcome.fate is Fate.COMPACTED
+    assert outcome.message.startswith("minor became major: compactor.readers is strict")
+    assert [n.split("_v")[0] for n in outcome.output] == ["base_0000005"]
+    assert shown == [wanted]
+
+
+def test_strict_leaves_a_minor_alone_that_is_one_directory(site: Site, warehouse: Path) -> None:
+    table = make_table(site, warehouse)
+    for start in (0, 10):
+        insert(site, table, range(start, start + 4))
+    outcome = compact(strict(site), "minor")
+    assert (outcome.message, [n.split("_v")[0] for n in outcome.output]) == ("", ["delta_0000001_0000002"])
+
+
+def test_strict_refuses_what_is_never_named_in_one_step(site: Site, table: Table) -> None:
+    """A rebalance changes ROW__IDs, and a store without rename shows file by file."""
+    before = names_in(Path(table.location))
+    outcome = compact(strict(site), "rebalance")
+    assert (outcome.fate, "a rebalance whose worker died" in outcome.message) == (Fate.REFUSED, True)
+
+    class Flat(LocalStorage):
+        def capabilities(self, path: str) -> Capabilities:
+            return replace(super().capabilities(path), renames=False)
+
+    outcome = compact(with_storage(strict(site), Flat()), "major")
+    assert (outcome.fate, "without directory rename" in outcome.message) == (Fate.REFUSED, True)
+    assert names_in(Path(table.location)) == before
 
 
 @pytest.mark.parametrize("pairs", [False, True], ids=["single", "pairs"])

@@ -1,0 +1,38 @@
+"""``compactor.naming.delay``: only what every open transaction sees is compacted, so that no query older than a
+compaction meets write IDs that are too new for it (PROTOCOL 5).
+
+A reader without visibility looks at a directory as soon as it has its name. Instead of holding back a finished output, whose
+transaction would hold back every cleaner, the input is chosen so that nobody has to wait: what an open transaction does
+not see stays as it is, and whoever comes later sees all that was read.
+"""
+
+from __future__ import annotations
+
+from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.states import CompactionType
+from compactor.errors import LockNotGranted
+from compactor.ids import TxnId
+from compactor.service.site import Look, Target, View
+
+
+def seen_by_all(look: Look, target: Target, txn: TxnId, type: CompactionType) -> View:
+    """What a compaction of ``type`` may read of ``target``: as ``Look.view``, but nothing that some transaction does not
+    see yet.
+
+    Raises:
+        LockNotGranted: what is to be merged is not seen by all yet; the next pass tries again.
+    """
+    metastore = look.site.metastore
+    limit = metastore.write_ids.seen_by_all(target.table.database, target.table.name)
+    view = look.view(target, txn)
+    if limit >= view.write_ids.high_watermark or isinstance(enough(view.directory, type), NothingToDo):
+        return view
+    base = view.directory.base
+    if base is None or base.base.write_id <= limit:
+        older = look.view(target, txn, up_to=limit)
+        if not isinstance(enough(older.directory, type), NothingToDo):
+            return older
+    raise LockNotGranted(
+        f"{target.entity}: open transactions do not see all of its deltas yet (write IDs above {limit}), and "
+        "compactor.naming.delay is set; the next pass tries again"
+    )
