@@ -102,6 +102,7 @@ class Work:
     run_as: str | None
     highest_write_id: WriteId
     component: bool = True
+    job: str | None = None  #: the application that works on it, of which CQ_HADOOP_JOB_ID takes 32 characters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +323,7 @@ class Compactions:
         run_as: str | None,
         highest_write_id: WriteId,
         component: bool = True,
+        job: str | None = None,
     ) -> Entry:
         """Say under which transaction and up to which write ID the entry is compacted, before anything is staged.
 
@@ -337,6 +339,7 @@ class Compactions:
             run_as=run_as,
             highest_write_id=highest_write_id,
             component=component,
+            job=job,
         )
         lost = self.record_all([work]).get(entry.id)
         if lost is not None:
@@ -363,6 +366,7 @@ class Compactions:
                     "CQ_TXN_ID": work.txn,
                     "CQ_HIGHEST_WRITE_ID": work.highest_write_id,
                     "CQ_RUN_AS": current.run_as if work.run_as is None else work.run_as,
+                    "CQ_HADOOP_JOB_ID": current.job_id if work.job is None else work.job[:32],
                 }
                 # Hive 3.1 has no such operation, and no name bears the transaction there, so nothing has to be kept.
                 if work.component and self._dialect.layout.has_visibility:
@@ -372,17 +376,6 @@ class Compactions:
             self._rows.keep(changes)
             insert_components(conn, [(w.txn, w.entry.entity, "c", w.highest_write_id) for w in components])
         return lost
-
-    @retried
-    def set_job(self, entry: Entry, worker_id: str, job_id: str) -> None:
-        """Say which application works on the entry (CQ_HADOOP_JOB_ID, 32 characters).
-
-        Raises:
-            LostClaim: the entry is not ours any more.
-        """
-        with self._changing() as conn:
-            current = _ours(entry, worker_id, self._locked(conn, entry.id))
-            self._change(conn, current, {"CQ_HADOOP_JOB_ID": job_id[:32]})
 
     @contextmanager
     def committing(

@@ -26,6 +26,8 @@ class ProcessRunner:
     They end with ``close``, and by themselves when this process is killed.
     """
 
+    application: str | None = None
+
     def __init__(self, width: int) -> None:
         self._width = width
         self._pool: ProcessPoolExecutor | None = None

@@ -45,6 +45,10 @@ Answer: TypeAlias = list[UnitResult] | CompactorError
 class Runner(Protocol):
     """Runs the units of some entries; several calls may be under way at once."""
 
+    @property
+    def application(self) -> str | None:
+        """By which name the cluster knows what works on them; None where no cluster does."""
+
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         """The answer of each job, in order. One that fails leaves the others alone.
 
@@ -150,6 +154,8 @@ class Tally:
 
 class InProcessRunner:
     """Runs units in this process, ``threads`` at a time (the codecs release the interpreter's lock)."""
+
+    application: str | None = None
 
     def __init__(self, threads: int = 1) -> None:
         self._threads = threads

@@ -270,7 +270,8 @@ class _Course:
 
     def _record(self) -> None:
         """After planning and before anything is staged (PROTOCOL 3.2)."""
-        works = [_work_of(hold, hold.the_plan.highest_write_id, component=True) for hold in self.group.live]
+        job = self.runner.application
+        works = [_work_of(hold, hold.the_plan.highest_write_id, component=True, job=job) for hold in self.group.live]
         if not works:
             return
         lost = self.site.metastore.compactions.record_all(works)
@@ -423,7 +424,7 @@ def _record_alone(work: Work, site: Site) -> None:
     reach(Step.RECORDED)
 
 
-def _work_of(hold: Hold, highest: WriteId, *, component: bool) -> Work:
+def _work_of(hold: Hold, highest: WriteId, *, component: bool, job: str | None = None) -> Work:
     return Work(
         entry=hold.entry,
         worker_id=hold.worker_id,
@@ -431,4 +432,5 @@ def _work_of(hold: Hold, highest: WriteId, *, component: bool) -> Work:
         run_as=hold.run_as,
         highest_write_id=highest,
         component=component,
+        job=job,
     )

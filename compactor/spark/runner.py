@@ -25,6 +25,11 @@ class SparkRunner:
         self._context = session.sparkContext
 
     @property
+    def application(self) -> str:
+        """See ``Runner``."""
+        return str(self._context.applicationId)
+
+    @property
     def width(self) -> int:
         """How many tasks the cluster works on at once, as far as is known now."""
         return max(1, int(self._context.defaultParallelism))

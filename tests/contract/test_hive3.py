@@ -64,7 +64,6 @@ ACTS: list[Callable[[Metastore, Entry], Any]] = [
     lambda m, e: m.compactions.did_not_initiate(T, "why"),
     lambda m, e: m.compactions.claim("compactor-1", "test", pool_timeout_ms=0),
     lambda m, e: m.compactions.record(e, "compactor-1", TxnId(1), None, WriteId(1)),
-    lambda m, e: m.compactions.set_job(e, "compactor-1", "job"),
     committing,
     lambda m, e: m.compactions.requeue(e.id, "compactor-1"),
     lambda m, e: m.compactions.finish(e, State.FAILED, "why"),

@@ -273,9 +273,10 @@ class Replay:
         kind = LockType.EXCL_WRITE if rebalance else LockType.SHARED_READ
         names = {"database": "default", "table": entry.entity.table, "partition": entry.entity.partition}
         assert self.metastore.locks.acquire(txn, [LockRequest(**names, type=kind)], "root", "HOST").is_acquired
-        entry = self.metastore.compactions.record(entry, worker, txn, "root", WriteId(highest))
+        asked = {"worker_id": worker, "txn": txn, "run_as": "root", "highest_write_id": WriteId(highest)}
+        entry = self.metastore.compactions.record(entry, **asked)
         if job is not None:
-            self.metastore.compactions.set_job(entry, worker, job)
+            entry = self.metastore.compactions.record(entry, **asked, component=False, job=job)
         table = self.table(entry.entity.table)
         part = None
         if entry.entity.partition is not None:

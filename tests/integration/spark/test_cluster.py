@@ -84,6 +84,8 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
         second = next(application)
         assert [(c["table"], c["fate"]) for c in second["compactions"]] == [("default.later", "compacted")]
         assert look() == later
+        jobs = {entry.job_id for entry in deployment.metastore.compactions.queue()}
+        assert jobs == {resident.application_id}
     events = spark.events()
     tasks = [e["Task Info"]["Executor ID"] for e in events if e["Event"] == "SparkListenerTaskEnd"]
     assert len(set(tasks)) == WORKERS, tasks

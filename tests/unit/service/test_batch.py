@@ -72,6 +72,20 @@ def test_the_figures_of_a_run_are_kept(deployment: Site, warehouse: Path) -> Non
     assert (run.rows_in, run.rows_out, run.directories_before, run.directories_after) == (2, 2, 2, 1)
 
 
+def test_entries_say_which_application_works_on_them(deployment: Site, warehouse: Path) -> None:
+    """HadoopJobId of SHOW COMPACTIONS; its column takes 32 characters."""
+
+    class OnCluster(InProcessRunner):
+        application = "application_1700000000000_0001_and_more"
+
+    asked(deployment, warehouse, "a")
+    (ours,) = run_entries(deployment, claimable(deployment), OnCluster()).outcomes
+    asked(deployment, warehouse, "b")
+    (here,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
+    jobs = [deployment.metastore.compactions.entry(outcome.entry.id).job_id for outcome in (ours, here)]
+    assert jobs == ["application_1700000000000_0001_a", None]
+
+
 def test_an_entry_that_somebody_took_is_passed_over(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
     ids = claimable(deployment)
