@@ -71,11 +71,21 @@ def test_one_run_in_an_interval(deployment: Site, warehouse: Path) -> None:
 
 def test_a_side_that_takes_long_is_measured_in_part(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t", deltas=6)
-    clock = Ticks(LONGEST)  # one look for the listing's end, the next after the first file, the last at the end
+    clock = Ticks(LONGEST)
     found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, clock)
     assert len(outcome.inputs) == 6
+    # listed within a tick; the first file's tick does not go beyond the bound, the second's does; a third ends it
     assert found == pytest.approx(LONGEST + 6 * 3 * LONGEST / 2)
-    assert seconds_to_open(deployment.storage, outcome.location, ()) is None
+
+
+def test_of_some_rounds_the_shortest_counts(deployment: Site, warehouse: Path) -> None:
+    outcome = compacted(deployment, warehouse, "t", deltas=2)
+    slow = [0.0, 0.1, 0.1, 0.2, 0.3, 0.3]
+    fast = [0.4, 0.42, 0.42, 0.44, 0.46, 0.48]
+    looks = iter([0.0, *slow, 0.4, *fast, 0.5, *(0.5 + look for look in slow)])
+    found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, lambda: next(looks))
+    assert found == pytest.approx(0.02 + 0.06)
+    assert next(looks, None) is None
 
 
 def test_what_cannot_be_opened_is_not_measured(deployment: Site, warehouse: Path) -> None:
