@@ -1,0 +1,177 @@
+"""A request of many units is told to stop while they run: by a person, or by SIGTERM to its worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.ids import WriteId
+from compactor.metastore.catalog import Column, Table
+from compactor.metastore.compactions import ABORT_MESSAGE
+from compactor.rewrite.processes import ProcessRunner
+from compactor.rewrite.runner import Answer, InProcessRunner, Job, Runner
+from compactor.rewrite.unit import Unit
+from compactor.rows.reader import read_snapshot
+from compactor.rows.writer import write_rows
+from compactor.service.abort import abort_compaction, abort_transaction
+from compactor.service.batch import claimable, run_entries
+from compactor.service.repair import repair
+from compactor.service.request import request_compaction
+from compactor.service.site import Site, compactor_view
+from compactor.service.worker import Fate
+from tests.support.many import make_partitions, make_table, row_type
+from tests.support.tables import with_settings
+from tests.support.watching import files_below, names_in
+
+COLUMNS = (Column(name="a", type="int"), Column(name="b", type="string"))
+UNITS = 40
+PARTITION = "p=000000"
+ENTITY = Entity(database="default", table="t", partition=PARTITION)
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+def many_files(location: str, write_id: WriteId) -> None:
+    for number in range(UNITS):
+        rows = pa.table({"a": pa.array([number], pa.int32()), "b": [f"row {write_id}"]})
+        write_rows(location, row_type(COLUMNS), rows, write_id=write_id, statement_id=0, number=number)
+
+
+class Meanwhile:
+    """Does something when a runner asks for the second time whether units may begin; counts those that do."""
+
+    def __init__(self, runner: Runner, act: Callable[[], object]) -> None:
+        self._runner = runner
+        self._act = act
+        self._asked = 0
+        self.begun = 0
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        return self._runner.run([self._watched(job) for job in jobs])
+
+    def _watched(self, job: Job) -> Job:
+        def check() -> None:
+            self._asked += 1
+            if self._asked == 2:
+                self._act()
+            job.check()
+
+        def skips(unit: Unit) -> bool:
+            self.begun += 1
+            return job.skips(unit)
+
+        return replace(job, check=check, skips=skips)
+
+
+def by_compaction(site: Site, entry: Entry) -> None:
+    abort_compaction(site, entry.id)
+
+
+def by_transaction(site: Site, entry: Entry) -> None:
+    assert entry.txn_id is not None
+    abort_transaction(site, entry.txn_id, "aborted by hand")
+
+
+@pytest.mark.parametrize("act", [by_compaction, by_transaction])
+@pytest.mark.parametrize("processes", [0, 2], ids=["in process", "processes"])
+def test_who_is_told_to_stop_begins_no_further_unit(
+    site: Site, warehouse: Path, act: Callable[[Site, Entry], None], processes: int
+) -> None:
+    """PROTOCOL 6: nothing is named, nothing stays; cancelled is ``x``, a transaction that is gone lets the request wait."""
+    table = make_table(site.metastore, warehouse, 1, columns=COLUMNS, writes=[many_files] * 2, name="t")
+    location = Path(table.location) / PARTITION
+    before = files_below(location)
+    request_compaction(site, table="default.t")
+
+    def stop() -> None:
+        (entry,) = site.metastore.compactions.working()
+        act(site, entry)
+
+    with ProcessRunner(2) as pool:
+        runner = Meanwhile(pool if processes else InProcessRunner(), stop)
+        (outcome,) = run_entries(site, claimable(site), runner).outcomes
+    assert outcome.fate in (Fate.LOST, Fate.ABORTED)
+    assert "is not open any more" in outcome.message
+    assert 1 <= runner.begun <= UNITS // 4  # the first parcel, of one unit or of a quarter of them
+    repair(site)
+    assert files_below(location) == before
+    assert site.metastore.transactions.open_transactions() == []
+    if act is by_compaction:
+        assert site.metastore.compactions.queue() == []
+        ended = site.metastore.compactions.entry(outcome.entry.id)
+        assert (ended.state, ended.error) == (State.ABORTED, ABORT_MESSAGE)
+    else:
+        assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
+        (again,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+        assert again.fate is Fate.COMPACTED
+
+
+DELTAS = 160
+
+
+def rows_of_partition(site: Site, table: Table) -> int:
+    """As a reader sees them who honours visibility."""
+    target = site.target(replace(ENTITY, table=table.name))
+    view = compactor_view(site, target)
+    batches = read_snapshot(target.location, view.directory, view.write_ids, target.row_type)
+    return sum(batch.num_rows for batch in batches)
+
+
+def test_sigterm_publishes_what_is_whole_and_asks_anew_for_the_rest(
+    site: Site, warehouse: Path, metastore_url: str
+) -> None:
+    """A real worker over a request that is bounded in time: it ends well, soon, and nothing is lost."""
+    table = make_partitions(site.metastore, warehouse, 1, deltas=DELTAS)
+    location = Path(table.location) / PARTITION
+    largest = max(file.stat().st_size for file in location.glob("delta_*/bucket_*"))
+    wanted = rows_of_partition(site, table)
+    properties = {"compactor.max.time": "1h", "compactor.chunk.bytes": str(2 * largest)}
+    (asked,) = request_compaction(site, table="default.t", type="minor", properties=properties)
+    line = [sys.executable, "-c", "from compactor.cli import main; main()", "--json", "run", "worker", "--in-process"]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("COMPACTOR_")}
+    with subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment | {"COMPACTOR_METASTORE_URL": metastore_url},
+    ) as process:
+        try:
+            until(lambda: any(location.glob("_compactor_v*/attempts/*")))
+            process.send_signal(signal.SIGTERM)
+            said, error = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert (process.returncode, "Traceback" in error) == (0, False), error
+    (told,) = [c for line in said.splitlines() for c in json.loads(line)["compactions"]]
+    assert (told["compaction"], told["fate"]) == (asked.entry_id, "compacted")
+    assert 1 <= len(told["output"]) < DELTAS // 2
+    assert told["left"]["deltas"] == DELTAS - 2 * len(told["output"])
+    assert told["message"].startswith("compactor.max.time; ")
+    (rest,) = site.metastore.compactions.queue(states=(State.INITIATED,))
+    assert (rest.type, rest.properties) == (CompactionType.MINOR, properties)
+    assert set(told["output"]) <= names_in(location)
+    assert not [name for name in names_in(location) if name.startswith("_")]
+    assert rows_of_partition(site, table) == wanted
+
+
+def until(condition: Callable[[], bool]) -> None:
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + 60, "it never came about"
+        time.sleep(0.001)
