@@ -2,9 +2,9 @@
 
 Each partition of tiny deltas is one compaction with all its work in the metastore, from claim to commit. Told in
 partitions per second after the start of the session. ``--master local[2]`` runs the units in Spark, else they run in
-this process; ``--type minor`` compacts to a delta instead of a base; ``--database``, ``--folder`` and ``--profile``
-are those of ``initiator.py`` (a profile is of one group after the other in this process, since it sees one thread
-only).
+this process; ``--type minor`` compacts to a delta instead of a base; ``--statements`` counts what is sent to the databases,
+which makes each statement dearer; ``--database``, ``--folder`` and ``--profile`` are those of ``initiator.py`` (a profile is
+of one group after the other in this process, since it sees one thread only).
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ def runner_of(master: str | None) -> Iterator[Runner]:
         spark.stop()
 
 
-def timed(site: Site, work: Callable[[], WorkerPass]) -> tuple[WorkerPass, str]:
+def timed(site: Site, work: Callable[[], WorkerPass], *, statements: bool) -> tuple[WorkerPass, str]:
     assert site.state is not None
-    with counted(site.metastore.database, site.state.database) as count:
+    with counted(*((site.metastore.database, site.state.database) if statements else ())) as count:
         start, cpu = time.perf_counter(), time.process_time()
         done = work()
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     number = len(done.outcomes)
     fates = ", ".join(f"{fate.name.lower()} {n}" for fate, n in Counter(o.fate for o in done.outcomes).items())
+    sent = f"{count.statements / number:7.1f} SQL statements each" if statements else ""
     return done, (
-        f"{seconds:8.2f} s ({cpu:.2f} s of this process){number / seconds:9.1f} partitions/s"
-        f"{count.statements / number:7.1f} SQL statements each   {fates}"
+        f"{seconds:8.2f} s{number / seconds:9.1f} partitions/s   {1000 * cpu / number:.1f} ms of this process each"
+        f"{sent}   {fates}"
     )
 
 
@@ -77,6 +78,7 @@ def main() -> None:
     parser.add_argument("--parallel", type=int, default=os.cpu_count() or 1, help="groups of entries under way at once")
     parser.add_argument("--database", choices=("sqlite", "postgresql", "mysql"), default="sqlite")
     parser.add_argument("--folder", type=Path, default=None)
+    parser.add_argument("--statements", action="store_true")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as name:
@@ -104,7 +106,7 @@ def main() -> None:
                     profiler.runcall(work_together, site, group, InProcessRunner(), Options(), outcomes.append)
                 return WorkerPass(outcomes=tuple(outcomes))
 
-            done, told = timed(site, one_by_one if given.profile else batched)
+            done, told = timed(site, one_by_one if given.profile else batched, statements=given.statements)
             say(f"{'claimed to committed':22}{told}")
             figures = sorted(o.seconds for o in done.outcomes)
             say(f"{'one entry':22}{figures[len(figures) // 2]:8.3f} s in the middle, {figures[-1]:.3f} s at most")

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -103,6 +104,18 @@ class Work:
     highest_write_id: WriteId
     component: bool = True
     job: str | None = None  #: the application that works on it, of which CQ_HADOOP_JOB_ID takes 32 characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a worker is about to name: its entry, and where that was read."""
+
+    entry: Entry
+    worker_id: str
+    txn: TxnId
+    table_id: int
+    partition_id: int | None
+    location: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,29 +412,55 @@ class Compactions:
             LostClaim: any of it does not hold; nothing is changed.
             CommitUnknown: the answer of the commit was lost.
         """
+        commit = Commit(
+            entry=entry, worker_id=worker_id, txn=txn, table_id=table_id, partition_id=partition_id, location=location
+        )
+        with self.committing_all([commit]) as found:
+            held = found[entry.id]
+            if isinstance(held, LostClaim):
+                raise held
+            yield held
+
+    @contextmanager
+    def committing_all(self, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+        """``committing`` of several compactions in one transaction of the database: those that hold are committed at the
+        end, all or none of them; the body names no other.
+
+        Raises:
+            CommitUnknown: the answer of the commit was lost, for all of them.
+        """
+        found: dict[int, Committing | LostClaim] = {}
         with self._changing() as conn:
-            type = _own_transaction(entry, txn, txn_rows.locked_row(conn, self._dialect, txn))
-            current = _ours(entry, worker_id, self._locked(conn, entry.id))
-            if current.txn_id != txn or current.highest_write_id is None:
-                raise LostClaim(f"compaction {entry.id} was recorded for transaction {current.txn_id}, not {txn}")
-            _same_place(conn, current, table_id, partition_id, location)
-            yield Committing(entry_id=entry.id, txn=txn, highest_write_id=current.highest_write_id)
+            txns = txn_rows.locked_rows(conn, self._dialect, [commit.txn for commit in commits])
+            rows = self._locked_all(conn, [commit.entry.id for commit in commits])
+            for commit in commits:
+                try:
+                    found[commit.entry.id] = _committing(conn, commit, txns.get(commit.txn), rows.get(commit.entry.id))
+                except LostClaim as error:
+                    found[commit.entry.id] = error
+            yield MappingProxyType(found)
+            held = {number: one for number, one in found.items() if isinstance(one, Committing)}
+            if not held:
+                return
             self._dialect.lock_transactions(conn, exclusive=True)
             newest = self._dialect.newest(conn)
-            if type is txn_rows.TxnType.REBALANCE_COMPACTION:
-                txn_rows.write_set(conn, txn, newest)
-            txn_rows.mark_committed(conn, self._dialect, txn)
-            states.check(entry.id, current.state, State.READY_FOR_CLEANING)
+            for one in held.values():
+                if txns[one.txn].type is txn_rows.TxnType.REBALANCE_COMPACTION:
+                    txn_rows.write_set(conn, one.txn, newest)
+            txn_rows.mark_committed(conn, self._dialect, [one.txn for one in held.values()])
             values = {
                 "CQ_STATE": State.READY_FOR_CLEANING.value,
                 "CQ_WORKER_ID": None,
                 "CQ_NEXT_TXN_ID": newest,
                 "CQ_COMMIT_TIME": now_ms(conn),
             }
-            self._ready_to_clean(conn, current, values)
+            for number in held:
+                states.check(number, rows[number].state, State.READY_FOR_CLEANING)
+                self._ready_to_clean(conn, rows[number], values)
         if not self._rows.is_whole:
             # Only once it is certain: on a row that goes back to ``i`` these would be another compaction's.
-            self._keep_result(entry.id, values)
+            for number in held:
+                self._keep_result(number, values)
 
     def committed(self, entry: Entry, txn: TxnId) -> bool:
         """Whether the compaction of ``entry`` by ``txn`` is known to be committed, after its answer was lost.
@@ -801,11 +840,10 @@ def _claim(worker_id: str, worker_version: str, now: int) -> dict[str, object]:
     }
 
 
-def _own_transaction(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None) -> txn_rows.TxnType:
+def _own_transaction(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None) -> None:
     if row is None or row.state != txn_rows.OPEN:
         found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
         raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
-    return row.type
 
 
 def _ours(entry: Entry, worker_id: str, current: Entry | None) -> Entry:
@@ -816,6 +854,21 @@ def _ours(entry: Entry, worker_id: str, current: Entry | None) -> Entry:
             f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by {worker_id}"
         )
     return current
+
+
+def _committing(conn: Connection, commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Committing:
+    """What is proven of ``commit``, whose rows are locked.
+
+    Raises:
+        LostClaim: it does not hold.
+    """
+    entry, txn = commit.entry, commit.txn
+    _own_transaction(entry, txn, row)
+    current = _ours(entry, commit.worker_id, current)
+    if current.txn_id != txn or current.highest_write_id is None:
+        raise LostClaim(f"compaction {entry.id} was recorded for transaction {current.txn_id}, not {txn}")
+    _same_place(conn, current, commit.table_id, commit.partition_id, commit.location)
+    return Committing(entry_id=entry.id, txn=txn, highest_write_id=current.highest_write_id)
 
 
 def is_being_aborted(entry: Entry) -> bool:

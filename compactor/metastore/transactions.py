@@ -381,7 +381,7 @@ class Transactions:
         if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
             stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
             conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
-        txn_rows.mark_committed(conn, self._dialect, txn)
+        txn_rows.mark_committed(conn, self._dialect, [txn])
 
     def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:
         row = txn_rows.locked_row(conn, self._dialect, txn)

@@ -7,7 +7,7 @@ Everything here runs inside a transaction of the caller. Order of locks (PROTOCO
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -28,7 +28,7 @@ from sqlalchemy import (
     update,
 )
 
-from compactor.database.prepared import send
+from compactor.database.prepared import send, send_all
 from compactor.ids import TxnId
 from compactor.metastore.dialects import Dialect
 from compactor.metastore.tables import (
@@ -125,11 +125,12 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: boo
     conn.execute(insert(WRITE_SET).from_select(columns, touched))
 
 
-def mark_committed(conn: Connection, dialect: Dialect, txn: TxnId) -> None:
-    """TXNS ``c``; its components, locks and history rows go."""
-    send(conn, _NO_COMPONENTS, {"of_txn": txn})
-    _remove_holds(conn, dialect, txn)
-    dialect.forget_committed(conn, txn)
+def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
+    """TXNS ``c``; their components, locks and history rows go."""
+    send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
+    _remove_holds(conn, dialect, txns)
+    for txn in txns:
+        dialect.forget_committed(conn, txn)
 
 
 def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) -> bool:
@@ -137,14 +138,14 @@ def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) ->
     guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
     changed = conn.execute(guarded.values(TXN_STATE=ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
     if changed:
-        _remove_holds(conn, dialect, txn)
+        _remove_holds(conn, dialect, [txn])
     return changed
 
 
-def _remove_holds(conn: Connection, dialect: Dialect, txn: TxnId) -> None:
+def _remove_holds(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
     for table, held in _HOLDS.items():
         if dialect.has(table):
-            send(conn, held, {"of_txn": txn})
+            send_all(conn, held, [{"of_txn": txn} for txn in txns])
 
 
 def _without(column: Column[int]) -> Delete:

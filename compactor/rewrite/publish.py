@@ -8,7 +8,7 @@ hidden name (PROTOCOL 5, 7.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from compactor.acid.names import Hidden, parse_directory, parse_hidden, parse_staging
 from compactor.errors import BadName, StorageError
@@ -32,11 +32,39 @@ def name(storage: Storage, staged: Staged) -> None:
             _complete(storage, target, directory)
         elif not storage.exists(directory.staged):
             _must_match(storage, target, directory)  # named already, before an answer was lost
+            for error in storage.sync_names([target]).values():
+                raise error
         else:
             storage.rename(directory.staged, target)
         if index == 0:
             reach(Step.NAMED_FIRST)
     reach(Step.NAMED)
+
+
+def together(storage: Storage, staged: Sequence[Staged]) -> bool:
+    """Whether ``name_all`` takes these: each is one directory, which gets its name by a rename."""
+    return all(
+        len(one.directories) == 1 and not one.directories[0].uploads and storage.capabilities(one.location).renames
+        for one in staged
+    )
+
+
+def name_all(storage: Storage, staged: Sequence[Staged]) -> None:
+    """``name`` of several, whose names become durable together.
+
+    Raises:
+        StorageError: of one of them at least; what was named before stays, ``name`` goes on with it or the caller hides it.
+    """
+    targets: list[str] = []
+    for one in staged:
+        (directory,) = one.directories
+        targets.append(f"{one.location}/{directory.name}")
+        storage.rename(directory.staged, targets[-1], durable=False)
+        reach(Step.NAMED_FIRST)
+    for error in storage.sync_names(targets).values():
+        raise error
+    for _ in staged:
+        reach(Step.NAMED)
 
 
 def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None:

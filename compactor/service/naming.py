@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from compactor.errors import CommitUnknown, LockNotGranted, StorageError
+from compactor.errors import CommitUnknown, LockNotGranted, LostClaim, StorageError
 from compactor.locking.kinds import LockType
+from compactor.metastore.compactions import Commit
 from compactor.rewrite import publish, stage
-from compactor.rewrite.plan import Plan
 from compactor.rewrite.stage import Staged
 from compactor.rewrite.unit import Shape
 from compactor.service.bounded import request_anew
@@ -23,6 +24,7 @@ from compactor.service.site import Site
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
+TOGETHER = 16  #: entries that one transaction of the database commits at most
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0  #: between two tries for the exclusive lock
 
 
@@ -34,10 +36,7 @@ def name_all(site: Site, group: Group, heart: Heartbeat, again_as_majors: Callab
     """
     majors = [hold for hold in group.live if (reason := _not_as_minor(hold)) and _becomes_major(hold, reason)]
     contenders = [hold for hold in group.live if hold not in majors and _needs_the_table(hold)]
-    group.each(
-        lambda hold: _finish(group, hold, heart),
-        [hold for hold in group.live if hold not in majors and hold not in contenders],
-    )
+    _finish_all(group, [hold for hold in group.live if hold not in majors and hold not in contenders], heart)
 
     def give_way(hold: Hold) -> None:
         if not _is_half(hold):
@@ -147,9 +146,70 @@ def _patience_s(hold: Hold) -> float:
     return hold.the_target.settings.milliseconds("compactor.lock.wait") / 1000
 
 
+def _finish_all(group: Group, holds: Sequence[Hold], heart: Heartbeat) -> None:
+    """Names and commits ``holds``, of which none needs its table alone: as many at once as may go together, and for itself
+    whom that failed for."""
+    joined = [hold for hold in holds if _may_join(hold)] if len(holds) > 1 else []
+    with ThreadPoolExecutor(TOGETHER, thread_name_prefix="tidy") as pool:  # each waits for the disk, and nobody for it
+        tidied = [
+            pool.submit(_tidy, hold)
+            for start in range(0, len(joined), TOGETHER)
+            for hold in _finish_together(group, joined[start : start + TOGETHER], heart)
+        ]
+    for future in tidied:
+        future.result()
+    group.each(lambda hold: _finish(group, hold, heart), [hold for hold in holds if hold in group.live])
+
+
+def _may_join(hold: Hold) -> bool:
+    """Whether nothing is seen of it while it waits for the others' commit but a directory that is whole and right."""
+    return (
+        hold.the_plan.layout.has_visibility
+        and not hold.rebalances
+        and publish.together(hold.site.storage, [hold.the_staged])
+    )
+
+
+def _finish_together(group: Group, holds: Sequence[Hold], heart: Heartbeat) -> list[Hold]:
+    """One critical section for several. Who was lost falls out; where anything else fails all are rolled back, and stay in
+    the group to be finished one by one: those that were named already are found so.
+
+    Returns:
+        those that are committed; their staging directories are still there.
+    """
+    group.each(lambda hold: heart.check(hold.transaction), holds)
+    live = [hold for hold in holds if hold in group.live]
+    if not live:
+        return []
+    for hold in live:
+        heart.let_go(hold.transaction)
+    lost: Mapping[Hold, LostClaim] = {}
+    try:
+        with committing_all(live) as lost:
+            publish.name_all(live[0].site.storage, [hold.the_staged for hold in live if hold not in lost])
+    except CommitUnknown as error:
+        unknown = error
+
+        def ask(hold: Hold) -> None:
+            if not hold.site.metastore.compactions.committed(hold.entry, hold.transaction):
+                raise unknown
+
+        group.each(ask, [hold for hold in live if hold not in lost])
+    except Exception as error:  # noqa: BLE001 - whose it is shows when each is finished for itself
+        log.info("%d compactions are committed one by one: %s", len(live), error)
+        return []
+    for hold, why in lost.items():
+        group.out(hold, why)
+    committed = [hold for hold in live if hold in group.live]
+    for _ in committed:
+        reach(Step.COMMITTED)
+    group.each(lambda hold: _committed(group, hold), committed)
+    return committed
+
+
 def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
     """Names what is staged, commits, and removes the staging directory."""
-    site, entry, planned, staged = hold.site, hold.entry, hold.the_plan, hold.the_staged
+    site, entry, staged = hold.site, hold.entry, hold.the_staged
     heart.check(hold.transaction)
     heart.let_go(hold.transaction)
     try:
@@ -159,13 +219,18 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
         if not site.metastore.compactions.committed(entry, hold.transaction):
             raise
     reach(Step.COMMITTED)
-    _tidy(site, planned)
-    reach(Step.STAGING_REMOVED)
-    request_anew(site, entry, planned.left)
+    _tidy(hold)
+    _committed(group, hold)
+
+
+def _committed(group: Group, hold: Hold) -> None:
+    """What is done once its commit is certain, but for its staging directory."""
+    planned, staged = hold.the_plan, hold.the_staged
+    request_anew(hold.site, hold.entry, planned.left)
     group.done(
         hold,
         Outcome(
-            entry=entry,
+            entry=hold.entry,
             fate=Fate.COMPACTED,
             message=hold.note or str(planned.left),
             left=planned.left,
@@ -177,30 +242,48 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
     )
 
 
-def _tidy(site: Site, planned: Plan) -> None:
+def _tidy(hold: Hold) -> None:
     """Removes the staging directory. The compaction is committed: what stays now is the cleaner's to sweep."""
+    site, planned = hold.site, hold.the_plan
     try:
         site.storage.remove(planned.staging, durable=False)
         stage.forget_uploads(site.storage, planned)
     except StorageError as error:
         log.warning("%s: the staging directory stays until the partition is cleaned: %s", planned.location, error)
+    reach(Step.STAGING_REMOVED)
 
 
 @contextmanager
 def committing(hold: Hold) -> Iterator[None]:
     """The one critical section: locked and re-checked on entry, stamped and committed on exit (PROTOCOL 5)."""
+    with committing_all([hold]) as lost:
+        for error in lost.values():
+            raise error
+        yield
+
+
+@contextmanager
+def committing_all(holds: Sequence[Hold]) -> Iterator[Mapping[Hold, LostClaim]]:
+    """``committing`` of several: all that are not lost are committed on exit, or none of them."""
+    site = holds[0].site
+    limit = site.settings.milliseconds("hive.txn.timeout") / 2000
+    with site.metastore.compactions.committing_all([_commit_of(hold) for hold in holds]) as found:
+        reach(Step.COMMITTING)
+        begun = time.monotonic()
+        yield {hold: error for hold in holds if isinstance(error := found[hold.entry.id], LostClaim)}
+        if time.monotonic() - begun > limit:
+            raise StorageError(
+                f"{holds[0].the_target.location}: naming took longer than {limit:.0f} s, half of hive.txn.timeout"
+            )
+
+
+def _commit_of(hold: Hold) -> Commit:
     target = hold.the_target
-    limit = hold.site.settings.milliseconds("hive.txn.timeout") / 2000
-    with hold.site.metastore.compactions.committing(
-        hold.entry,
-        hold.worker_id,
-        hold.transaction,
+    return Commit(
+        entry=hold.entry,
+        worker_id=hold.worker_id,
+        txn=hold.transaction,
         table_id=target.table.id,
         partition_id=target.partition.id if target.partition else None,
         location=target.partition.location if target.partition else target.table.location,
-    ):
-        reach(Step.COMMITTING)
-        begun = time.monotonic()
-        yield
-        if time.monotonic() - begun > limit:
-            raise StorageError(f"{target.location}: naming took longer than {limit:.0f} s, half of hive.txn.timeout")
+    )

@@ -4,7 +4,7 @@ claim -> open a compaction transaction, shared lock, heartbeat -> list, repair, 
 verify -> name and commit in one database transaction.
 
 Entries take all steps but the last together: many are so small that asking the database for each would cost more than
-rewriting them. Each is named and committed for itself, and one that fails falls out of its group alone (ADR 11).
+rewriting them. Each may fail, and then falls out of its group alone (ADR 11, 16).
 """
 
 from __future__ import annotations

@@ -172,6 +172,10 @@ class HdfsStorage:
         """Nothing to do: blocks are synced as they are closed, and the NameNode's journal is before it answers."""
         return {}
 
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        """Nothing to do: the NameNode's journal is synced before it answers."""
+        return {}
+
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with _errors("rename to", target):
             if self._status(target) is not None:  # HttpFS knows no renameoptions, and would move into it

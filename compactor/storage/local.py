@@ -8,7 +8,7 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from types import MappingProxyType
@@ -135,12 +135,10 @@ class LocalStorage:
                     _adopt(os.path.join(root, name), like)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        of_each = {path: _to_sync(path) for path in paths}
-        places = list(dict.fromkeys(place for found in of_each.values() for place in found))
-        with ThreadPoolExecutor(max(1, min(_SYNCS, len(places))), thread_name_prefix="sync") as pool:
-            errors = dict(zip(places, pool.map(_synced, places), strict=True))
-        causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
-        return {path: cause for path, cause in causes.items() if cause is not None}
+        return _all_synced({path: _to_sync(path) for path in paths})
+
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        return _all_synced({path: [os.path.dirname(path)] for path in paths})
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with _errors("rename to", target):
@@ -237,6 +235,15 @@ def _to_sync(path: str) -> list[str]:
     """Files and directories at and below ``path``, and the directory that holds its name."""
     below = [place for root, _, files in os.walk(path) for place in (*(f"{root}/{name}" for name in files), root)]
     return [*(below or [path]), os.path.dirname(path)]
+
+
+def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:
+    """Syncs files and directories, given by what they are synced for; what that failed for, and why."""
+    places = list(dict.fromkeys(place for found in of_each.values() for place in found))
+    with ThreadPoolExecutor(max(1, min(_SYNCS, len(places))), thread_name_prefix="sync") as pool:
+        errors = dict(zip(places, pool.map(_synced, places), strict=True))
+    causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
+    return {path: cause for path, cause in causes.items() if cause is not None}
 
 
 def _synced(path: str) -> StorageError | None:

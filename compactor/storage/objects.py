@@ -120,6 +120,10 @@ class ObjectStorage:
         """Nothing to do: an object that was acknowledged is durable."""
         return {}
 
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        """Nothing to do: an object that was acknowledged is durable."""
+        return {}
+
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         if self.exists(target):
             raise StorageError(f"{target}: is there already; {source} is not moved over or into it")

@@ -77,9 +77,12 @@ class Storage(Protocol):
             what could not be made durable, and why. It must not be used: asked again, a system may say that all is well.
         """
 
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        """Makes the names of ``paths`` durable, and nothing below them; see ``sync``."""
+
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         """Renames a file or directory; refuses a target that exists (HDFS would move into it). The new name is durable
-        then, unless ``sync`` is to see to that.
+        then, unless ``sync`` or ``sync_names`` is to see to that.
 
         Where the store has no rename (``capabilities``), copies file by file within the store, data files first, and
         then removes the source; when copying fails, what was copied is removed again.

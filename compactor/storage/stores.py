@@ -89,9 +89,19 @@ class Stores:
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         failed: dict[str, StorageError] = {}
-        for store in {id(store): store for store in map(self.of, paths)}.values():
-            failed |= store.sync([path for path in paths if self.of(path) is store])
+        for store, of_store in self._parted(paths):
+            failed |= store.sync(of_store)
         return failed
+
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        failed: dict[str, StorageError] = {}
+        for store, of_store in self._parted(paths):
+            failed |= store.sync_names(of_store)
+        return failed
+
+    def _parted(self, paths: Collection[str]) -> list[tuple[Storage, list[str]]]:
+        stores = {id(store): store for store in map(self.of, paths)}
+        return [(store, [path for path in paths if self.of(path) is store]) for store in stores.values()]
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         store = self.of(source)

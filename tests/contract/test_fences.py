@@ -15,6 +15,7 @@ from compactor.errors import CommitUnknown, LostClaim, NotFound, Refused, Transa
 from compactor.ids import TxnId, WriteId
 from compactor.metastore import tables as t
 from compactor.metastore.catalog import Column, Table
+from compactor.metastore.compactions import Commit, Committing
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 
@@ -203,6 +204,60 @@ def test_the_outcome_of_a_ready_entry_is_known(compaction: Compaction) -> None:
     assert compaction.metastore.compactions.txn_state(ready) == "c"
     compaction.metastore.compactions.mark_cleaned(ready, [], all_below=True)
     assert compaction.metastore.compactions.committed(ready, compaction.txn)
+
+
+def _several(metastore: Metastore) -> list[Commit]:
+    """Compactions of three partitions that are recorded and about to commit."""
+    table = metastore.catalog.create_table(
+        "default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=[Column(name="d", type="string")]
+    )
+    commits = []
+    for value in ("x", "y", "z"):
+        part = metastore.catalog.add_partition(table, [value])
+        entity = Entity(database="default", table="p", partition=part.name)
+        highest = insert(metastore, entity)
+        request(metastore, entity)
+        entry = claim(metastore)
+        [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+        commits.append(
+            Commit(
+                entry=metastore.compactions.record(entry, WORKER, txn, None, highest),
+                worker_id=WORKER,
+                txn=txn,
+                table_id=table.id,
+                partition_id=part.id,
+                location=part.location,
+            )
+        )
+    return commits
+
+
+def test_several_are_committed_at_once_but_for_those_that_are_lost(metastore: Metastore) -> None:
+    """PROTOCOL 5: each is checked for itself; those that hold get the stamps of one commit."""
+    commits = _several(metastore)
+    metastore.transactions.abort(commits[1].txn, "by hand")
+    with metastore.compactions.committing_all(commits) as found:
+        held = [found[commit.entry.id] for commit in commits]
+        assert [isinstance(one, Committing) for one in held] == [True, False, True]
+        assert "aborted" in str(held[1])
+    rows = [metastore.compactions.entry(commit.entry.id) for commit in commits]
+    assert [row.state for row in rows] == [State.READY_FOR_CLEANING, State.WORKING, State.READY_FOR_CLEANING]
+    newest = metastore.transactions.newest()
+    assert [row.next_txn_id for row in rows] == [newest, None, newest]
+    assert [metastore.compactions.committed(row, c.txn) for row, c in zip(rows, commits, strict=True)] == [
+        True,
+        False,
+        True,
+    ]
+    assert metastore.compactions.requeue(commits[1].entry.id, WORKER)
+
+
+def test_where_naming_fails_none_of_several_is_committed(metastore: Metastore) -> None:
+    commits = _several(metastore)
+    before = everything(metastore)
+    with pytest.raises(ZeroDivisionError), metastore.compactions.committing_all(commits):
+        raise ZeroDivisionError
+    assert everything(metastore) == before
 
 
 @pytest.mark.usefixtures("hive4")

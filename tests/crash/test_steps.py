@@ -132,7 +132,8 @@ MEMBERS = [
         (Step.ATTEMPT_WRITTEN, 3),  # each has two units
         (Step.ACCEPTED, 2),
         (Step.MANIFEST_WRITTEN, 2),
-        (Step.COMMITTING, 2),
+        (Step.COMMITTING, 1),
+        (Step.NAMED_FIRST, 2),  # all are committed at once
         (Step.NAMED, 1),
         (Step.NAMED, 3),
         (Step.COMMITTED, 1),

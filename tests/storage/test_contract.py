@@ -28,7 +28,7 @@ def test_what_was_written_is_read_whole_and_by_ranges(place: Place) -> None:
     assert place.stores.length(path) == len(content)
     assert place.stores.read_range(path, 500_001, 7) == content[500_001:500_008]
     assert place.stores.read_range(path, len(content) - 3, 10) == content[-3:]
-    assert place.stores.sync([root(place)]) == {}
+    assert place.stores.sync([root(place)]) == place.stores.sync_names([path]) == {}
 
 
 def test_an_uploaded_file_is_the_local_one(place: Place, tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_commits_write_set_is_what_it_updated_or_deleted(metastore: Metastore)
     with metastore.database.write() as conn:
         conn.execute(insert(TXN_COMPONENTS), rows)
         txn_rows.write_set(conn, txn, TxnId(7))
-        txn_rows.mark_committed(conn, metastore.dialect, txn)
+        txn_rows.mark_committed(conn, metastore.dialect, [txn])
         found = conn.execute(select(WRITE_SET.c.WS_TABLE, WRITE_SET.c.WS_OPERATION_TYPE, WRITE_SET.c.WS_COMMIT_ID))
         assert sorted(map(tuple, found)) == [("b", "d", 7), ("b", "u", 7), ("c", "u", 7)]
         assert conn.execute(select(TXN_COMPONENTS)).all() == []

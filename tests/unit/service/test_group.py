@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compactor.compaction.states import State
-from compactor.errors import StorageError
+from compactor.errors import CommitUnknown, LostClaim, StorageError
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
+from compactor.metastore.compactions import Commit, Committing, Compactions
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service import worker
 from compactor.service.batch import claimable, run_entries
@@ -205,6 +207,7 @@ class _Undurable(LocalStorage):
         self._place = place
         self.kept: set[str] = set()
         self.named_early: list[str] = []
+        self.undurable: set[str] = set()
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         lost = {path: StorageError(f"cannot sync {path}: I/O error") for path in paths if path.startswith(self._place)}
@@ -214,9 +217,15 @@ class _Undurable(LocalStorage):
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         out = os.path.dirname(source)
         is_named = "/_compactor_v" in source and "/_compactor_v" not in target
-        if is_named and not (durable and {out, f"{os.path.dirname(out)}/manifest.json"} <= self.kept):
+        if is_named and not {out, f"{os.path.dirname(out)}/manifest.json"} <= self.kept:
             self.named_early.append(target)
+        if is_named and not durable:
+            self.undurable.add(target)
         super().rename(source, target, durable=durable)
+
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        self.undurable -= set(paths)
+        return super().sync_names(paths)
 
 
 def test_all_is_durable_before_the_first_is_named_and_what_is_not_falls_out_alone(
@@ -229,8 +238,69 @@ def test_all_is_durable_before_the_first_is_named_and_what_is_not_falls_out_alon
     assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.FAILED, Fate.COMPACTED]
     assert "cannot sync" in done["b"].message
     assert names_in(Path(tables[1].location)) == before
-    assert (len(disk.kept), disk.named_early) == (4, [])
+    assert (len(disk.kept), disk.named_early, disk.undurable) == (4, [], set())
     assert_nothing_left(site)
+
+
+class _NotNaming(LocalStorage):
+    """A store that cannot name in one place: the rename fails, or its name cannot be made durable."""
+
+    def __init__(self, place: str, at: str) -> None:
+        self._place, self._at = place, at
+
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+        if self._at == "rename" and os.path.dirname(target) == self._place:
+            raise StorageError(f"{target}: no room")
+        super().rename(source, target, durable=durable)
+
+    def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+        lost = [path for path in paths if self._at == "sync" and os.path.dirname(path) == self._place]
+        return {**super().sync_names(paths), **{path: StorageError(f"{path}: no room") for path in lost}}
+
+
+@pytest.mark.parametrize("at", ["rename", "sync"])
+def test_one_that_cannot_be_named_falls_out_alone(site: Site, tables: list[Table], at: str) -> None:
+    """PROTOCOL 5: the others are committed all the same, those too that had their names when it failed."""
+    place = tables[1].location
+    wanted = [rows_of(site, table) for table in tables]
+    done = worked(replace(site, storage=_NotNaming(place, at)))
+    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.FAILED, Fate.COMPACTED]
+    assert "no room" in done["b"].message
+    assert not [name for name in names_in(Path(place)) if name.startswith(("base", "_compactor_v"))]
+    assert [rows_of(site, table) for table in tables] == wanted
+    assert_nothing_left(site)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
+    site: Site, tables: list[Table], monkeypatch: pytest.MonkeyPatch, is_committed: bool
+) -> None:
+    """PROTOCOL 5: nobody removes anything before TXNS has been read."""
+    committing_all = Compactions.committing_all
+
+    @contextmanager
+    def unanswered(self: Compactions, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+        try:
+            with committing_all(self, commits) as found:
+                yield found
+                if not is_committed:
+                    raise ConnectionError
+        except ConnectionError:
+            pass
+        raise CommitUnknown("the connection was lost")
+
+    monkeypatch.setattr(Compactions, "committing_all", unanswered)
+    wanted = [rows_of(site, table) for table in tables]
+    if is_committed:
+        done = worked(site)
+        assert [done[name].fate for name in NAMES] == [Fate.COMPACTED] * 3
+        assert_nothing_left(site)
+    else:
+        with pytest.raises(CommitUnknown):
+            worked(site)
+        assert [e.entity.table for e in site.metastore.compactions.working()] == list(NAMES)
+        assert all(any(n.startswith("base") for n in names_in(Path(table.location))) for table in tables)
+    assert [rows_of(site, table) for table in tables] == wanted
 
 
 def test_a_bug_that_one_meets_is_told_after_the_others_are_done(site: Site, tables: list[Table]) -> None:

@@ -165,6 +165,11 @@ def test_all_below_and_the_name_itself_is_synced(tmp_path: Path, monkeypatch: py
     synced.clear()
     STORAGE.rename(f"{tmp_path}/s/out/base_1", f"{tmp_path}/base_1")
     assert synced == {str(tmp_path)}
+    synced.clear()
+    STORAGE.rename(f"{tmp_path}/base_1", f"{tmp_path}/s/base_1", durable=False)
+    assert synced == set()
+    assert STORAGE.sync_names([f"{tmp_path}/s/base_1"]) == {}
+    assert synced == {"s"}
 
 
 def test_what_cannot_be_synced_is_told_apart_from_the_rest(tmp_path: Path) -> None:
@@ -173,6 +178,7 @@ def test_what_cannot_be_synced_is_told_apart_from_the_rest(tmp_path: Path) -> No
     assert list(failed) == [f"{tmp_path}/gone"]
     assert str(failed[f"{tmp_path}/gone"]) == f"cannot sync {tmp_path}/gone: No such file or directory"
     assert STORAGE.sync([]) == {}
+    assert list(STORAGE.sync_names([f"{tmp_path}/here", f"{tmp_path}/gone/there"])) == [f"{tmp_path}/gone/there"]
 
 
 def test_an_error_names_what_was_tried(tmp_path: Path) -> None:

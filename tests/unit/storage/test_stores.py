@@ -47,6 +47,7 @@ def test_the_local_store_serves_paths(tmp_path: Path) -> None:
     STORES.write(f"{tmp_path}/a/f", b"123")
     STORES.adopt(f"{tmp_path}/a", like=str(tmp_path))
     assert STORES.sync([str(tmp_path)]) == {}
+    assert STORES.sync_names([str(tmp_path), "s3://b/t"]) == {}
     STORES.upload(f"{tmp_path}/a/f", f"{tmp_path}/g")
     STORES.rename(f"{tmp_path}/a", f"{tmp_path}/b")
     assert (STORES.exists(f"{tmp_path}/a"), STORES.children(str(tmp_path))) == (False, ("b", "g"))
