@@ -33,12 +33,25 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, output, 1),
                 (os.POSIX_SPAWN_DUP2, output, 2),
+                *((os.POSIX_SPAWN_CLOSE, number) for number in _inherited()),
             ],
             setsid=True,
         )
     finally:
         os.close(output)
     return f"{_KIND}:{socket.gethostname()}:{pid}:{_started(pid) or 0}"
+
+
+def _inherited() -> list[int]:
+    """Open files of this process, but for the standard ones, that a child would have too."""
+    found = []
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            if number > 2 and os.get_inheritable(number):
+                found.append(number)
+        except OSError:  # that of the listing, or closed meanwhile by another thread
+            continue
+    return found
 
 
 def is_gone(name: str | None) -> bool:

@@ -36,7 +36,8 @@ def test_it_is_found_by_name_until_it_ends(tmp_path: Path) -> None:
 def test_nothing_of_the_parent_s_files_is_inherited(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = "import os; print(sorted(os.listdir('/proc/self/fd')), os.readlink('/proc/self/fd/0'))"
-    with (tmp_path / "secret").open("w"):
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
         name = processes.start([sys.executable, "-c", code], dict(os.environ), log)
     assert until(lambda: processes.is_gone(name))
     os.waitpid(int(name.split(":")[2]), 0)
