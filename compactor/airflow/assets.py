@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
@@ -66,6 +66,11 @@ def requested(metastore: str) -> Asset:
 def compacted(metastore: str) -> Asset:
     """Events of this asset say that requests wait for the cleaner."""
     return _event(metastore, "compacted")
+
+
+def tables(metastore: str) -> AssetAlias:
+    """By this a batch tells of the tables that it compacted; which ones it knows when it has ended."""
+    return AssetAlias(name=f"{SCHEME}://{metastore}/?")
 
 
 def _event(metastore: str, what: str) -> Asset:

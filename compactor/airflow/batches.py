@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from compactor.airflow import processes
 from compactor.airflow.hooks import CompactorHook
+from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.service import batch_control
 from compactor.service.batch_control import Stand
@@ -28,6 +29,7 @@ class Progress:
     entries: Mapping[int, str] = field(default_factory=dict)  #: id -> "demo.flights/month=1: working"
     still_open: tuple[int, ...] = ()
     failed: Mapping[int, str] = field(default_factory=dict)  #: id -> a sentence
+    compacted: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  #: ids by (database, table)
 
     def news(self, before: Progress | None) -> list[str]:
         """What changed since ``before``, a line each."""
@@ -84,6 +86,7 @@ def look(metastore: str, batch_id: int) -> Progress:
                 entries=found.entries,
                 still_open=found.still_open,
                 failed=found.failed,
+                compacted=found.compacted,
             )
     return found
 
@@ -101,7 +104,17 @@ def _look(metastore: str, batch_id: int) -> Progress:
         failed={
             e.id: f"compaction {e.id} of {e.entity}: {State.FAILED.label}: {e.error}" for e in found.failed_entries
         },
+        compacted=_compacted(found.entries.values()),
     )
+
+
+def _compacted(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[int, ...]]:
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    for e in entries:
+        if e.state in (State.READY_FOR_CLEANING, State.SUCCEEDED):
+            table = e.entity.database, e.entity.table
+            found[table] = (*found.get(table, ()), e.id)
+    return found
 
 
 def launched(metastore: str, batch_id: int, application: str) -> None:

@@ -49,6 +49,15 @@ def seconds(key: str) -> float:
     return value
 
 
+def boolean(key: str) -> bool:
+    """The value of ``key`` as a truth value.
+
+    Raises:
+        BadSetting: it is none.
+    """
+    return one_of(key, "True", "true", "False", "false").lower() == "true"
+
+
 def dag_id(name: str, metastore: str) -> str:
     """The id of one of the five DAGs of a metastore."""
     return name if metastore == "default" else f"{name}__{metastore}"

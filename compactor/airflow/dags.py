@@ -13,8 +13,8 @@ from airflow.sdk.definitions.timetables.assets import AssetOrTimeSchedule
 from airflow.sdk.definitions.timetables.trigger import DeltaTriggerTimetable
 from airflow.sdk.exceptions import AirflowFailException
 
-from compactor.airflow.assets import compacted, requested
-from compactor.airflow.configuration import airflow_pools, approval_bytes, dag_id, seconds, text
+from compactor.airflow.assets import compacted, requested, tables
+from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
 from compactor.airflow.form import fields, wish
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
@@ -203,6 +203,7 @@ def _compact(metastore: str, task_id: str, airflow_pool: str, batches: Any) -> A
         task_id=task_id,
         metastore=metastore,
         pool=airflow_pool,
+        outlets=[tables(metastore)] if boolean("table_assets") else [],
         map_index_template="batch {{ task.batch_id }}",
         **_RECONNECTING,
     ).expand_kwargs(batches)

@@ -12,11 +12,12 @@ from typing import Any
 from airflow.configuration import conf as airflow_conf
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
+from airflow.sdk import AssetAlias, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import compactor
 from compactor.airflow import processes
+from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.errors import BadSetting, CompactorError
 
@@ -102,14 +103,14 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 )
                 self._watch(launches)
             if step is Next.CONCLUDE:
-                return self._conclude(progress)
+                return self._conclude(context, progress)
             if launches >= batches.MOST_LAUNCHES:
                 raise AirflowFailException(
                     f"batch {batch_id}: its driver was lost {launches} times; look into its log, or into that of Spark"
                 )
             if step is Next.RENEW and not batches.renew(self.metastore, batch_id, progress.stand.value):
                 self.log.info("batch %s: another batch has what is left of it", batch_id)
-                return self._conclude(progress)
+                return self._conclude(context, progress)
             launches += 1
             self._launch(context)
 
@@ -124,7 +125,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             kwargs={"launches": launches},
         )
 
-    def _conclude(self, progress: Any) -> dict[str, str]:
+    def _conclude(self, context: Any, progress: Any) -> dict[str, str]:
         for line in progress.news(None):
             self.log.info("%s", line)
         if progress.failed:
@@ -132,6 +133,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             raise AirflowFailException("; ".join(progress.failed.values()))
         if progress.still_open:
             self.log.warning("batch %s: what is left of it waits for the next pass", self.batch_id)
+        for alias in (outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)):
+            for (database, table), ids in progress.compacted.items():
+                asset = create_asset(metastore=self.metastore, database=database, table=table)
+                context["outlet_events"][alias].add(asset, extra={"compactions": list(ids)})
         return {str(number): line for number, line in progress.entries.items()}
 
     def _launch(self, context: Any) -> None:
@@ -175,7 +180,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         except AirflowException:
             progress = batches.look(self.metastore, int(self.batch_id))
             if progress.failed:
-                self._conclude(progress)
+                self._conclude(context, progress)
             if progress.stand is Stand.UNDER_WAY:
                 batches.release(self.metastore, int(self.batch_id), "its driver died")
             raise

@@ -108,6 +108,12 @@ OPTIONS: dict[str, Option] = {
         example="/etc/security/keytabs/compactor.keytab",
         description="Path of the principal's keytab. Empty: the connection's.",
     ),
+    "table_assets": Option(
+        type="boolean",
+        default="False",
+        description="Whether a batch that has ended tells Airflow of each table that it compacted, as an event of asset "
+        "hive://METASTORE/DATABASE/TABLE, for DAGs that wait for one. A batch of which an entry failed tells nothing.",
+    ),
     "notifier": Option(
         type="string",
         default="",

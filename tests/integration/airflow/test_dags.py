@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compactor.acid.names import parse_directory
-from compactor.airflow.assets import compacted, requested
+from compactor.airflow.assets import compacted, create_asset, requested
 from compactor.airflow.sensors import marker_variable
 from compactor.compaction.states import State
 from compactor.demo.fixtures import LocationForm, register_fixture
@@ -20,6 +20,7 @@ from compactor.demo.place import Place
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
 TABLE = "f3_abort"
+TABLE_ASSET = create_asset(database="default", table=TABLE)
 Run = Callable[..., Any]
 
 
@@ -65,7 +66,7 @@ def events(airflow_database: Path) -> Callable[[str], int]:
             return int(session.scalar(query.where(AssetModel.uri == uri)) or 0)
 
     watched = [asset(name) for name in ("default", "archive") for asset in (requested, compacted)]
-    before = {asset.uri: count(asset.uri) for asset in watched}
+    before = {asset.uri: count(asset.uri) for asset in (*watched, TABLE_ASSET)}
     return lambda uri: count(uri) - before[uri]
 
 
@@ -156,8 +157,11 @@ def test_without_work_there_is_no_event(place: Place, run_dag: Run, events: Call
     assert events(compacted("default").uri) == 0
 
 
-def test_from_the_form_to_the_clean_directory(table: Place, run_dag: Run, events: Callable[[str], int]) -> None:
+def test_from_the_form_to_the_clean_directory(
+    table: Place, run_dag: Run, events: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """compact_table, worker with a real Spark, cleaner and housekeeper, one after the other."""
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "True")
     with table.site() as site:
         before = measure(site, "default", TABLE)
     asked = run_dag("compact_table", table=f"default.{TABLE}", type="major", wait=False)
@@ -170,6 +174,7 @@ def test_from_the_form_to_the_clean_directory(table: Place, run_dag: Run, events
     assert worker.state == "success", task_states(worker)
     assert states(table) == [State.READY_FOR_CLEANING]
     assert events(compacted("default").uri) == 1
+    assert events(TABLE_ASSET.uri) == 1
 
     with table.site() as site:
         wait_until_nobody_holds(site)

@@ -73,11 +73,13 @@ def test_from_planned_to_ended(planned: tuple[Site, int]) -> None:
     batches.launched("default", batch, "application_1")
     found = batches.look("default", batch)
     assert (found.stand, found.application, len(found.still_open)) == (Stand.UNDER_WAY, "application_1", 1)
+    assert found.compacted == {}
     with open_deployment() as other:
         run_batch(other, batch, InProcessRunner())
     found = batches.look("default", batch)
     assert (found.stand, found.still_open, found.failed) == (Stand.ENDED, (), {})
     assert list(found.entries.values()) == ["default.t: ready for cleaning"]
+    assert found.compacted == {("default", "t"): tuple(found.entries)}
 
 
 def test_a_driver_that_is_a_dead_process_is_lost_at_once(planned: tuple[Site, int], tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.airflow import configuration
-from compactor.airflow.configuration import dag_id, metastore_names, seconds, text
+from compactor.airflow.configuration import boolean, dag_id, metastore_names, seconds, text
 from compactor.airflow.options import OPTIONS
 from compactor.errors import BadSetting
 
@@ -79,3 +79,10 @@ def test_one_of_what_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__LAUNCHER", "rocket")
     with pytest.raises(BadSetting, match="'rocket'; wanted: one of 'spark-submit', 'process'"):
         configuration.one_of("launcher", "spark-submit", "process")
+
+
+@pytest.mark.parametrize(("said", "meant"), [("True", True), ("true", True), ("False", False), ("false", False)])
+def test_a_truth_value(monkeypatch: pytest.MonkeyPatch, said: str, meant: bool) -> None:
+    assert boolean("table_assets") is False
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", said)
+    assert boolean("table_assets") is meant

@@ -15,6 +15,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from compactor.airflow.assets import compacted, requested
 from compactor.airflow.dags import compaction_dags
 from compactor.airflow.form import fields
+from compactor.errors import BadSetting
 
 FILE = Path(__file__).parents[3] / "dags" / "compaction.py"
 NAMES = ["compaction_initiator", "compaction_worker", "compaction_cleaner", "acid_housekeeper", "compact_table"]
@@ -135,6 +136,16 @@ def test_batches_wait_in_the_configured_pool(monkeypatch: pytest.MonkeyPatch) ->
     worker = compaction_dags("default")[1]
     assert worker.get_task("compact").partial_kwargs["pool"] == "compaction"
     assert worker.get_task("compact").partial_kwargs["retries"] == 2
+
+
+def test_tables_are_told_of_only_where_that_is_wanted(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(dags["compaction_worker"].get_task("compact").partial_kwargs["outlets"]) == []
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "True")
+    (alias,) = compaction_dags("archive")[1].get_task("compact").partial_kwargs["outlets"]
+    assert alias.name == "hive://archive/?"
+    monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "perhaps")
+    with pytest.raises(BadSetting, match="table_assets"):
+        compaction_dags("archive")
 
 
 def test_what_announces_is_a_teardown_so_a_failed_batch_fails_the_run(dags: dict[str, DAG]) -> None:

@@ -13,7 +13,8 @@ NUMBERS = {"integer": int, "float": float}
 
 @pytest.mark.parametrize(("key", "option"), OPTIONS.items())
 def test_defaults_and_examples_are_of_the_type_that_is_told(key: str, option: Option) -> None:
-    assert option.type in ("string", *NUMBERS)
+    assert option.type in ("string", "boolean", *NUMBERS)
+    assert option.type != "boolean" or option.default in ("True", "False")
     for text in (option.default, option.example):
         if option.type in NUMBERS and text is not None:
             assert NUMBERS[option.type](text) > 0
