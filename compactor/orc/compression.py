@@ -30,9 +30,10 @@ _CODECS = {
     Compression.LZ4: pa.Codec("lz4_raw"),
 }
 MAX_BLOCK = (1 << 23) - 1  #: a chunk's length has 23 bits
-#: Levels of ISA-L. Small is as small as zlib's second level, in a third of its time; quick takes half of that, and is
-#: mostly as small, but misses what repeats from afar.
-QUICK, SMALL = 2, 3
+#: Levels of ISA-L. The last is as small as zlib's second level, in a third of its time; the others take half of that and
+#: less, and are mostly as small, but miss what repeats from afar.
+LEVELS = (1, 2, 3)
+SMALL = LEVELS[-1]
 
 
 def decompress(data: bytes, compression: Compression, block_size: int, name: str, *, part: str = "tail") -> bytes:

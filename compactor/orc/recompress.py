@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
 from compactor.orc import messages
-from compactor.orc.compression import QUICK, SMALL, Compression, chunks
+from compactor.orc.compression import LEVELS, SMALL, Compression, chunks
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.stripe_footer import (
     DATA,
@@ -43,7 +43,7 @@ _STREAMS: Mapping[Kind, Sequence[tuple[int, int]]] = {
     Kind.STRUCT: (),
 }
 PROBE = 16  #: one chunk of so many says which level the following ones get
-WORSE = 1.03  #: what the quick level may take, beside the small one
+WORSE = 1.03  #: what a quick level may take, beside the one that takes least
 _DICTIONARY_STREAMS = ((DATA, 1),)
 _PRESENT_STREAM = (PRESENT, 2)
 
@@ -151,20 +151,26 @@ def _blocks(source: LocalSource, start: int, length: int, block_size: int) -> It
 
 
 def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
-    """``plain`` gives a chunk at a time. Now and then one is compressed at both levels, to see if the quick one will do."""
+    """``plain`` gives a chunk at a time. Now and then one is compressed at every level, to see which will do."""
     parts: list[bytes] = []
     level = SMALL
     for number, data in enumerate(plain):
-        made = chunks(data, Compression.ZLIB, block_size, level=level)
-        if number % PROBE == 0:
-            other = chunks(data, Compression.ZLIB, block_size, level=QUICK + SMALL - level)
-            quick, small = (made, other) if level == QUICK else (other, made)
-            level = QUICK if _size(quick) <= WORSE * _size(small) else SMALL
+        if number % PROBE:
+            made = chunks(data, Compression.ZLIB, block_size, level=level)
+        else:
+            level, made = _probed(data, block_size)
         parts += made
     starts = [0]
     for part in parts:
         starts.append(starts[-1] + len(part))
     return _Packed(parts=parts, starts=starts)
+
+
+def _probed(data: bytes, block_size: int) -> tuple[int, list[bytes]]:
+    """The quickest level that makes it about as small as any, and what that makes of it."""
+    made = {level: chunks(data, Compression.ZLIB, block_size, level=level) for level in LEVELS}
+    most = WORSE * min(map(_size, made.values()))
+    return next((level, parts) for level, parts in made.items() if _size(parts) <= most)
 
 
 def _size(parts: Sequence[bytes]) -> int:

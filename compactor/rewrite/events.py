@@ -45,6 +45,9 @@ class Deletes(Protocol):
     def hits(self, block: KeyBlock) -> Mask:
         """Which rows of ``block`` are deleted."""
 
+    def row_ids(self, first: RowId, last: RowId) -> Numbers:
+        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+
 
 class SortedEvents:
     """Events ``start..stop`` of a sorted sequence, in memory or on disk; an unlinked file lives as long as this."""
@@ -83,6 +86,11 @@ class SortedEvents:
             for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
                 mask |= part.hits(block)
         return mask
+
+    def row_ids(self, first: RowId, last: RowId) -> Numbers:
+        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+        found = [part.row_ids(first, last) for part in self._near(first, last)]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def newest(self, block: KeyBlock) -> Numbers:
         """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""

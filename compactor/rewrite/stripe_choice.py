@@ -23,10 +23,11 @@ from compactor.ids import WriteId
 from compactor.orc.compat import StripeClass, copyable, one_calendar, stripe_class, writable
 from compactor.orc.tail import KeyStatistics, Tail, key_statistics
 from compactor.orc.types import Array, Types, encodable, same
-from compactor.orc.view import BATCH_ROWS
 from compactor.rewrite.events import Deletes
 from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
-from compactor.rows.keys import INSERT, Mask, is_sorted, key_block, row_id_at, valid_mask
+from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
+
+MASK_ROWS = 1 << 20  #: that are judged at once
 
 
 class Action(enum.Enum):
@@ -134,17 +135,20 @@ def _without(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Dele
     """What stays of rows whose keys are dense from ``first`` on; None where that is all or nothing, so that no key would
     be decoded any more."""
     masks: list[Array] = []
-    for start in range(0, rows, BATCH_ROWS):
-        count = min(BATCH_ROWS, rows - start)
-        row_ids = np.arange(first.row_id + start, first.row_id + start + count)
-        block = key_block(np.full(count, first.write_id), np.full(count, first.bucket, dtype=np.int32), row_ids)
-        masks.append(pa.array(~deletes.hits(block)))
-    keep = pa.concat_arrays(masks)
-    kept = keep.true_count
+    kept, ends = 0, [first, first]
+    for start in range(0, rows, MASK_ROWS):
+        low = first._replace(row_id=first.row_id + start)
+        count = min(MASK_ROWS, rows - start)
+        mask = np.ones(count, dtype=np.bool_)
+        mask[deletes.row_ids(low, low._replace(row_id=low.row_id + count - 1)) - low.row_id] = False
+        masks.append(pa.array(mask))
+        if mask.any():
+            if not kept:
+                ends[0] = low._replace(row_id=low.row_id + int(mask.argmax()))
+            ends[1] = low._replace(row_id=low.row_id + count - 1 - int(mask[::-1].argmax()))
+            kept += int(np.count_nonzero(mask))
     if kept in (0, rows):
         return None
-    places = np.flatnonzero(keep.to_numpy(zero_copy_only=False))
-    ends = [first._replace(row_id=first.row_id + int(place)) for place in places[[0, -1]]]
     return Choice(
         file=file,
         stripe=stripe,
@@ -152,7 +156,7 @@ def _without(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Dele
         rows=rows,
         kept=kept,
         deleted=rows - kept,
-        keep=keep,
+        keep=pa.concat_arrays(masks),
         first=ends[0],
         last=ends[1],
         is_unseen=True,

@@ -73,6 +73,11 @@ class DeleteEvents:
         mask[places[rows[places] == events["row_id"]]] = True
         return mask
 
+    def row_ids(self, first: RowId, last: RowId) -> Numbers:
+        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+        found: Numbers = self.keys["row_id"][self._position(first, after=False) : self._position(last, after=True)]
+        return found
+
     def newest(self, block: KeyBlock) -> Numbers:
         """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""
         low, high = _ends(block)

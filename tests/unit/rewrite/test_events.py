@@ -69,6 +69,8 @@ def test_however_many_they_are_the_answers_are_those_of_a_set(
         assert part.hits(block(rows)).tolist() == [row in gone for row in rows]
         low, high = (RowId(WriteId(w), bucket, row) for w, bucket, row in sorted((a, b)))
         assert part.any_between(low, high) == any(low <= key <= high for key in gone)
+        high = low._replace(row_id=high.row_id)
+        assert part.row_ids(low, high).tolist() == [key[2] for key, _ in inside if low <= key <= high]
 
 
 def test_events_of_all_files_that_the_snapshot_sees(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 
+from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc import messages
@@ -24,7 +25,7 @@ from compactor.rewrite.stripe_choice import Action, Choice, choose, fit, in_orde
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
-from compactor.rows.keys import KeyBlock, Mask
+from compactor.rows.keys import KeyBlock, Mask, Numbers
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
@@ -73,9 +74,13 @@ def test_known_statistics_spare_the_look(tmp_path: Path) -> None:
             one(files, look=True)
 
 
-def test_known_statistics_spare_the_look_where_some_rows_go(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [1 << 20, 65_536, 5, 1])
+def test_known_statistics_spare_the_look_where_some_rows_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
     """PROTOCOL 2.1: they say which rows stay; whoever decodes these holds every key to it."""
-    gone = [(3, FIRST_FILE, row) for row in (0, 65_535, 65_536, 69_999)]
+    monkeypatch.setattr(stripe_choice, "MASK_ROWS", at_once)
+    gone = [(3, FIRST_FILE, row) for row in (0, 65_535, 65_535, 65_536, 69_999)]
     deletes = deleting(*gone, (3, FIRST_FILE, 80_000), (4, FIRST_FILE, 1))
     with opened(tmp_path, dense(3, 70_000)) as files:
         seen, unseen = one(files, deletes, look=True), one(files, deletes)
@@ -109,6 +114,9 @@ class Aimed:
 
     def hits(self, keys: KeyBlock) -> Mask:
         return self._events.hits(keys)
+
+    def row_ids(self, first: RowId, last: RowId) -> Numbers:
+        return self._events.row_ids(first, last)
 
 
 def test_statistics_that_do_not_cover_every_row_count_for_nothing(tmp_path: Path) -> None:

@@ -42,6 +42,13 @@ def test_any_between_is_inclusive(blocks: list[list[Key]], a: Key, b: Key) -> No
     assert found == any(low <= key <= high for key in flat(blocks))
 
 
+@given(EVENTS, KEYS, st.integers(0, 99))
+def test_row_ids_are_those_of_one_statement(blocks: list[list[Key]], first: Key, more: int) -> None:
+    low = RowId(WriteId(first[0]), *first[1:])
+    high = low._replace(row_id=low.row_id + more)
+    assert events(blocks).row_ids(low, high).tolist() == sorted(k[2] for k in flat(blocks) if low <= k <= high)
+
+
 @given(EVENTS)
 def test_all_events_stay_each_with_its_deleter(blocks: list[list[Key]]) -> None:
     found = events(blocks)
