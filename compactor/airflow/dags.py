@@ -17,7 +17,7 @@ from compactor.airflow.assets import compacted, requested, tables
 from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
 from compactor.airflow.form import fields, wish
 from compactor.airflow.operators import CompactionSubmitOperator
-from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
+from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
 from compactor.errors import CompactorError, DatabaseUnavailable
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
@@ -98,7 +98,7 @@ def _initiator(metastore: str) -> DAG:
                 outlet_events[alias].add(asset, extra={"pool": pool, "entries": entries})
             if wants_cleaning:
                 outlet_events[aborts_alias].add(aborts, extra={"because": "aborted transactions past their threshold"})
-            Variable.set(marker_variable(metastore), marker)
+            Variable.set(marker_variable(metastore), plain(marker))
             return pools
 
         changed = ChangeSensor(task_id="changed", metastore=metastore, poll_seconds=seconds("poll_seconds"))

@@ -16,6 +16,15 @@ def marker_variable(metastore: str) -> str:
     return f"compactor_marker__{metastore}"
 
 
+def plain(marker: str) -> str:
+    """The marker as the metastore gave it.
+
+    Airflow writes as JSON what a trigger that ends its task pushes, and again when it is stored (``TaskSuccessEvent``), so
+    that a text comes back in quotes. Kept so, it would never equal what the next trigger sees, which would fire forever.
+    """
+    return marker.strip('"')
+
+
 class ChangeSensor(BaseSensorOperator):
     """Succeeds when there may be something to find; its value is the change marker then.
 

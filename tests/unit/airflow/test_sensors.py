@@ -8,11 +8,17 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 
 from compactor.airflow import passes
-from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable
+from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
 
 
 def changed() -> ChangeSensor:
     return ChangeSensor(task_id="changed", metastore="archive", poll_seconds=2.0)
+
+
+@pytest.mark.parametrize("pushed", ["6-6-0-ab", '"6-6-0-ab"'])
+def test_a_marker_is_kept_as_the_metastore_gave_it(pushed: str) -> None:
+    """Airflow's triggerer stores what ends a task with quotes around; kept so, no marker would ever be seen again."""
+    assert plain(pushed) == "6-6-0-ab"
 
 
 def test_the_scheduler_starts_the_trigger_without_a_worker() -> None:
