@@ -287,3 +287,33 @@ def test_insert_only_tables(beside: Beside, trino: Trino, stored: str) -> None:
         assert beside.clean()["failed"] == []
     assert rows() == wanted
     assert [name[:12] for name in beside.names(table)] == ["base_0000006"]
+
+
+def test_text_in_insert_only_tables(beside: Beside, trino: Trino) -> None:
+    """Trino compresses text under a name without an ending, and neither reads it again (docs/readers.md): such files stay
+    as they are. What it writes uncompressed is merged like Hive's."""
+    table = "trino_io_text"
+    properties = "'transactional'='true', 'transactional_properties'='insert_only'"
+    beside.hive.sql(f"create table {table} (a int, b string) stored as textfile tblproperties ({properties})")
+
+    def compact(kind: str, *wanted: str) -> int:
+        """So that both show ``wanted`` before and after; how many files it makes."""
+        must_show(*wanted)
+        [done] = beside.compact(table, kind)
+        assert done["fate"] == "compacted", done
+        must_show(*wanted)
+        while beside.queue():
+            assert beside.clean()["failed"] == []
+        must_show(*wanted)
+        return int(done["figures"]["files_out"])
+
+    def must_show(*wanted: str) -> None:
+        assert sorted(beside.hive.sql(f"select * from {table}")) == sorted(wanted)
+        assert trino_lines(trino, beside.site.metastore.catalog.table("default", table)) == sorted(wanted)
+
+    beside.hive.sql(f"insert into {table} values (1, 'Hive')")
+    trino.sql(f"insert into {table} values (2, 'Trino')", "hive.compression_codec=NONE")
+    assert compact("minor", "1\tHive", "2\tTrino") == 1
+    for value in (3, 4):
+        trino.sql(f"insert into {table} values ({value}, 'Trino')")
+    assert compact("major", "1\tHive", "2\tTrino", "NULL\tNULL", "NULL\tNULL") == 3

@@ -77,15 +77,19 @@ class Trino:
             assert time.monotonic() < deadline, f"Trino does not start: {self._said()}"
             time.sleep(0.1)
 
-    def sql(self, text: str) -> list[list[Any]]:
+    def sql(self, text: str, session: str = "") -> list[list[Any]]:
         """The rows that a statement brings, as JSON has them: what JSON has no type for is a string.
+
+        Args:
+            session: properties as ``SET SESSION`` takes them, ``key=value``.
 
         Raises:
             TrinoError: the statement failed.
         """
         deadline = time.monotonic() + _STATEMENT_SECONDS
         url = f"http://127.0.0.1:{self._port}/v1/statement"
-        answer = _answer(urllib.request.Request(url, text.encode(), _HEADERS))
+        headers = _HEADERS | ({"X-Trino-Session": session} if session else {})
+        answer = _answer(urllib.request.Request(url, text.encode(), headers))
         rows: list[list[Any]] = []
         while "nextUri" in answer:
             assert time.monotonic() < deadline, f"Trino does not end {text}"
