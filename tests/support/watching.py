@@ -40,6 +40,8 @@ def names_in(path: Path) -> set[str]:
 class Interrupted:
     """Runs units in this process; calls ``before`` when they begin and ``after`` when they are done."""
 
+    application: str | None = None
+
     def __init__(self, before: Callable[[], object] = lambda: None, after: Callable[[], object] = lambda: None) -> None:
         self._before = before
         self._after = after

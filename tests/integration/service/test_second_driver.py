@@ -28,6 +28,8 @@ def planned(site: Site, warehouse: Path) -> int:
 class Untouchable:
     """A runner that must not be asked."""
 
+    application: str | None = None
+
     def run(self, jobs: object) -> list[object]:
         raise AssertionError("a second driver began to work")
 

@@ -55,6 +55,8 @@ def many_files(location: str, write_id: WriteId) -> None:
 class Meanwhile:
     """Does something when a runner asks for the second time whether units may begin; counts those that do."""
 
+    application: str | None = None
+
     def __init__(self, runner: Runner, act: Callable[[], object]) -> None:
         self._runner = runner
         self._act = act
