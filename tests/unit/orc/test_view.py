@@ -8,11 +8,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.orc as po
+import pytest
 
+from compactor.errors import BadFile
+from compactor.orc import arrow_codec
 from compactor.orc.codec import KEYS
+from compactor.orc.compression import Compression
 from compactor.orc.reencode import ARROW, PYORC
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import Tail
+from compactor.orc.source import BytesSource, LocalSource
+from compactor.orc.stripe_footer import DATA, read_stripe_footer
+from compactor.orc.tail import Tail, empty_tail, read_tail
+from compactor.orc.types import parse_hive_type
 from compactor.orc.view import BATCH_ROWS, StripeView, batch_rows
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -74,3 +80,22 @@ def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
     across = view.read(10)
     assert across[:2] == source.read(tail.length - 2, 2)
     assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
+
+
+@pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.SNAPPY, Compression.LZ4, Compression.ZLIB])
+def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, compression: Compression) -> None:
+    """The library itself would take zstd's error for a length, and read on in its memory."""
+    types = parse_hive_type("struct<a:string>")
+    schema = arrow_codec.schema(types)
+    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as writer:
+        writer.write(pa.record_batch([pa.array([f"text {n * n}" for n in range(5000)])], schema=schema))
+    content = bytearray((tmp_path / "f").read_bytes())
+    tail = read_tail(BytesSource(bytes(content)))
+    footer = read_stripe_footer(BytesSource(bytes(content)), tail, 0)
+    start = tail.stripes[0].offset + tail.stripes[0].index_length
+    assert [stream.kind for stream in footer.streams if stream.kind == DATA] == [DATA]
+    content[start + 3 : start + 13] = bytes(10)
+    for codec in (ARROW, PYORC):
+        with pytest.raises(BadFile, match="f"):
+            list(codec.read_batches(BytesSource(bytes(content), "f"), tail))
+        assert sum(batch.num_rows for batch in codec.read_batches(LocalSource(tmp_path / "f"), tail)) == 5000
