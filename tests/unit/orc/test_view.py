@@ -12,8 +12,8 @@ import pytest
 
 from compactor.errors import BadFile
 from compactor.orc import arrow_codec
-from compactor.orc.codec import KEYS
-from compactor.orc.compression import Compression
+from compactor.orc.codec import KEYS, Codec
+from compactor.orc.compression import Compression, decompress
 from compactor.orc.reencode import ARROW, PYORC
 from compactor.orc.source import BytesSource, LocalSource
 from compactor.orc.stripe_footer import DATA, read_stripe_footer
@@ -82,20 +82,25 @@ def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
     assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
 
 
-@pytest.mark.parametrize("compression", [Compression.ZSTD, Compression.SNAPPY, Compression.LZ4, Compression.ZLIB])
-def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, compression: Compression) -> None:
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
+def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, codec: Codec) -> None:
     """The library itself would take zstd's error for a length, and read on in its memory."""
-    types = parse_hive_type("struct<a:string>")
+    types = parse_hive_type("struct<a:tinyint>")
     schema = arrow_codec.schema(types)
-    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as writer:
-        writer.write(pa.record_batch([pa.array([f"text {n * n}" for n in range(5000)])], schema=schema))
-    content = bytearray((tmp_path / "f").read_bytes())
-    tail = read_tail(BytesSource(bytes(content)))
-    footer = read_stripe_footer(BytesSource(bytes(content)), tail, 0)
-    start = tail.stripes[0].offset + tail.stripes[0].index_length
-    assert [stream.kind for stream in footer.streams if stream.kind == DATA] == [DATA]
-    content[start + 3 : start + 13] = bytes(10)
-    for codec in (ARROW, PYORC):
-        with pytest.raises(BadFile, match="f"):
-            list(codec.read_batches(BytesSource(bytes(content), "f"), tail))
-        assert sum(batch.num_rows for batch in codec.read_batches(LocalSource(tmp_path / "f"), tail)) == 5000
+    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=Compression.ZSTD), types=types) as out:
+        out.write(pa.record_batch([pa.array([n * n % 97 for n in range(5000)], pa.int8())], schema=schema))
+    whole = (tmp_path / "f").read_bytes()
+    tail = read_tail(BytesSource(whole))
+    stripe = tail.stripes[0]
+    (stream,) = [s for s in read_stripe_footer(BytesSource(whole), tail, 0).streams if s.kind == DATA]
+    start = stripe.offset + stripe.index_length
+    refused = 0
+    for place in range(start + 3, start + stream.length, 5):
+        damaged = BytesSource(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
+        try:
+            decompress(damaged.read(start, stream.length), tail.compression, tail.compression_block_size, "f")
+        except BadFile:
+            refused += 1
+            with pytest.raises(BadFile, match="stream 1 of column 1 is no ZSTD data"):
+                list(codec.read_batches(damaged, tail))
+    assert refused > 3
