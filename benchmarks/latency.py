@@ -106,10 +106,10 @@ class Lab:
 
     def _settle(self) -> None:
         """Wait until what came before is cleaned and scanned: the sensor waits, and no run follows on its own."""
-        started = self._newest_waits()
-        while time.time() - started < SETTLED or self._site.metastore.compactions.queue():
-            time.sleep(1)
-            started = self._newest_waits()
+        self._until(
+            "the sensor waits",
+            lambda: time.time() - self._newest_waits() >= SETTLED and not self._site.metastore.compactions.queue(),
+        )
 
     def _newest_waits(self) -> float:
         """When the initiator's newest run began to wait; now, where it does something else."""

@@ -91,8 +91,16 @@ def _protections(site: Site, roles: HiveRoles) -> Finding:
     """PROTOCOL 7.5: what Hive's cleaner does can't be gated by us, so say what still holds."""
     quarantine = site.settings.milliseconds("compactor.quarantine") > 0
     leased = site.settings.boolean("hive.txn.use.minhistorylevel")
-    if not roles.cleaner_may_run:
+    if not roles.cleaner_may_run and mode_of(site.settings) is Mode.CLEAN:
         return fine("protections", "all hold: no cleaner of Hive's own was seen, ours alone removes directories")
+    if not roles.cleaner_may_run:
+        return Finding(
+            level=Level.WARN,
+            subject="protections",
+            found="no cleaner of Hive's own was seen, and ours removes nothing in mode compact: replaced directories stay",
+            wanted="one cleaner",
+            fix="set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
+        )
     holds = [f"open transactions hold Hive's cleaner by their rows of {_HISTORY}"] if leased else []
     lost = [] if leased else [f"open transactions leave no rows of {_HISTORY} (hive.txn.use.minhistorylevel is false)"]
     lost += ["quarantine keeps nothing that Hive's cleaner removes"] if quarantine else []

@@ -18,6 +18,17 @@ def test_who_observes_needs_no_rights_and_no_protections(deployment: Site) -> No
     assert [f.subject for f in doctor_metastore.hive(observer)] == ["hive's roles"]
 
 
+def test_somebody_has_to_clean(deployment: Site) -> None:
+    compacting = with_settings(deployment, compactor_mode="compact")
+    *_, alone = doctor_metastore.hive(compacting)
+    assert (alone.level, alone.fix) == (
+        Level.WARN,
+        "set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
+    )
+    *_, cleans = doctor_metastore.hive(deployment)
+    assert "ours alone removes directories" in cleans.found
+
+
 def test_a_file_that_cannot_be_written(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compactor.metastore.privileges.os.access", lambda path, mode: False)
     *_, finding = doctor_metastore.rights(deployment)
