@@ -116,8 +116,8 @@ class Cluster:
                 process.terminate()
 
     def events(self) -> list[dict[str, Any]]:
-        """What Spark itself wrote down of the one application that ran."""
-        (log,) = (self.folder / "events").iterdir()
+        """What Spark itself wrote down of the application that began last."""
+        log = max((self.folder / "events").iterdir(), key=lambda path: path.name.removesuffix(".inprogress"))
         return [json.loads(line) for line in log.read_text().splitlines()]
 
 

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from compactor.metastore.catalog import Table
+import pyarrow as pa
+
+from compactor.compaction.states import State
+from compactor.ids import WriteId
+from compactor.metastore.catalog import Column, Table
 from compactor.rewrite.file_format import FileFormat
+from compactor.rewrite.runner import PARCEL_UNITS
+from compactor.rows.writer import write_rows
+from compactor.service.abort import abort_compaction
 from compactor.service.batch import own_state, plan_batches
+from compactor.service.repair import repair
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from tests.support import insert_only
-from tests.support.many import make_partitions
+from tests.support.many import make_partitions, make_table, row_type
 from tests.support.spark_cluster import WORKERS, Cluster
-from tests.support.tables import delete, insert, make_table, rows_of, story
+from tests.support.tables import delete, insert, rows_of, story
+from tests.support.tables import make_table as make_plain
+from tests.support.watching import files_below
 
 LINGER_S = 120
+UNITS = 6 * PARCEL_UNITS  #: of which two workers take a third at once
 #: What may reach Spark, and what never does.
 CONF = {"compactor.spark.executor.memory": "600m", "compactor.spark.jars": "/tmp/evil.jar"}
 Look = Callable[[], list[Any]]
@@ -24,7 +36,7 @@ Look = Callable[[], list[Any]]
 
 def skewed(site: Site, warehouse: Path, name: str) -> tuple[Table, Look]:
     """A table of one large file number, as far as ``compactor.split.bytes`` says: each stripe is a task."""
-    table = make_table(site, warehouse, name, **CONF, **{"compactor.split.bytes": "1"})
+    table = make_plain(site, warehouse, name, **CONF, **{"compactor.split.bytes": "1"})
     story(site, table)
     insert(site, table, range(100, 140, 2))
     delete(site, table, [100, 120])
@@ -93,3 +105,41 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
     (environment,) = [e["Spark Properties"] for e in events if e["Event"] == "SparkListenerEnvironmentUpdate"]
     assert environment["spark.executor.memory"] == "600m"
     assert "evil" not in str(environment)
+
+
+def test_units_of_an_aborted_compaction_do_not_begin(
+    spark: Cluster, deployment: Site, metastore_url: str, warehouse: Path
+) -> None:
+    """PROTOCOL 6: `compactor abort compaction` while executors write: the next wave is none, and nothing stays."""
+    columns = [Column(name="a", type="int")]
+
+    def many_files(location: str, write_id: WriteId) -> None:
+        for number in range(UNITS):
+            rows = pa.table({"a": pa.array([number], pa.int32())})
+            write_rows(location, row_type(columns), rows, write_id=write_id, statement_id=0, number=number)
+
+    table = make_table(deployment.metastore, warehouse, 1, columns=columns, writes=[many_files] * 2, name="wide")
+    location = Path(table.location) / "p=000000"
+    before = files_below(location)
+    (asked,) = request_compaction(deployment, table="wide")
+    assert asked.entry_id is not None
+    (batch,) = plan_batches(deployment)
+    arguments, memory = ["--batch", str(batch.batch_id)], {"spark.executor.memory": "600m"}
+    with spark.submitted(arguments, {"COMPACTOR_METASTORE_URL": metastore_url}, memory) as application:
+        until(lambda: any(location.glob("_compactor_v*/attempts/*")))
+        assert abort_compaction(deployment, asked.entry_id).state is State.ABORTED
+        ((told,),) = (said["compactions"] for said in [next(application)])
+    assert (told["compaction"], told["fate"]) == (asked.entry_id, "lost")
+    ended = sum(e["Event"] == "SparkListenerTaskEnd" for e in spark.events())
+    assert 0 < ended < UNITS // PARCEL_UNITS
+    repair(deployment)
+    assert files_below(location) == before
+    assert deployment.metastore.compactions.queue() == []
+    assert deployment.metastore.transactions.open_transactions() == []
+
+
+def until(condition: Callable[[], bool]) -> None:
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + 120, "it never came about"
+        time.sleep(0.01)
