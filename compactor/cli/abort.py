@@ -95,4 +95,7 @@ def resume(face: Face, table: str) -> None:
             reason = f": {entry.error}" if entry.error else ""
             click.echo(f"{r.entity}: forgot compaction {entry.id} ({entry.state.label}){reason}")
     if not found:
-        click.echo(f"{table}: neither paused nor failed since the last success; nothing keeps the initiator away")
+        click.echo(
+            f"{table}: neither paused by `compactor pause` nor failed since the last success; "
+            f"`compactor explain {table}` says what else may keep the initiator away"
+        )

@@ -135,7 +135,7 @@ def test_abort_and_resume(compactor: Compactor, metastore: Metastore, warehouse:
     assert again.exit_code == 1
     assert "aborted already" in again.stderr
     assert compactor("--set", "compactor.mode=observe", "abort", "transaction", "1").exit_code == 1
-    assert "nothing keeps the initiator away" in compactor("resume", "default.f1_basic").stdout
+    assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.f1_basic").stdout
 
 
 def test_everything_that_shows_speaks_json(compactor: Compactor, metastore: Metastore, warehouse: Path) -> None:

@@ -54,5 +54,5 @@ def test_a_table_that_failed_is_considered_again(compactor: Compactor, metastore
     told = compactor("resume", "default.t").stdout
     assert told == f"default.t: forgot compaction {failed} (did not initiate): too many failures\n"
     assert metastore.compactions.history() == []
-    assert "nothing keeps the initiator away" in compactor("resume", "default.t").stdout
+    assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.t").stdout
     assert compactor("resume", "default.x").exit_code == 1

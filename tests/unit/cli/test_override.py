@@ -39,4 +39,4 @@ def test_a_table_is_paused_and_resumed(compactor: Compactor) -> None:
     told = json.loads(compactor("pause", "default.t", "--json").stdout)
     assert told["table"] == "default.t"
     assert compactor("resume", "default.t").stdout == f"default.t: paused no more (it was by {told['paused_by']})\n"
-    assert "nothing keeps the initiator away" in compactor("resume", "default.t").stdout
+    assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.t").stdout
