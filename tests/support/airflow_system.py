@@ -1,0 +1,245 @@
+"""A whole Airflow on PostgreSQL, with two schedulers, over a metastore that wants a password. Started once for all."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography.fernet import Fernet
+
+from compactor.airflow import processes
+from compactor.compaction.entry import Entry
+from compactor.database.engine import open_database
+from compactor.demo.servers import AirflowServers, ServersFailed, free_port
+from compactor.deployment import open_deployment
+from compactor.metastore import schema
+from compactor.metastore.catalog import Table
+from compactor.service.batch import own_state
+from compactor.service.request import request_compaction
+from compactor.service.site import Site
+from compactor.state.batches import Batch
+from compactor.state.store import upgrade
+from tests.support.driver import FOLDER, binary
+from tests.support.servers import ROOT, Server, postgres
+from tests.support.tables import insert, make_table, rows_of
+
+SECOND = "scheduler-2"
+POOL = "compaction"  #: Airflow's, of one slot
+CLOSED = "closed"  #: a compaction pool outside of its hours
+WORKER = "compaction_worker"
+DAGS = ("compaction_initiator", WORKER, "compaction_cleaner")
+
+
+class Servers(AirflowServers):
+    """Components can be killed and started again, and there is a second scheduler."""
+
+    def start(self, timeout: float = 300) -> None:
+        super().start(timeout)
+        self.again(SECOND)
+
+    def kill(self, name: str) -> None:
+        """SIGKILL to the component and all its children, if it lives."""
+        child = self._children[name]
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+
+    def again(self, name: str, **environment: str) -> None:
+        """Start a component that was killed, with more in its environment from now on."""
+        self._environment.update(environment)
+        self._launch(name, [name.removesuffix("-2"), "--skip-serve-logs"])
+
+
+class System:
+    """What a test does with it: tables, requests, tasks, and drivers that it holds."""
+
+    def __init__(self, folder: Path, url: str, password: str, servers: Servers, database: Server) -> None:
+        self.folder = folder
+        self.url = url
+        self.password = password
+        self.servers = servers
+        self.database = database
+
+    @contextmanager
+    def site(self) -> Iterator[Site]:
+        flags = {"url": self.url, "warehouse": str(self.folder / "warehouse"), "compactor.mode": "clean"}
+        with open_deployment(flags=flags) as site:
+            yield site
+
+    def table(self, name: str, **parameters: str) -> Table:
+        """Two deltas of four rows."""
+        with self.site() as site:
+            table = make_table(site, self.folder / "warehouse", name, **parameters)
+            insert(site, table, range(4))
+            insert(site, table, range(4, 8))
+            return table
+
+    def request(self, table: Table, pool: str | None = None) -> None:
+        """As ALTER TABLE COMPACT would; Airflow is told nothing."""
+        with self.site() as site:
+            request_compaction(site, table=table.name, type="major", pool=pool)
+
+    @contextmanager
+    def held(self, name: str) -> Iterator[Table]:
+        """A table whose drivers begin nothing until the block ends or ``let_go``; requested and waited for."""
+        table = self.table(name)
+        (self.folder / "hold" / name).touch()
+        try:
+            self.request(table)
+            yield table
+        finally:
+            self.let_go(table)
+
+    def let_go(self, table: Table) -> None:
+        """Its drivers may go on."""
+        (self.folder / "hold" / table.name).unlink(missing_ok=True)
+
+    def drivers(self, table: Table) -> list[int]:
+        """Process ids of the held drivers of ``table`` that live."""
+        found = [int(sign.suffix[1:]) for sign in (self.folder / "drivers").glob(f"{table.name}.*")]
+        return [pid for pid in found if not processes.is_gone(f"process:{socket.gethostname()}:{pid}:0")]
+
+    def rows(self, table: Table) -> list[Any]:
+        with self.site() as site:
+            return rows_of(site, table)
+
+    def entries(self, table: Table) -> list[Entry]:
+        """Of the queue and of the history."""
+        with self.site() as site:
+            compactions = site.metastore.compactions
+            every = (*compactions.queue(), *compactions.history())
+            return [entry for entry in every if entry.entity.table == table.name]
+
+    def runs(self, table: Table) -> int:
+        """How often an entry of ``table`` was compacted."""
+        with self.site() as site:
+            return sum(len(own_state(site).runs.of_entry(site.name, entry.id)) for entry in self.entries(table))
+
+    def batch(self, table: Table) -> Batch | None:
+        """That with the request for ``table``; None before it is planned."""
+        ids = {entry.id for entry in self.entries(table)}
+        with self.site() as site:
+            found = own_state(site).batches.find(site.name)
+        return next((batch for batch in found if ids & set(batch.entry_ids)), None)
+
+    def tasks(self, dag: str = "~") -> list[dict[str, Any]]:
+        """All that there were."""
+        found = self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns/~/taskInstances?limit=1000")
+        return list(found["task_instances"])
+
+    def task(self, table: Table) -> dict[str, Any] | None:
+        """That which submits the batch of ``table``; None before it is there."""
+        batch = self.batch(table)
+        if batch is None:
+            return None
+        return next((task for task in self.tasks(WORKER) if task["rendered_map_index"] == f"batch {batch.id}"), None)
+
+    def dag_runs(self, dag: str) -> list[dict[str, Any]]:
+        """Newest first."""
+        return list(self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100&order_by=-run_after")["dag_runs"])
+
+    def task_log(self, task: dict[str, Any]) -> str:
+        """All tries of it, with what triggers logged."""
+        name = f"dag_id={task['dag_id']}/run_id={task['dag_run_id']}/task_id={task['task_id']}"
+        files = [file for file in (self.servers.home / "logs" / name).rglob("*.log*") if file.is_file()]
+        of_its_own = [file for file in files if task["map_index"] < 0 or f"map_index={task['map_index']}" in str(file)]
+        return "\n".join(file.read_text("utf-8", errors="replace") for file in sorted(of_its_own))
+
+    def until(self, what: str, condition: Callable[[], Any], seconds: float = 400) -> Any:
+        """The first answer of ``condition`` that is true."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = condition()
+            except (OSError, ServersFailed):
+                found = None
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"{what}: not within {seconds} s\n{self.state()}"
+            time.sleep(0.5)
+
+    def state(self) -> str:
+        """For the message of a test that failed."""
+        lines = [self.servers.tail(name) for name in ("scheduler", SECOND, "triggerer")]
+        for task in self.tasks(WORKER):
+            lines += [f"{task['task_id']} {task['map_index']}: {task['state']}", self.task_log(task)[-3000:]]
+        return "\n".join(lines)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What Airflow needs to know of us. Who is gone is missed within seconds."""
+    config = folder / "compactor.toml"
+    far = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
+    config.write_text(
+        '[metastore.default]\nmode = "clean"\n[metastore.default.settings]\n"compactor.batch.reserved" = "60s"\n'
+        f'[metastore.default.pool.{CLOSED}]\nwindows = ["{far} 10:00-11:00"]\n'
+    )
+    return {
+        "PYTHONPATH": str(ROOT),
+        FOLDER: str(folder),
+        "AIRFLOW__COMPACTOR__CONFIG": str(config),
+        "AIRFLOW__COMPACTOR__CONN_ID": "compactor_{metastore}",
+        "AIRFLOW__COMPACTOR__POLL_SECONDS": "0.5",
+        "AIRFLOW__COMPACTOR__LAUNCHER": "process",
+        "AIRFLOW__COMPACTOR__POOL": POOL,
+        "AIRFLOW__COMPACTOR__SPARK_BINARY": str(binary(folder)),
+        "AIRFLOW__CORE__FERNET_KEY": Fernet.generate_key().decode(),
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "3600",
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "8",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
+        "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",
+        "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+        "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "8",
+    }
+
+
+@contextmanager
+def system(folder: Path) -> Iterator[System]:
+    """Everything started, and nothing of it left in the end."""
+    port = free_port()
+    password = secrets.token_hex(16)
+    for name in ("warehouse", "hold", "drivers"):
+        (folder / name).mkdir()
+    with postgres(port) as server:
+        server.sql(f"ALTER USER hive PASSWORD '{password}';", "postgres")
+        own = server.make("airflow")
+        server.make("metastore")
+        url = f"postgresql+psycopg://hive:{password}@127.0.0.1:{port}/metastore"
+        database = open_database(url)
+        schema.create(database)
+        upgrade(database)
+        database.close()
+        connections = {
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": own,
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": own,
+        }
+        with Servers(folder / "airflow", ROOT / "dags", _environment(folder) | connections) as servers:
+            servers.start(600)
+            started = System(folder, url, password, servers, server)
+            _introduce(started)
+            yield started
+
+
+def _introduce(started: System) -> None:
+    """What a site does once: the connection, the pool, and the DAGs unpaused."""
+    call = started.servers.call
+    place = {"conn_type": "compactor", "host": str(started.folder / "warehouse"), "password": started.url}
+    call("POST", "/api/v2/connections", {"connection_id": "compactor_default", **place})
+    call("POST", "/api/v2/pools", {"name": POOL, "slots": 1})
+    for dag in DAGS:
+        started.until(f"DAG {dag}", lambda dag=dag: call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False}))
+    alive = "/api/v2/jobs?is_alive=true&job_type="
+    for kind, count in (("SchedulerJob", 2), ("TriggererJob", 1)):
+        started.until(kind, lambda kind=kind, count=count: call("GET", alive + kind)["total_entries"] >= count)
