@@ -72,6 +72,12 @@ class Server:
         done = _run(_client(self, database), self.user, text)
         return done.stdout
 
+    def dump(self, database: str) -> str:
+        """Every row of a PostgreSQL ``database``, as text."""
+        command = [str(Path(self.command[0]).with_name("pg_dump")), "--data-only"]
+        command += ["-h", str(self.folder), "-p", str(self.port), "-U", "hive", database]
+        return _run(command, self.user, "").stdout
+
     def make(self, name: str, script: str = "") -> str:
         """A new database in which ``script`` has run; its URL."""
         if self.kind == "postgresql":

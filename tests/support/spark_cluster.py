@@ -20,14 +20,14 @@ from tests.support.servers import ROOT
 
 SPARK = Path(pyspark.__file__).parent
 WORKERS = 2
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  #: a JVM of a few seconds is not worth compiling for
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  #: a JVM of a few seconds is not worth compiling for
 #: Nothing of ours is to be found by chance: neither the checkout nor a Spark of the machine.
 _BARE = {
     "PYTHONPATH": "",
     "SPARK_HOME": str(SPARK),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "256m",
-    "SPARK_DAEMON_JAVA_OPTS": _QUICK,
+    "SPARK_DAEMON_JAVA_OPTS": QUICK,
 }
 
 
@@ -76,9 +76,9 @@ class Cluster:
             "spark.archives": f"{self.packed.archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
             "spark.pyspark.driver.python": str(self.packed.python),
-            "spark.executor.extraJavaOptions": _QUICK,
+            "spark.executor.extraJavaOptions": QUICK,
             "spark.driver.memory": "512m",
-            "spark.driver.extraJavaOptions": _QUICK,
+            "spark.driver.extraJavaOptions": QUICK,
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.eventLog.enabled": "true",
@@ -125,6 +125,13 @@ class Cluster:
 def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
     """A master and its workers, until the block ends."""
     (folder / "events").mkdir()
+    with standalone(folder) as address:
+        yield Cluster(folder=folder, master=address, packed=packed)
+
+
+@contextmanager
+def standalone(folder: Path, workers: int = WORKERS, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A master, whose address it gives, and workers with ``environment``, until the block ends."""
     port, page = free_port(), free_port()
     run = str(SPARK / "bin" / "spark-class")
     address = f"spark://127.0.0.1:{port}"
@@ -132,15 +139,16 @@ def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
     daemons = [
         Daemon(name="master", folder=folder, command=[run, *master, "--webui-port", str(page)], environment=_BARE)
     ]
-    for number in range(WORKERS):
+    for number in range(workers):
         worker = ["org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0"]
         worker += ["--cores", "1", "--memory", "768m", "--work-dir", str(folder / f"work{number}"), address]
-        daemons.append(Daemon(name=f"worker{number}", folder=folder, command=[run, *worker], environment=_BARE))
+        given = {**_BARE, **(environment or {})}
+        daemons.append(Daemon(name=f"worker{number}", folder=folder, command=[run, *worker], environment=given))
     try:
         for daemon in daemons:
             daemon.start()
-        daemons[0].until(lambda: _alive(page) == WORKERS)
-        yield Cluster(folder=folder, master=address, packed=packed)
+        daemons[0].until(lambda: _alive(page) == workers)
+        yield address
     finally:
         for daemon in reversed(daemons):
             if daemon.process is not None:

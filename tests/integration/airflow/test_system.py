@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,26 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog import Table
 from compactor.state.batches import BatchState
 from tests.support.airflow_system import CLOSED, POOL, SECOND, WORKER, System, system
+from tests.support.command_lines import command_lines
 from tests.support.driver import TRACKING_URL
+from tests.support.servers import ROOT
+from tests.support.spark_cluster import QUICK, standalone
 
+Seen = Callable[[], set[str]]
 #: Transactions of the metastore: more than two scans take, so that one which is fired again and again would be seen.
 LOOKS = 100
 COMPACTED = ([State.READY_FOR_CLEANING], [State.SUCCEEDED])
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
+    """The command lines of all processes since the first test began."""
+    with command_lines() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def airflow(seen: Seen, tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     with system(tmp_path_factory.mktemp("system")) as started:
         yield started
 
@@ -186,3 +197,62 @@ def test_a_backlog_that_stays_is_not_fired_again(airflow: System) -> None:
     # The request itself is news, and what the worker makes of it.
     assert any(settled() for _ in range(3))
     assert states(airflow, table) == [State.INITIATED]
+
+
+def spark_defaults(folder: Path) -> dict[str, str]:
+    """What a site says of Spark: a small driver, and an event log in ``folder``."""
+    (folder / "events").mkdir()
+    lines = {
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "600m",  # a worker has 768 MB
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK,
+        "spark.executor.extraJavaOptions": QUICK,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": str(folder / "events"),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+    text = "".join(f"{key} {value}\n" for key, value in lines.items())
+    (folder / "spark-defaults.conf").write_text(text, "utf-8")
+    return {"SPARK_CONF_DIR": str(folder)}
+
+
+def test_client_mode_on_a_standalone_cluster(airflow: System, seen: Seen) -> None:
+    """The default launcher: the driver is spark-submit's, a child of its task, and its executors are the cluster's."""
+    folder = airflow.folder / "spark"
+    folder.mkdir()
+    # The scheduler may have two tasks under way; the other scheduler stays away.
+    for name in ("scheduler", SECOND):
+        airflow.servers.kill(name)
+    launcher = {"AIRFLOW__COMPACTOR__LAUNCHER": "spark-submit", "AIRFLOW__COMPACTOR__SPARK_BINARY": "spark-submit"}
+    airflow.servers.again("scheduler", **launcher, **spark_defaults(folder))
+    with standalone(folder, workers=1, environment={"PYTHONPATH": str(ROOT)}) as master:
+        cluster = {"connection_id": "spark_default", "conn_type": "spark", "host": master}
+        airflow.servers.call("POST", "/api/v2/connections", cluster)
+        table = airflow.table("cluster")
+        rows = airflow.rows(table)
+        airflow.request(table)
+        task = ends(airflow, table)
+        compacted_once(airflow, table, rows)
+    assert f"--master {master}" in airflow.task_log(task)
+    lines = seen()
+    submits = [line for line in lines if "org.apache.spark.deploy.SparkSubmit" in line and "--batch" in line]
+    assert submits
+    assert all(f"--master {master}" in line for line in submits)
+    assert [line for line in lines if "CoarseGrainedExecutorBackend" in line]
+    (log,) = (folder / "events").iterdir()
+    assert log.read_text("utf-8").count("SparkListenerTaskEnd") > 0
+
+
+def test_the_password_is_nowhere_to_be_read(airflow: System, seen: Seen) -> None:
+    """Not in what Airflow, its tasks and triggers, drivers and Spark wrote, nor on a command line, nor in Airflow's
+    database: neither in an XCom nor in a trigger nor in a connection, which is encrypted."""
+    files = [path for path in airflow.folder.rglob("*") if path.is_file()]
+    kinds = {path.relative_to(airflow.folder).parts[0] for path in files} | {path.parent.name for path in files}
+    assert kinds >= {"airflow", "spark", "events", "component-logs", "compactor-drivers", "work0"}, kinds
+    assert [path for path in files if airflow.password.encode() in path.read_bytes()] == []
+    assert [line for line in seen() if airflow.password in line] == []
+    dump = airflow.database.dump("airflow")
+    assert "compactor_default" in dump
+    assert airflow.password not in dump
