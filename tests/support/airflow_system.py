@@ -235,7 +235,7 @@ def system(folder: Path) -> Iterator[System]:
 def _introduce(started: System) -> None:
     """What a site does once: the connection, the pool, and the DAGs unpaused."""
     call = started.servers.call
-    place = {"conn_type": "compactor", "host": str(started.folder / "warehouse"), "password": started.url}
+    place = {"conn_type": "hive_compactor", "host": str(started.folder / "warehouse"), "password": started.url}
     call("POST", "/api/v2/connections", {"connection_id": "compactor_default", **place})
     call("POST", "/api/v2/pools", {"name": POOL, "slots": 1})
     for dag in DAGS:
