@@ -26,6 +26,8 @@ from compactor.rows.acid_file import AcidFile
 from compactor.rows.opening import open_source
 from compactor.storage.protocol import Storage
 
+EVEN = 12  #: sections that most numbers of cores have even shares of
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
@@ -150,10 +152,11 @@ def divide(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figu
 
 
 def _shares(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]:
-    """Which section re-encodes each stripe, None for one that is copied. Sections are as many as have ``split_bytes``
-    each, and as large as each other as far as stripes admit: the last one to end is what all wait for."""
+    """Which section re-encodes each stripe, None for one that is copied. Sections are as large as each other as far as
+    stripes admit, since all wait for the last one to end: as many as have ``split_bytes`` each; where that are few, up to
+    ``EVEN`` of a quarter of it, so that no core idles because their number is no multiple of the cores'."""
     total = sum(c.length for c in choices if c.action is Action.ENCODE)
-    sections = -(-total // split_bytes)
+    sections = max(-(-total // split_bytes), min(4 * total // split_bytes, EVEN))
     before = 0
     for choice in choices:
         if choice.action is not Action.ENCODE:

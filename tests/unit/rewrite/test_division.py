@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile
+from compactor.rewrite import division
 from compactor.rewrite.division import Section
 from compactor.rewrite.execute import execute, perform
 from compactor.rewrite.unit import Shape, Unit, UnitResult
@@ -38,8 +39,9 @@ def test_every_stripe_for_itself_makes_the_same_file(unit: Unit) -> None:
     assert (same.stripes_copied, same.stripes_encoded) == (3, 6)
 
 
-def test_a_section_gathers_runs_up_to_its_bytes(unit: Unit) -> None:
+def test_a_section_gathers_runs_up_to_its_bytes(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one stripe in ten meets a delete event, a task for each would cost more than it does."""
+    monkeypatch.setattr(division, "EVEN", 1)
     sizes = [sum(len(run) for run in section.runs) for section in divided(unit).sections]
     longest = max(c.length for c in stripes(unit))
     fewer = divided(replace(unit, split_bytes=3 * longest)).sections
@@ -99,8 +101,16 @@ def test_a_section_carries_its_own_stripes_only(unit: Unit) -> None:
         assert [len(chosen.keep or ()) for chosen in run] == [run[0].rows]
 
 
-def test_sections_are_as_large_as_each_other(unit: Unit) -> None:
+def test_few_sections_are_made_smaller(unit: Unit) -> None:
+    """Three of them would keep the second of two cores waiting: a quarter of what one task may do each."""
+    longest = max(c.length for c in stripes(unit))
+    sections = divided(replace(unit, split_bytes=4 * longest)).sections
+    assert [sum(len(run) for run in section.runs) for section in sections] == [2, 1, 1, 1, 1]
+
+
+def test_sections_are_as_large_as_each_other(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one to end is what all wait for: a rest would keep one core busy and the others waiting."""
+    monkeypatch.setattr(division, "EVEN", 1)
     total = sum(chosen.rows for section in divided(unit).sections for run in section.runs for chosen in run)
     longest = max(c.length for c in stripes(unit))
     sections = divided(replace(unit, split_bytes=4 * longest)).sections
