@@ -8,7 +8,8 @@ hidden name (PROTOCOL 5, 7.3).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import Hidden, parse_directory, parse_hidden, parse_staging
 from compactor.errors import BadName, StorageError
@@ -49,11 +50,14 @@ def together(storage: Storage, staged: Sequence[Staged]) -> bool:
     )
 
 
-def name_all(storage: Storage, staged: Sequence[Staged]) -> None:
+def name_all(storage: Storage, staged: Sequence[Staged]) -> Mapping[str, StorageError]:
     """``name`` of several, whose names become durable together.
 
+    Returns:
+        by location, whose name could not be made durable: it must not be committed, whatever ``name`` would say of it.
+
     Raises:
-        StorageError: of one of them at least; what was named before stays, ``name`` goes on with it or the caller hides it.
+        StorageError: one cannot be renamed; what was named before stays, ``name`` goes on with it or the caller hides it.
     """
     targets: list[str] = []
     for one in staged:
@@ -61,10 +65,11 @@ def name_all(storage: Storage, staged: Sequence[Staged]) -> None:
         targets.append(f"{one.location}/{directory.name}")
         storage.rename(directory.staged, targets[-1], durable=False)
         reach(Step.NAMED_FIRST)
-    for error in storage.sync_names(targets).values():
-        raise error
-    for _ in staged:
-        reach(Step.NAMED)
+    failed = storage.sync_names(targets)
+    if not failed:
+        for _ in staged:
+            reach(Step.NAMED)
+    return {os.path.dirname(target): error for target, error in failed.items()}
 
 
 def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None:

@@ -184,9 +184,12 @@ def _finish_together(group: Group, holds: Sequence[Hold], heart: Heartbeat) -> l
     for hold in live:
         heart.let_go(hold.transaction)
     lost: Mapping[Hold, LostClaim] = {}
+    unkept: Mapping[str, StorageError] = {}
     try:
         with committing_all(live) as lost:
-            publish.name_all(live[0].site.storage, [hold.the_staged for hold in live if hold not in lost])
+            unkept = publish.name_all(live[0].site.storage, [hold.the_staged for hold in live if hold not in lost])
+            for error in unkept.values():
+                raise error
     except CommitUnknown as error:
         unknown = error
 
@@ -197,6 +200,8 @@ def _finish_together(group: Group, holds: Sequence[Hold], heart: Heartbeat) -> l
         group.each(ask, [hold for hold in live if hold not in lost])
     except Exception as error:  # noqa: BLE001 - whose it is shows when each is finished for itself
         log.info("%d compactions are committed one by one: %s", len(live), error)
+        for hold in [hold for hold in live if hold.the_staged.location in unkept]:
+            group.out(hold, unkept[hold.the_staged.location])  # asked again, its disk may say that all is well
         return []
     for hold, why in lost.items():
         group.out(hold, why)
