@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts import contents, spark
 from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
-from benchmarks.parts.peak import peak_of, planned, rewritten
+from benchmarks.parts.peak import peak_of, planned, rewritten, seconds_of
 from benchmarks.parts.report import Row, keep, machine, say, told
 from compactor.ids import WriteId
 from compactor.rewrite.runner import InProcessRunner
@@ -67,8 +67,8 @@ def copy(lab: Lab, folder: Path) -> list[Row]:
 
 
 def rewrite(lab: Lab, folder: Path) -> list[Row]:
-    """Deletes scattered over every stripe: beside plain Spark's anti-join, with one core and with all, and beside deletes
-    in a tenth of the stripes."""
+    """Deletes scattered over every stripe: beside plain Spark's anti-join, on all cores beside a process for each core
+    (which share nothing but the machine), and beside deletes in a tenth of the stripes."""
     inserts = [contents.rows(EACH)] * DELTAS
     every, tenth = range(1, DELTAS + 1), range(1, DELTAS // 10 + 1)
     say(f"writing {DELTAS} deltas of {EACH} rows twice, with deletes")
@@ -78,19 +78,26 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
     few = contents.deletes(contents.ROWS, DELETED // 10, tenth, EACH)
     lab.table("tenth", contents.ROWS, [*inserts, few], 3)
     warm(files(scattered))
-    say("deletes in every stripe and in a tenth of them, one core and all")
-    alone = lab.compact("scattered", "major", InProcessRunner()).seconds
+    say(f"deletes in every stripe: one on {CORES} cores, {CORES} on one each")
+    copies = [folder / "cores" / str(number) for number in range(CORES)]
+    for place in copies:
+        shutil.copytree(scattered, place, copy_function=os.link)
+    in_process = partial(seconds_of, row_type=row_type(contents.ROWS), highest=DELTAS + 1)
+    one_each = in_process(copies, threads=1)
+    together = in_process(copies[:1], threads=CORES)
+    alone = in_process(copies[:1], threads=1)
+    say("deletes in every stripe and in a tenth of them")
     both, part = [], []
     for _ in range(2):
         both.append(lab.compact("scattered", "major", InProcessRunner(threads=CORES)).seconds)
         part.append(lab.compact("tenth", "major", InProcessRunner(threads=CORES)).seconds)
     rows = [
         Row(
-            work=f"deletes in every stripe: {CORES} cores beside one",
-            bar=1 + 0.6 * (CORES - 1),
-            measured=alone / min(both),
+            work=f"deletes in every stripe: one on {CORES} cores beside {CORES} on one each",
+            bar=0.8,
+            measured=one_each / CORES / together,
             more=True,
-            details={"s on one": alone, f"s on {CORES}": min(both)},
+            details={f"s on {CORES}": together, "s of each": one_each, "s on one, alone": alone},
         ),
         Row(
             work="deletes in 10 % of the stripes: times those in every stripe",

@@ -1,10 +1,12 @@
-"""A process that compacts one directory and says the most memory that this took, in bytes:
-``python -m benchmarks.parts.peak <location> <row type> <highest write ID>``."""
+"""A process that compacts one directory and says the most memory that this took, in bytes, and the seconds:
+``python -m benchmarks.parts.peak <location> <row type> <highest write ID> <threads>``."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from compactor.acid.directory import acid_directory
@@ -21,9 +23,31 @@ from tests.torture.child import forget_peak, peak
 
 def peak_of(location: Path, row_type: str, highest: int) -> int:
     """The most memory of a process that makes a base of ``location``; the base is removed again."""
-    command = [sys.executable, "-m", "benchmarks.parts.peak", str(location), row_type, str(highest)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+    (answer,) = _side_by_side([location], row_type, highest, 1)
+    return int(answer[0])
+
+
+def seconds_of(locations: Sequence[Path], row_type: str, highest: int, threads: int) -> float:
+    """What a process takes for each of ``locations``, the longest of all, when all run side by side."""
+    return max(float(answer[1]) for answer in _side_by_side(locations, row_type, highest, threads))
+
+
+def _side_by_side(locations: Sequence[Path], row_type: str, highest: int, threads: int) -> list[list[str]]:
+    command = [sys.executable, "-m", "benchmarks.parts.peak"]
+    started = [
+        subprocess.Popen(
+            [*command, str(location), row_type, str(highest), str(threads)],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for location in locations
+    ]
+    answers = [process.communicate()[0].split() for process in started]
+    for process in started:
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, process.args)
+    return answers
 
 
 def planned(location: str, row_type: str, highest: int) -> Plan:
@@ -51,11 +75,12 @@ def rewritten(what: Plan, runner: Runner) -> None:
 
 
 def main() -> None:
-    location, row_type, highest = sys.argv[1:]
+    location, row_type, highest, threads = sys.argv[1:]
     what = planned(location, row_type, int(highest))
     forget_peak()
-    rewritten(what, InProcessRunner())
-    sys.stdout.write(f"{peak()}\n")
+    start = time.perf_counter()
+    rewritten(what, InProcessRunner(threads=int(threads)))
+    sys.stdout.write(f"{peak()} {time.perf_counter() - start:.3f}\n")
 
 
 if __name__ == "__main__":
