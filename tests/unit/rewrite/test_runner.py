@@ -5,31 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, LostClaim
-from compactor.ids import WriteId
 from compactor.rewrite.runner import PARCEL_BYTES, PARCEL_UNITS, InProcessRunner, Job, Tally
-from compactor.rewrite.unit import Shape, Unit
+from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
-from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
-from tests.support.units import run_units
+from tests.support.acid_files import FIRST_FILE, dense, write_file
+from tests.support.units import run_units, small_unit
 from tests.support.watching import names_in
 
 
 @pytest.fixture
 def units(tmp_path: Path) -> list[Unit]:
-    write_file(tmp_path / "d" / "bucket_00000", dense(1, 3))
-    one = Unit(
-        location=str(tmp_path),
-        staging=str(tmp_path / "_compactor_v7"),
-        number=0,
-        shape=Shape.MAJOR,
-        inserts=(Input(path="d/bucket_00000", length=1),),
-        deletes=(),
-        write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(3)),
-        first_write_id=WriteId(1),
-        row_type=ROW_TYPE,
-    )
+    one = small_unit(tmp_path)
     return [replace(one, number=number) for number in range(4)]
 
 
