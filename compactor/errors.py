@@ -32,6 +32,10 @@ class BadFile(CompactorError):
     """A file cannot be read: truncated, not ORC, a foreign schema, or gone."""
 
 
+class UnforeseenKeys(BadFile):
+    """Keys of a stripe are not those that its statistics and the order of an ACID file make; all keys are to be read."""
+
+
 class NotLossless(CompactorError):
     """Rewriting would lose something (encryption, unknown kinds, ACID v1 events); nothing was touched."""
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile, NotLossless
+from compactor.errors import BadFile, NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
 from compactor.orc.arrow_codec import arrow_lossless
@@ -183,7 +183,7 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
 
     Raises:
         NotLossless: the file's types do not widen to ``types``; ``keep`` is not as long as the stripe.
-        BadFile: a key is not what statistics said, and ``keep`` was made from these.
+        UnforeseenKeys: a key is not what statistics said, and ``keep`` was made from these.
     """
     tail, start = piece.tail, 0
     stripe_rows = tail.stripes[piece.stripe_index].rows
@@ -222,10 +222,9 @@ def _must_be_dense(batch: pa.RecordBatch, piece: Piece, said: KeyStatistics, sta
     )
     for column, values, name in zip(batch.columns, wanted, ACID_FIELDS, strict=False):
         if column.null_count or not np.all(column.to_numpy() == values):
-            raise BadFile(
+            raise UnforeseenKeys(
                 f"file {piece.tail.name}, stripe {piece.stripe_index}: its {name} is not in every row what the stripe's "
-                "statistics and the order of an ACID file make it; the file is damaged, restore it or move it away; if "
-                "readers show its rows as you expect them, compact it with --verify full"
+                "statistics and the order of an ACID file make it; all its keys are to be read first"
             )
 
 

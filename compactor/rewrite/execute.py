@@ -6,6 +6,7 @@ touches nothing that is published (DESIGN 4).
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -16,7 +17,7 @@ from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import CompactorError, StorageError
+from compactor.errors import CompactorError, StorageError, UnforeseenKeys
 from compactor.orc.allocator import keep_freed_memory
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail
@@ -42,6 +43,7 @@ from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 from compactor.storage.stores import opened
 
+log = logging.getLogger(__name__)
 Work: TypeAlias = Unit | Section | Assembly
 Made: TypeAlias = UnitResult | Division | EncodedSection
 Hand: TypeAlias = Callable[..., tuple[Output, ...]]
@@ -85,25 +87,27 @@ def _outputs(made: Made | Failure) -> tuple[Output, ...]:
     return tuple(o for o in done.outputs if o.upload is None) if isinstance(done, Assembly | UnitResult) else ()
 
 
-def execute(unit: Unit) -> UnitResult:
-    """A whole unit, its tasks one after another; see ``perform``."""
-    made = perform(unit)
-    if isinstance(made, Division):
-        made = perform(made.whole([perform(section) for section in made.sections]))
-    assert isinstance(made, UnitResult)
-    return made
-
-
 def perform(work: Work) -> Made:
     """Writes the task's outputs as attempt files, not yet durable, and proves them. A unit that is too much for one task
-    becomes several.
+    becomes several. One that meets keys which statistics did not foresee starts anew and reads all of them.
 
     Raises:
+        UnforeseenKeys: a section met such keys; its unit must start anew.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
         VerificationFailed: an output is not what it must be.
         StorageError: an output cannot be written.
     """
+    try:
+        return _performed(work)
+    except UnforeseenKeys as error:
+        if not isinstance(work, Unit):
+            raise
+        log.warning("all keys are read: %s", error)
+    return _performed(replace(work, reads_keys=True))
+
+
+def _performed(work: Work) -> Made:
     unit = work if isinstance(work, Unit) else work.unit
     storage = opened(unit.stores)
     home = os.path.join(unit.staging, "attempts", f"{unit.number:05d}-{uuid.uuid4().hex}")
@@ -177,7 +181,7 @@ def _handed(done: Done, hand: Hand) -> Done:
 def _write_rows(
     unit: Unit, files: Sequence[AcidFile], deletes: SortedEvents, path: str, gone: Gone | None = None
 ) -> UnitResult | Division:
-    choices = choose(files, deletes, unit.write_ids, look_always=unit.full_verify, gone=gone)
+    choices = choose(files, deletes, unit.write_ids, look_always=unit.looks_always, gone=gone)
     types = output_types(unit, files)
     dropped = sum(c.action is Action.DROP for c in choices)
     figures = Figures(

@@ -148,7 +148,7 @@ class _Work:
             events = load(unit.location, part.deletes, part.number, unit.write_ids, self.folder, self.storage)
             self.figures += Figures(events_in=events.total, events_invisible=events.invisible)
             with open_files(unit.location, part.inserts, part.number, self.storage) as files:
-                for choice in choose(files, events.events, unit.write_ids, look_always=unit.full_verify):
+                for choice in choose(files, events.events, unit.write_ids, look_always=unit.looks_always):
                     dropped = choice.action is Action.DROP
                     self.figures += Figures(
                         rows_in=choice.rows,

@@ -5,18 +5,20 @@ Units of several entries are run together: tiny ones would else cost more to han
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias
 
-from compactor.errors import CompactorError
-from compactor.rewrite.division import Division, EncodedSection
+from compactor.errors import CompactorError, UnforeseenKeys
+from compactor.rewrite.division import Division, EncodedSection, Section
 from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure, error_of
 from compactor.rewrite.unit import Unit, UnitResult, passed_over
 
+log = logging.getLogger(__name__)
 PARCEL_BYTES = 8 * 1024 * 1024  #: of input that is handed out at once, where a single unit has not more
 PARCEL_UNITS = 32
 
@@ -129,8 +131,10 @@ class Tally:
     def put(self, task: Task, made: Made | Failure) -> None:
         """What came of a task. What follows from it goes before units that nobody has begun."""
         whose = (task.job, task.place)
+        if self._is_given_up(task):
+            return
         if isinstance(made, Failure):
-            self._errors[task.job] = self._errors[task.job] or error_of(made)
+            self._failed(task, error_of(made))
         elif isinstance(made, UnitResult):
             self._results[task.job][task.place] = made
         elif isinstance(made, Division):
@@ -144,6 +148,23 @@ class Tally:
                 del self._divided[whose]
                 whole = division.whole([done[number] for number in range(len(done))])
                 self._waiting.appendleft(replace(task, work=whole))
+
+    def _failed(self, task: Task, error: CompactorError) -> None:
+        if isinstance(task.work, Section) and isinstance(error, UnforeseenKeys):
+            log.warning("all keys are read: %s", error)
+            del self._divided[task.job, task.place]
+            unit = replace(self._jobs[task.job].units[task.place], reads_keys=True)
+            others = [waiting for waiting in self._waiting if not self._is_given_up(waiting)]
+            self._waiting = deque([replace(task, work=unit, section=0), *others])
+        else:
+            self._errors[task.job] = self._errors[task.job] or error
+
+    def _is_given_up(self, task: Task) -> bool:
+        """Whether it is a section of a unit that has started anew."""
+        if not isinstance(task.work, Section):
+            return False
+        division, _ = self._divided.get((task.job, task.place), (None, None))
+        return division is None or task.work not in division.sections[task.section : task.section + 1]
 
     def answers(self) -> list[Answer]:
         return [

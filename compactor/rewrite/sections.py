@@ -30,6 +30,7 @@ def encode_section(section: Section, storage: Storage, folder: str, hand: Hand) 
     """Writes what stays of the section's stripes into ``folder``, a local directory: by run one file or several.
 
     Raises:
+        UnforeseenKeys: the section's stripes were chosen by statistics, and their keys are others.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
     """

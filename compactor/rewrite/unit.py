@@ -66,6 +66,7 @@ class Unit:
     small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
     split_bytes: int = 64 << 20  #: of stripes, most that one task re-encodes; with more the unit is divided
     full_verify: bool = False
+    reads_keys: bool = False  #: of all stripes, whatever their statistics say; after ``UnforeseenKeys``
     stores: StoreOptions = field(default_factory=StoreOptions)
     rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
     file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
@@ -76,6 +77,11 @@ class Unit:
     def acid_version(self) -> bytes | None:
         """What the output's metadata say; Hive 2's say nothing."""
         return None if self.version_1 else ACID_VERSION
+
+    @property
+    def looks_always(self) -> bool:
+        """Whether no statistics are believed."""
+        return self.full_verify or self.reads_keys
 
     @property
     def input_bytes(self) -> int:

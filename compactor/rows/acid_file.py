@@ -139,19 +139,26 @@ def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
     """The keys of one stripe's rows in file order, in batches; raw rows get theirs without any decoding.
 
     Raises:
-        BadFile: besides what ``of_batch`` raises, keys lie outside of what the stripe's statistics say for certain: by a
-            damaged write ID all rows of a stripe could seem to be unseen, and be left out.
+        BadFile: besides what ``of_batch`` raises, keys are not what the stripe's statistics say for certain: by a damaged
+            write ID all rows of a stripe could seem to be unseen, and be left out.
     """
     rows = file.tail.stripes[stripe].rows
     if file.is_raw:
         yield synthetic(file, file.first_row_id + file.first_row_of(stripe), rows)
         return
     known = key_statistics(file.tail, stripe)
+    total = 0
     for batch in arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe]):
         found = of_batch(file, batch)
         if known is not None:
             _must_agree(file, stripe, found, known)
+            total += int(found.block["row_id"].sum())
         yield found
+    if known is not None and known.row_id.total not in (None, total):
+        raise BadFile(
+            f"{file.path}, stripe {stripe}: {ACID_FIELDS[3]} sums up to {total}, its statistics say {known.row_id.total}; "
+            "the file is damaged, restore it or move it away"
+        )
 
 
 def _must_agree(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) -> None:

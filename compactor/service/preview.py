@@ -226,7 +226,7 @@ def _unit(unit: Unit) -> Cost:
     events = load(unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores))
     kept, applied = events.events.split(unit.applies_from)
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
-        choices = choose(files, applied, unit.write_ids, look_always=unit.full_verify)
+        choices = choose(files, applied, unit.write_ids, look_always=unit.looks_always)
         strung = in_order(choices)
         like = target_tail(choices, output_types(unit, files))
         final = fit(choices, like, unit.small_stripe_bytes) if strung else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import pyarrow as pa
 
 from compactor.orc import arrow_codec
 from compactor.orc.reencode import encode_acid
-from compactor.orc.tail import Tail, empty_tail
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import Tail, empty_tail, read_tail
+from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rows.keys import KEY, KeyBlock
 from compactor.rows.sealing import seal_deletes, seal_rows
@@ -59,6 +62,19 @@ def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None
     tail = encode_acid([batch], str(path), like=target, types=TYPES)
     seal = seal_deletes if operation == 2 else seal_rows
     seal(str(path), tail, like=target, types=TYPES)
+    return path
+
+
+def write_lying(path: Path, keys: Sequence[Key], said: Sequence[Key]) -> Path:
+    """As ``write_file``, but its statistics are those of the keys ``said``."""
+    write_file(path, said)
+    with LocalSource(path) as source:
+        told = read_tail(source)
+    write_file(path, keys)
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+    lie = replace(tail, statistics=told.statistics, stripe_statistics=told.stripe_statistics)
+    path.write_bytes(path.read_bytes()[: tail.stripes[-1].end] + tail_bytes(lie))
     return path
 
 

@@ -38,3 +38,8 @@ def run_units(
     if isinstance(answer, CompactorError):
         raise answer
     return answer
+
+
+def execute(unit: Unit) -> UnitResult:
+    """What comes of one unit, by however many tasks."""
+    return run_units([unit])[0]

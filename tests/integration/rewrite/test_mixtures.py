@@ -20,10 +20,10 @@ from compactor.ids import WriteId
 from compactor.orc.compression import Compression
 from compactor.orc.messages import Message
 from compactor.orc.types import row_types, schema_text
-from compactor.rewrite.execute import execute
 from compactor.rewrite.unit import Part, Rebalance
 from compactor.rows.inputs import Input
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
+from tests.support.units import execute
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "stripes.md"
 COPY, ENCODE, DROP, REFUSE = "copy", "re-encode", "drop", "refuse"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.rewrite.execute import execute
 from tests.support.mixtures import File, make_unit, rows_of, stripe_lengths, tail_of
+from tests.support.units import execute
 
 MEBIBYTE = 1 << 20
 

@@ -18,7 +18,7 @@ import pytest
 from pyorc.converters import ORCConverter
 
 from compactor.acid.row_id import RowId
-from compactor.errors import BadFile, NotLossless, NotSupported
+from compactor.errors import BadFile, NotLossless, NotSupported, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec
 from compactor.orc import reencode as reencode_module
@@ -126,7 +126,7 @@ def test_keys_that_are_not_what_a_judgement_took_them_for_are_refused(
     name = ("operation", "original_transaction", "bucket", "row_id", "current_transaction")[column]
     found = getattr(said, name)
     other = replace(said, **{name: replace(found, minimum=found.minimum + 1)})
-    with pytest.raises(BadFile, match=r"stripe 0: its .* --verify full"):
+    with pytest.raises(UnforeseenKeys, match=r"stripe 0: its .* are to be read first"):
         list(piece_batches(replace(piece, dense=other), codec))
 
 

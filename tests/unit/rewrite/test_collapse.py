@@ -18,12 +18,12 @@ from compactor.ids import TxnId, WriteId
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
 from compactor.rewrite import events, publish, stage
-from compactor.rewrite.execute import execute
 from compactor.rewrite.plan import plan
 from compactor.rewrite.unit import Shape
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import ROW_TYPE, Key, write_events_mixed
 from tests.support.oracle import read_directory
+from tests.support.units import execute
 
 STORAGE = LocalStorage()
 HIGH, ABORTED = 40, frozenset({7, 23})

@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile
+from compactor.errors import BadFile, UnforeseenKeys
 from compactor.rewrite import division
 from compactor.rewrite.division import Section
-from compactor.rewrite.execute import execute, perform
+from compactor.rewrite.execute import perform
 from compactor.rewrite.unit import Shape, Unit, UnitResult
 from compactor.storage.local import LocalStorage
-from tests.support.acid_files import dense, write_file
-from tests.support.divided import WHOLE, content, divided, done, large_unit, stripes
+from tests.support.acid_files import FIRST_FILE, Key, dense, write_file, write_lying
+from tests.support.divided import WHOLE, content, divided, done, large_unit, stripes, travelled
+from tests.support.units import execute
 
 
 @pytest.fixture
@@ -128,11 +129,34 @@ def test_what_nobody_has_looked_at_makes_the_same_file(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("split_bytes", [1, WHOLE])
-def test_keys_that_nobody_has_looked_at_are_held_to_their_statistics(unit: Unit, split_bytes: int) -> None:
+def test_keys_out_of_order_make_the_unit_start_anew(unit: Unit, split_bytes: int) -> None:
     """PROTOCOL 2.3: statistics do not tell that these keys are out of order; whoever decodes them does."""
     keys = dense(1, 51)
     write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
     asked = replace(unit, full_verify=False, split_bytes=split_bytes)
-    with pytest.raises(BadFile, match=r"d1/bucket_00000, stripe 0: its rowId is not .* --verify full"):
-        execute(asked)
-    assert execute(replace(asked, full_verify=True)).outputs[0].rows == 470
+    (output,) = execute(asked).outputs
+    assert output.rows == 470
+    assert content(output) == content(execute(replace(asked, full_verify=True)).outputs[0])
+    rows = content(output)[0]
+    in_order = [(row["originalTransaction"], row["bucket"], row["rowId"]) for row in rows]
+    assert in_order == sorted(set(in_order))
+
+
+def test_a_section_says_that_its_unit_must_start_anew(unit: Unit) -> None:
+    keys = dense(1, 51)
+    write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    tasks = [travelled(section) for section in divided(replace(unit, full_verify=False)).sections]
+    with pytest.raises(UnforeseenKeys, match=r"d1/bucket_00000, stripe 0: its rowId is not .* are to be read first"):
+        _ = [perform(section) for section in tasks]
+
+
+@pytest.mark.parametrize("split_bytes", [1, WHOLE])
+@pytest.mark.parametrize(
+    "keys", [dense(1, 51, first=1), dense(2, 51), [*dense(1, 50), (1, FIRST_FILE, 49)]], ids=["row", "write", "twice"]
+)
+def test_keys_that_contradict_their_statistics_are_refused(unit: Unit, split_bytes: int, keys: list[Key]) -> None:
+    """PROTOCOL 2.1: who reads all keys tells damage from another order."""
+    write_lying(Path(unit.location) / "d1" / "bucket_00000", keys, dense(1, 51))
+    with pytest.raises(BadFile, match=r"d1/bucket_00000, stripe 0: .* its statistics say .* is damaged") as raised:
+        execute(replace(unit, full_verify=False, split_bytes=split_bytes))
+    assert not isinstance(raised.value, UnforeseenKeys)

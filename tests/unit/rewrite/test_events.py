@@ -118,9 +118,9 @@ import sys, uuid
 from pathlib import Path
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.rewrite.execute import execute
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.inputs import Input
+from tests.support.units import execute
 
 root = Path(sys.argv[1])
 files = sorted(root.glob("d*/bucket*"))

@@ -17,11 +17,12 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, StorageError
 from compactor.ids import WriteId
-from compactor.rewrite.execute import attempt, attempt_all, execute
+from compactor.rewrite.execute import attempt, attempt_all
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, Key, dense, write_file
+from tests.support.units import execute
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile, CompactorError
-from compactor.rewrite.execute import execute
 from compactor.rewrite.processes import ProcessRunner
 from compactor.rewrite.runner import Job
 from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
+from tests.support.acid_files import dense, write_file
 from tests.support.divided import WHOLE, content, large_unit
-from tests.support.units import run_units, small_unit
+from tests.support.units import execute, run_units, small_unit
 
 
 @pytest.fixture
@@ -87,3 +87,13 @@ def test_a_divided_unit_is_done_by_all_processes(tmp_path: Path) -> None:
         (result,) = run_units([unit], runner)
         assert content(result.outputs[0])[0] == content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
     assert result.figures.stripes_encoded == 6
+
+
+def test_a_unit_starts_anew_in_processes_too(tmp_path: Path) -> None:
+    """PROTOCOL 2.3: what a section of it met comes back as a value."""
+    unit = replace(large_unit(tmp_path), full_verify=False)
+    keys = dense(1, 51)
+    write_file(tmp_path / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    with ProcessRunner(2) as runner:
+        (result,) = run_units([unit], runner)
+    assert content(result.outputs[0])[0] == content(execute(replace(unit, full_verify=True)).outputs[0])[0]

@@ -21,13 +21,13 @@ from compactor.errors import NotSupported, VerificationFailed
 from compactor.ids import TxnId, WriteId
 from compactor.orc.types import acid_types, parse_hive_type, schema_text
 from compactor.rewrite import rebalance as module
-from compactor.rewrite.execute import execute
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.rebalance import column_keys, rebalanced
 from compactor.rewrite.sorter import Sorter
 from compactor.rewrite.unit import Part, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, write_file
+from tests.support.units import execute
 
 OWN = WriteId(9)
 

@@ -10,7 +10,8 @@ from compactor.rewrite.runner import PARCEL_BYTES, PARCEL_UNITS, InProcessRunner
 from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, dense, write_file
-from tests.support.units import run_units, small_unit
+from tests.support.divided import WHOLE, content, large_unit
+from tests.support.units import execute, run_units, small_unit
 from tests.support.watching import names_in
 
 
@@ -68,6 +69,23 @@ def test_a_unit_that_is_divided_is_done_in_parts_before_the_next_begins(
     assert len(begun) == 5  # what must be done, two sections, their assembly; and the other unit
     with pytest.raises(BadFile, match="gone"):
         run_units([replace(large, inserts=(*large.inserts, Input(path="f/gone", length=1)))], InProcessRunner(threads))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_unit_whose_section_meets_other_keys_starts_anew_once(tmp_path: Path, threads: int) -> None:
+    """Sections of the first try that are waiting do not begin, and what those that run bring is not taken."""
+    unit = replace(large_unit(tmp_path), full_verify=False)
+    wanted = execute(replace(unit, split_bytes=WHOLE))
+    for write_id in (1, 8):
+        keys = dense(write_id, 50 + write_id)
+        write_file(tmp_path / f"d{write_id}" / "bucket_00000", [*keys[1:], keys[0]])
+    begun: list[int] = []
+    other = small_unit(tmp_path / "other")
+    first, second = run_units([unit, other], InProcessRunner(threads), lambda: begun.append(1))
+    assert content(first.outputs[0])[0] == content(wanted.outputs[0])[0]
+    assert (first.figures.rows_out, second.number) == (470, 0)
+    if threads == 1:
+        assert len(begun) == 5  # up to its second section, then whole; and the other unit
 
 
 def test_an_entry_that_fails_leaves_the_others_alone(units: list[Unit]) -> None:

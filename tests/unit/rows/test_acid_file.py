@@ -16,7 +16,7 @@ from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
 from compactor.rows.acid_file import keys, must_insert, open_files, write_empty
 from compactor.storage.local import LocalStorage
-from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
+from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file, write_lying
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,18 @@ def test_keys_that_their_statistics_deny_are_damage(
         tail = replace(file.tail, stripe_statistics=other.tail.stripe_statistics)
         with pytest.raises(BadFile, match=f"bucket_00000, stripe 0: {name}.* its statistics say"):
             list(keys(replace(file, tail=tail), 0))
+
+
+def test_row_numbers_that_do_not_sum_up_to_what_statistics_say_are_refused(tmp_path: Path) -> None:
+    """PROTOCOL 2.1: a row number that was damaged within the range of the others hides one row behind another."""
+    write_lying(tmp_path / "bucket_00000", [(1, FIRST_FILE, row) for row in (0, 1, 1, 3)], dense(1, 4))
+    with (
+        open_files(str(tmp_path), [Named("bucket_00000")], 0) as (file,),
+        pytest.raises(
+            BadFile, match=r"bucket_00000, stripe 0: rowId sums up to 5, its statistics say 6; .* is damaged"
+        ),
+    ):
+        list(keys(file, 0))
 
 
 def test_buckets_of_hive_2_are_taken_and_unknown_ones_refused(tmp_path: Path) -> None:
