@@ -66,10 +66,20 @@ def paused(site: Site) -> frozenset[tuple[str, str]]:
     return frozenset((one.database, one.table) for one in said if one.value.lower() == "true")
 
 
-def _may_change(site: Site, name: str) -> tuple[Table, State]:
-    """The table, where its mode allows something: the mode without overrides, or none could be taken back."""
-    found = site.metastore.catalog.table(*parse_table(name))
+def changeable(site: Site, database: str, table: str) -> Table:
+    """The table, where its mode allows something: the mode without overrides, or none could be taken back.
+
+    Raises:
+        NotFound: there is no such table.
+        Refused: the mode allows nothing.
+    """
+    found = site.metastore.catalog.table(database, table)
     must_write(with_table(site.settings, found.parameters, found.database_parameters), str(found))
+    return found
+
+
+def _may_change(site: Site, name: str) -> tuple[Table, State]:
+    found = changeable(site, *parse_table(name))
     if site.state is None:
         raise Refused(f"{found}: nothing can be kept of it, this metastore has no state of ours; set state_url")
     return found, site.state

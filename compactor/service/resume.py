@@ -12,10 +12,8 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.service.mode import must_write
-from compactor.service.overriding import PAUSED, paused, remove_override
+from compactor.service.overriding import PAUSED, changeable, paused, remove_override
 from compactor.service.site import Site
-from compactor.settings.precedence import with_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +45,7 @@ def resume(site: Site, database: str, table: str) -> list[Resumed]:
         NotFound: there is no such table.
         Refused: the mode allows no writing.
     """
-    found = site.metastore.catalog.table(database, table)
-    settings = with_table(site.settings, found.parameters, found.database_parameters)
-    must_write(settings, str(found))
+    found = changeable(site, database, table)
     history: dict[Entity, list[Entry]] = defaultdict(list)
     for entry in site.metastore.compactions.history():
         if (entry.entity.database, entry.entity.table) == (found.database, found.name):
