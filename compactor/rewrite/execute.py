@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -40,6 +41,7 @@ from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_files import write_events
 from compactor.rows.sealing import seal_rows
 from compactor.steps import Step, reach
+from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
 from compactor.storage.stores import opened
 
@@ -62,9 +64,12 @@ def attempt_all(works: Sequence[Work]) -> list[Made | Failure]:
     """
     keep_freed_memory()
     made = [_attempted(work) for work in works]
+    written: dict[StoreOptions, list[str]] = defaultdict(list)
+    for work, one in zip(works, made, strict=True):
+        written[(work if isinstance(work, Unit) else work.unit).stores] += [output.path for output in _outputs(one)]
     failed: dict[str, StorageError] = {}
-    for stores in {(work if isinstance(work, Unit) else work.unit).stores for work in works}:
-        failed |= opened(stores).sync([output.path for one in made for output in _outputs(one)])
+    for stores, paths in written.items():
+        failed |= opened(stores).sync(paths)
     return [
         next((_failure(failed[output.path]) for output in _outputs(one) if output.path in failed), one) for one in made
     ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,8 @@ from compactor.rewrite.execute import attempt, attempt_all
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, Key, dense, write_file
 from tests.support.units import execute
 
@@ -158,6 +161,25 @@ def test_what_a_parcel_wrote_is_durable_when_it_answers(tmp_path: Path, monkeypa
     assert set(synced) == {output.path, os.path.dirname(output.path)}
     assert isinstance(lost, Failure)
     assert (lost.kind, "Input/output error" in lost.message) == ("StorageError", True)
+
+
+def test_an_output_is_synced_by_its_own_stores_options_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of several sites may share a parcel; another's credentials have nothing to do with these files."""
+    options = [StoreOptions.of({"hdfs": {"user": user}}) for user in ("ann", "ben", "ann")]
+    units = []
+    for number, stores in enumerate(options):
+        write_file(tmp_path / str(number) / "d" / "bucket_00000", dense(1, 5))
+        units.append(replace(unit(tmp_path / str(number), Shape.MAJOR, rows=["d/bucket_00000"]), stores=stores))
+    synced: list[tuple[StoreOptions, list[str]]] = []
+    sync = Stores.sync
+
+    def seen(stores: Stores, paths: Collection[str]) -> Mapping[str, StorageError]:
+        synced.append((stores.options, list(paths)))
+        return sync(stores, paths)
+
+    monkeypatch.setattr(Stores, "sync", seen)
+    first, second, third = (made.outputs[0].path for made in attempt_all(units) if isinstance(made, UnitResult))
+    assert synced == [(options[0], [first, third]), (options[1], [second])]
 
 
 @contextmanager
