@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from types import MappingProxyType
 
 from compactor.acid.names import (
@@ -22,12 +23,15 @@ from compactor.acid.names import (
     DeltaKind,
     OriginalFile,
     is_skipped,
+    is_skipped_below,
     parse_directory,
     parse_file,
 )
 from compactor.acid.write_ids import CleanerWriteIdList, RangeAnswer, ValidTxnList, ValidWriteIdList
 from compactor.errors import BadName, NotEnoughHistory
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+
+_PATH = attrgetter("path")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,7 +344,7 @@ class _Found:
                 unparsable.append(name)
                 continue
             if acid is None:
-                originals += [f for f in inside[name] if not any(map(is_skipped, f.path.split("/")))]
+                originals += [f for f in inside[name] if not is_skipped_below(f.path)]  # ``name`` itself is not
             elif acid.visibility_txn_id in exempt and acid.visibility_txn_id:
                 continue
             elif isinstance(acid, Base):
@@ -350,31 +354,29 @@ class _Found:
         return cls(
             bases=tuple(bases),
             deltas=tuple(deltas),
-            originals=tuple(_data_file(f) for f in sorted(originals, key=lambda f: f.path)),
+            originals=tuple(_data_file(f) for f in sorted(originals, key=_PATH)),
             inside=MappingProxyType({name: tuple(files) for name, files in inside.items()}),
             unparsable=tuple(unparsable),
         )
 
     def acid_dir(self, name: str, acid: Base | Delta) -> AcidDir:
-        files = self.inside.get(name, ())
-        visible = [f for f in files if not any(map(is_skipped, f.path.split("/")[1:]))]
-        flushed = {f.path for f in visible if f.name.endswith(FLUSH_LENGTH_SUFFIX)}
-        data = tuple(
-            _data_file(f, has_flush_length=f.path + FLUSH_LENGTH_SUFFIX in flushed)
-            for f in sorted(visible, key=lambda f: f.path)
-            if parse_file(f.name) is not None
-        )
+        visible = sorted((f for f in self.inside.get(name, ()) if not is_skipped_below(f.path)), key=_PATH)
+        flushed = {f.path for f in visible if f.path.endswith(FLUSH_LENGTH_SUFFIX)}
+        data: list[DataFile] = []
+        strangers: list[DataFile] = []
+        for file in visible:
+            found = _data_file(file, has_flush_length=file.path + FLUSH_LENGTH_SUFFIX in flushed)
+            if found.number >= 0:
+                data.append(found)
+            elif file.path not in flushed:
+                strangers.append(found)
         return AcidDir(
             acid=acid,
             directory=name,
-            files=data,
+            files=tuple(data),
             total_bytes=sum(f.length for f in visible),
             raw=any(f.raw for f in data),
-            strangers=tuple(
-                _data_file(f)
-                for f in sorted(visible, key=lambda f: f.path)
-                if parse_file(f.name) is None and not f.name.endswith(FLUSH_LENGTH_SUFFIX)
-            ),
+            strangers=tuple(strangers),
         )
 
 

@@ -116,6 +116,8 @@ _BASE = re.compile(rf"base_({ORIGINALS_ONLY}|[0-9]+)(?:_v([0-9]+))?")
 _DELTA = re.compile(r"(delta|delete_delta)_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
 _BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
+_SKIPPED = ("_", ".", "-tmp.")  #: how a name begins that readers skip
+_SKIPPED_BELOW = re.compile("/(?:" + "|".join(map(re.escape, _SKIPPED)) + ")")
 _NUMBERS = re.compile(r"(?<!-)[0-9]+")
 _NAMES_KEPT = 8192  #: the partitions of a table repeat each other's names
 _ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
@@ -167,7 +169,12 @@ def is_skipped(name: str) -> bool:
 
     ``-tmp.*`` is not hidden by Hive's own rule; Hive 4 writers keep such directories in the table root while they run.
     """
-    return name.startswith(("_", ".", "-tmp."))
+    return name.startswith(_SKIPPED)
+
+
+def is_skipped_below(path: str) -> bool:
+    """``is_skipped`` of any name in ``path`` but the first."""
+    return _SKIPPED_BELOW.search(path) is not None
 
 
 def staging_name(txn: TxnId) -> str:

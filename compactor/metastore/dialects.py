@@ -24,6 +24,7 @@ _Rows = TypeVar("_Rows", bound=Select[Any])
 
 # Made once, since every compaction passes here.
 _NEWEST = select(func.max(TXNS.c.TXN_ID))
+_OPENED = insert(TXNS).returning(TXNS.c.TXN_ID, sort_by_parameter_order=True)
 _COMMITTED = update(TXNS).where(TXNS.c.TXN_ID == bindparam("of_txn"))
 
 
@@ -73,7 +74,9 @@ class Dialect:
 
     def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
         """New rows of TXNS; their ids in ascending order. ``lock_transactions`` is held."""
-        return [TxnId(_inserted_id(conn, row)) for row in rows]
+        if conn.dialect.insert_executemany_returning_sort_by_parameter_order:
+            return [TxnId(txn) for txn in conn.execute(_OPENED, [dict(row) for row in rows]).scalars()]
+        return [TxnId(_inserted_id(conn, row)) for row in rows]  # MySQL says of one row only which id it got
 
     def newest(self, conn: Connection) -> TxnId:
         """The newest transaction. Read after ``lock_transactions``, nothing newer can commit before us."""

@@ -229,7 +229,7 @@ def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: in
             for directory in staged.directories
         ],
     }
-    storage.write(f"{plan.staging}/{MANIFEST}", json.dumps(manifest, indent=1).encode())
+    storage.write(f"{plan.staging}/{MANIFEST}", json.dumps(manifest).encode())
 
 
 def settle(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, StorageError]:

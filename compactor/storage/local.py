@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import pwd
 import shutil
-import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from types import MappingProxyType
@@ -18,12 +16,11 @@ from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.deferred import Deferring
+from compactor.storage.local_model import Model
 from compactor.storage.options import StoreOptions
 from compactor.storage.tree import data_format
 
-log = logging.getLogger(__name__)
 _SYNCS = 16  #: under way at once: a file system writes what waits together as one
-_ACL = ("system.posix_acl_access", "system.posix_acl_default")
 
 
 class LocalStorage:
@@ -121,18 +118,22 @@ class LocalStorage:
         while not os.path.isdir(current):
             missing.append(current)
             current = os.path.dirname(current)
+        if not missing:
+            return
         with _errors("create", path):
+            model = Model.of(like)
             for directory in reversed(missing):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(directory)
-                _adopt(directory, like)
+                model.give(directory)
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path):
-            _adopt(path, like)
+            model = Model.of(like)
+            model.give(path)
             for root, directories, files in os.walk(path):
                 for name in (*directories, *files):
-                    _adopt(os.path.join(root, name), like)
+                    model.give(f"{root}/{name}")
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         return _all_synced({path: _to_sync(path) for path in paths})
@@ -240,33 +241,19 @@ def _to_sync(path: str) -> list[str]:
 def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:
     """Syncs files and directories, given by what they are synced for; what that failed for, and why."""
     places = list(dict.fromkeys(place for found in of_each.values() for place in found))
-    with ThreadPoolExecutor(max(1, min(_SYNCS, len(places))), thread_name_prefix="sync") as pool:
-        errors = dict(zip(places, pool.map(_synced, places), strict=True))
+    shares = [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]
+    with ThreadPoolExecutor(max(1, len(shares)), thread_name_prefix="sync") as pool:
+        errors = {place: error for found in pool.map(_synced, shares) for place, error in found.items()}
     causes = {path: next(filter(None, map(errors.get, found)), None) for path, found in of_each.items()}
     return {path: cause for path, cause in causes.items() if cause is not None}
 
 
-def _synced(path: str) -> StorageError | None:
-    try:
-        _sync(path)
-    except OSError as error:
-        return StorageError(f"cannot sync {path}: {error.strerror or error}")
-    return None
-
-
-def _adopt(path: str, like: str) -> None:
-    """Owner and group where we may, mode (files: without the execute bits) and ACLs of the directory ``like``."""
-    want, have = os.stat(like), os.stat(path)
-    if (want.st_uid, want.st_gid) != (have.st_uid, have.st_gid):
+def _synced(paths: Iterable[str]) -> dict[str, StorageError]:
+    """Syncs one after the other; those that failed."""
+    failed: dict[str, StorageError] = {}
+    for path in paths:
         try:
-            os.chown(path, want.st_uid, want.st_gid)
-        except PermissionError:
-            log.warning("%s: owner and group of %s cannot be given to it by this user", path, like)
-    is_directory = stat.S_ISDIR(have.st_mode)
-    mode = stat.S_IMODE(want.st_mode)
-    os.chmod(path, mode if is_directory else mode & 0o666)
-    for attribute in _ACL if is_directory else _ACL[:1]:
-        try:
-            os.setxattr(path, attribute, os.getxattr(like, attribute))
-        except OSError:  # the directory has no such ACL, or the file system knows none
-            continue
+            _sync(path)
+        except OSError as error:
+            failed[path] = StorageError(f"cannot sync {path}: {error.strerror or error}")
+    return failed

@@ -12,7 +12,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore import tables as t
 from compactor.metastore.catalog import Column, Table
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import HeartbeatRange, KeyValue, Transactions, TxnType
+from compactor.metastore.transactions import HeartbeatRange, KeyValue, Opening, Transactions, TxnType
 from compactor.metastore.txn_limits import TxnLimits
 
 T = Entity(database="default", table="t")
@@ -148,6 +148,21 @@ def limited(metastore: Metastore, **limits: Any) -> Transactions:
 def test_one_call_opens_a_batch_at_most(metastore: Metastore) -> None:
     """Hive's ``hive.txn.max.open.batch``: who asks for more gets that many."""
     assert len(limited(metastore, max_batch=3).open("u", "h", count=5)) == 3
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_of_transactions_that_are_opened_together_each_is_whose_it_was_opened_for(
+    metastore: Metastore, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its agent a worker is known to live (PROTOCOL 6), also where many rows are not told their ids."""
+    if not at_once:
+        sql = metastore.database.engine.dialect
+        monkeypatch.setattr(sql, "insert_executemany_returning_sort_by_parameter_order", False, raising=False)
+    openings = [Opening(user="u", host="h", type=TxnType.COMPACTION, agent=f"worker-{n * 7 % 10}") for n in range(10)]
+    ids = metastore.transactions.open_all(openings)
+    assert ids == sorted(set(ids))
+    agents = {txn.id: txn.agent for txn in metastore.transactions.open_transactions()}
+    assert [agents[txn] for txn in ids] == [opening.agent for opening in openings]
 
 
 def test_only_so_many_transactions_may_be_open(metastore: Metastore) -> None:

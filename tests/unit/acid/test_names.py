@@ -14,6 +14,7 @@ from compactor.acid.names import (
     Hidden,
     OriginalFile,
     is_skipped,
+    is_skipped_below,
     parse_directory,
     parse_file,
     parse_hidden,
@@ -178,8 +179,12 @@ def test_file_names(name: str, expected: BucketFile | OriginalFile | None) -> No
 def test_skipped(name: str) -> None:
     """PROTOCOL 3.1: what readers never look at, and Hive 4 writers' visible ``-tmp.`` manifests."""
     assert is_skipped(name)
+    assert is_skipped_below(f"delta_1_1/{name}")
+    assert is_skipped_below(f"delta_1_1/{name}/000000_0")
+    assert not is_skipped_below(f"{name}/000000_0")
 
 
 @pytest.mark.parametrize("name", ["-data", "tmp", "delta_1_1", "bucket_00000"])
 def test_not_skipped(name: str) -> None:
     assert not is_skipped(name)
+    assert not is_skipped_below(f"delta_1_1/{name}/{name}")
