@@ -1,5 +1,5 @@
 """Many files of which few are open at a time: a partition may have more deltas than a process may have files open, and
-what a remote file keeps in memory is only worth it while it is read."""
+what a remote file keeps in memory is only worth it while it is read. Small ones are read at once and closed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import closing
 from typing import Protocol
 
 from compactor.errors import BadFile
-from compactor.orc.source import Source
+from compactor.orc.source import BytesSource, Source
 
 LIMIT = 64  #: files open at a time
+SMALL = 64 * 1024  #: bytes of a file that is read at once
+KEPT = LIMIT * SMALL  #: bytes of small files that are held
 
 
 class Closable(Source, Protocol):
@@ -22,13 +25,14 @@ class Closable(Source, Protocol):
 
 
 class FewOpen:
-    """Opens files and closes the one that was not read for longest, to open it again when it is read.
+    """Opens files and closes the one that was not read for longest, to open it again when it is read. Small ones are held
+    in memory instead, as long as all of them together have at most ``kept`` bytes.
 
     Leaving a ``with`` block closes all.
     """
 
-    def __init__(self, limit: int = LIMIT) -> None:
-        self._limit = limit
+    def __init__(self, limit: int = LIMIT, kept: int = KEPT) -> None:
+        self._limit, self._kept = limit, kept
         self._open: OrderedDict[_Reopened, Closable] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -39,6 +43,10 @@ class FewOpen:
             BadFile, StorageError: as ``opener`` does.
         """
         first = opener()
+        if first.length <= min(SMALL, self._kept):
+            self._kept -= first.length
+            with closing(first):
+                return BytesSource(first.read(0, first.length), first.name)
         source = _Reopened(self, opener, first)
         with self._lock:
             self._keep(source, first)

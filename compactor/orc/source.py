@@ -87,12 +87,10 @@ class LocalSource:
         self.length = os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, length: int) -> bytes:
-        parts = []
-        while length > 0 and (part := os.pread(self._descriptor, length, offset)):
-            parts.append(part)
-            offset, length = offset + len(part), length - len(part)
-        data = b"".join(parts)
-        return _whole(data, self.name, offset - len(data), len(data) + length)
+        data = os.pread(self._descriptor, length, offset)
+        while 0 < len(data) < length and (part := os.pread(self._descriptor, length - len(data), offset + len(data))):
+            data += part  # more than 2 GB, or a file system of its own mind
+        return _whole(data, self.name, offset, length)
 
     def descriptor(self) -> int | None:
         return os.dup(self._descriptor)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile
-from compactor.orc.few_open import FewOpen
+from compactor.orc.few_open import SMALL, FewOpen
 from compactor.orc.source import BytesSource, LocalSource
 
 
@@ -26,7 +26,7 @@ def _files(tmp_path: Path, count: int) -> list[Path]:
 
 def test_all_are_read_and_few_are_open(tmp_path: Path) -> None:
     before = _open_files()
-    with FewOpen(limit=3) as few:
+    with FewOpen(limit=3, kept=0) as few:
         sources = [few.open(partial(LocalSource, path)) for path in _files(tmp_path, 20)]
         for _ in range(2):
             for number, source in enumerate(sources):
@@ -39,7 +39,7 @@ def test_all_are_read_and_few_are_open(tmp_path: Path) -> None:
 
 def test_a_descriptor_outlives_the_file_that_is_closed_for_another(tmp_path: Path) -> None:
     before = _open_files()
-    with FewOpen(limit=1) as few:
+    with FewOpen(limit=1, kept=0) as few:
         first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
         descriptor = first.descriptor()
         assert descriptor is not None
@@ -50,7 +50,7 @@ def test_a_descriptor_outlives_the_file_that_is_closed_for_another(tmp_path: Pat
 
 
 def test_the_one_that_was_read_last_stays_open(tmp_path: Path) -> None:
-    with FewOpen(limit=2) as few:
+    with FewOpen(limit=2, kept=0) as few:
         first, second, third = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 3))
         second.read(0, 1)
         first.read(0, 1)
@@ -62,7 +62,7 @@ def test_the_one_that_was_read_last_stays_open(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
-    with FewOpen(limit=1) as few:
+    with FewOpen(limit=1, kept=0) as few:
         first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
         (tmp_path / "new").write_bytes(b"x" * 30)
         (tmp_path / "new").rename(tmp_path / "0")
@@ -83,10 +83,34 @@ class _Remote(BytesSource):
 
 def test_a_remote_file_is_known_by_its_length(tmp_path: Path) -> None:
     contents = iter([b"abc", b"abd", b"abcd"])
-    with FewOpen(limit=1) as few:
+    with FewOpen(limit=1, kept=0) as few:
         source = few.open(lambda: _Remote(next(contents), "far"))
         few.open(partial(LocalSource, _files(tmp_path, 1)[0]))
         assert source.read(0, 3) == b"abd"
         few.open(partial(LocalSource, tmp_path / "0"))
         with pytest.raises(BadFile, match="far: it was replaced"):
             source.read(0, 3)
+
+
+def test_small_files_are_held_while_there_is_room_for_them(tmp_path: Path) -> None:
+    before = _open_files()
+    with FewOpen(kept=60) as few:
+        first, second, third = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 3))
+        assert _open_files() == before + 1
+        for path in tmp_path.iterdir():
+            path.write_bytes(b"new")
+        assert (first.read(3, 3), first.length, first.name) == (b"000", 30, str(tmp_path / "0"))
+        assert second.read(0, 30) == b"001" * 10
+        with pytest.raises(BadFile, match="/1: 2 bytes at offset 28, 3 wanted"):
+            second.read(28, 3)
+        with pytest.raises(BadFile, match="/2: 3 bytes"):
+            third.read(0, 30)
+
+
+def test_a_file_that_is_not_small_is_read_by_ranges(tmp_path: Path) -> None:
+    before = _open_files()
+    (tmp_path / "large").write_bytes(bytes(SMALL + 1))
+    with FewOpen() as few:
+        few.open(partial(LocalSource, tmp_path / "large"))
+        assert _open_files() == before + 1
+    assert _open_files() == before
