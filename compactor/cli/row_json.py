@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compactor.orc.arrow_codec import arrow_lossless
 from compactor.orc.codec import Codec, Unfit, root_names
 from compactor.orc.reencode import ARROW, PYORC
 from compactor.orc.source import Source
@@ -39,7 +38,7 @@ def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
 
 def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[dict[str, object]]:
     told = 0
-    if arrow_lossless(tail.types):
+    if tail.types.is_encodable:
         try:
             for row in _decoded(ARROW, source, tail, stripe):
                 yield row

@@ -20,20 +20,13 @@ from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, named, rel
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import Array, Kind, Types, arrow_type, encoder_types
+from compactor.orc.types import Array, Types, arrow_type
 from compactor.orc.view import StripeView, batch_rows, joint_file
 
 name = "arrow"
 SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
 HELD = 4 * 1024 * 1024  #: decoded bytes up to which a file is not worth a second pass to compress it
 SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows are few enough for one batch
-
-
-def arrow_lossless(types: Types) -> bool:
-    """Whether Arrow has an equal type for every column. Timestamps are judged value by value when they are met."""
-    return all(
-        item.kind is not Kind.UNION and (item.kind is not Kind.DECIMAL or 1 <= item.precision <= 38) for item in types
-    )
 
 
 def schema(types: Types) -> pa.Schema:
@@ -130,7 +123,7 @@ class ArrowWriter:
     def __init__(
         self, path: str | os.PathLike[str], *, like: Tail, types: Types, stripe_size: int = STRIPE_BYTES
     ) -> None:
-        if not arrow_lossless(types):
+        if not types.is_encodable:
             raise Unfit("a type has no equal in Arrow")
         if like.compression not in COMPRESSIONS:
             raise NotSupported(
@@ -138,7 +131,7 @@ class ArrowWriter:
                 "set orc.compress of the table to ZLIB or ZSTD and run a major compaction of Hive once"
             )
         self._path, self._like, self._stripe_size = Path(path), like, stripe_size
-        self._schema = schema(encoder_types(types))
+        self._schema = schema(types.for_encoders)
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
         self._encoder: Encoder | ZlibEncoder | None = None

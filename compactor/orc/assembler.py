@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
 from compactor.orc import messages
-from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compat import copyable
 from compactor.orc.compression import Compression
 from compactor.orc.running_checksum import RunningChecksum
 from compactor.orc.source import CHUNK, Sink, Source
@@ -40,7 +40,7 @@ class Assembler:
     def __init__(self, sink: Sink, *, like: Tail, types: Types | None = None, checksum: bool = False) -> None:
         self._sink = sink
         self._like = like
-        self._class = stripe_class(like)
+        self._class = like.stripe_class
         self._types = like.types if types is None else types
         if not same(self._types, like.types):
             raise NotLossless(
@@ -79,9 +79,9 @@ class Assembler:
             NotLossless: the stripe is not of the class of the target, or of a file that cannot be copied from.
             BadFile: its footer or the row index of its keys is damaged.
         """
-        if stripe_class(tail) != self._class:
+        if tail.stripe_class != self._class:
             raise NotLossless(
-                f"file {tail.name}: its stripes are {stripe_class(tail)}, the target's {self._class}; re-encode them"
+                f"file {tail.name}: its stripes are {tail.stripe_class}, the target's {self._class}; re-encode them"
             )
         if not copyable(tail) or tail.stripe_statistics is None:
             raise NotLossless(
@@ -91,7 +91,7 @@ class Assembler:
             )
         check_key_index(source, tail, stripe_index, read_stripe_footer(source, tail, stripe_index))
         stripe = tail.stripes[stripe_index]
-        self._stripes.append(replace(stripe, offset=self._position + self._pending_length()))
+        self._stripes.append(stripe._replace(offset=self._position + self._pending_length()))
         self._statistics.append(tail.stripe_statistics[stripe_index])
         self._writers.add((tail.writer, tail.writer_version))
         self._software.add(tail.software)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from compactor.errors import BadFile, CompactorError, NotLossless
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import ACID_FIELDS, Array, ArrowType, Types, is_acid, valid_name
+from compactor.orc.types import ACID_FIELDS, Array, ArrowType, Types, valid_name
 
 KEYS = (0, 1, 2, 3, 4)  #: the places of the key columns in an ACID file's root struct
 STRIPE_BYTES = 64 * 1024 * 1024
@@ -65,7 +65,7 @@ class Codec(Protocol):
 
 def root_names(types: Types) -> tuple[str, ...]:
     """The names of a batch's columns: an ACID file's in Hive's own writing, whatever case the file has."""
-    return ACID_FIELDS if is_acid(types) else tuple(map(valid_name, types[0].field_names))
+    return ACID_FIELDS if types.is_acid else tuple(map(valid_name, types[0].field_names))
 
 
 class _Relabelled:

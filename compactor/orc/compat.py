@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
 
 from compactor.orc import messages
 from compactor.orc.compression import Compression
 from compactor.orc.tail import Tail
-from compactor.orc.types import CALENDAR_KINDS, Types, shape
 
 DEFAULT_STRIDE = 10_000  #: rows per entry of a row index, Hive's default
 FILE_VERSION = (0, 12)  #: what is written; 0.11 knows only the first run-length encoding
@@ -16,46 +14,6 @@ WRITABLE = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Co
 FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
 DAY = 86_400_000  #: milliseconds
 ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StripeClass:
-    """What stripes of one file must have in common.
-
-    ``types`` is without the names that readers do not go by; ``calendar`` is None where no column depends on it. An
-    unset one is a class of its own: Hive writes 1 in all versions, Trino none, and what none means is the reader's
-    guess.
-    """
-
-    types: Types
-    file_version: tuple[int, ...]
-    compression: Compression
-    row_index_stride: int
-    calendar: int | None
-
-
-def stripe_class(tail: Tail) -> StripeClass:
-    """The class of a file's stripes."""
-    calendar = tail.calendar if _is_dated(tail.types) else None
-    return _class_of(tail.types, tail.file_version, tail.compression, tail.row_index_stride, calendar)
-
-
-@lru_cache(maxsize=256)
-def _is_dated(types: Types) -> bool:
-    return any(item.kind in CALENDAR_KINDS for item in types)
-
-
-@lru_cache(maxsize=256)  # the same object for the files of a table, so that comparing two is nothing
-def _class_of(
-    types: Types, file_version: tuple[int, ...], compression: Compression, stride: int, calendar: int | None
-) -> StripeClass:
-    return StripeClass(
-        types=shape(types),
-        file_version=file_version,
-        compression=compression,
-        row_index_stride=stride,
-        calendar=calendar,
-    )
 
 
 def copyable(tail: Tail) -> bool:
@@ -90,8 +48,7 @@ def one_calendar(tail: Tail, like: Tail) -> bool:
     What a file without calendar means is each reader's guess (Hive's is ``orc.proleptic.gregorian.default``), so it is
     neither of the two.
     """
-    dated = [number for number, item in enumerate(tail.types) if item.kind in CALENDAR_KINDS]
-    return tail.calendar == like.calendar or all(_modern(tail, number) for number in dated)
+    return tail.calendar == like.calendar or all(_modern(tail, number) for number in tail.types.dated)
 
 
 def _modern(tail: Tail, column: int) -> bool:

@@ -67,8 +67,8 @@ def _common(column: _Column) -> Types:
             raise _refusal(column)
         parts = [_common(column.below(f"{column.path}[{place}]", place)) for place in range(counts.pop())]
         root, *rest = struct_of([("", part) for part in parts])
-        return (replace(newest[0], children=root.children), *rest)
-    return (_leaf(column),)
+        return Types((replace(newest[0], children=root.children), *rest))
+    return Types((_leaf(column),))
 
 
 def _struct(column: _Column, *, is_row: bool) -> Types:
@@ -83,7 +83,7 @@ def _struct(column: _Column, *, is_row: bool) -> Types:
     prefix = f"{column.path}." if column.path else ""
     fields = [(name, _common(column.below(prefix + name, place))) for place, name in enumerate(names)]
     root, *rest = struct_of(fields)
-    return (replace(root, attributes=newest.attributes), *rest)
+    return Types((replace(root, attributes=newest.attributes), *rest))
 
 
 def _begins(names: Sequence[str], first: Sequence[str]) -> bool:
@@ -93,7 +93,7 @@ def _begins(names: Sequence[str], first: Sequence[str]) -> bool:
 def _leaf(column: _Column) -> OrcType:
     items = [tree[0] for _, tree in column.files]
     newest, kinds = items[-1], {item.kind for item in items}
-    if all(same((item,), (newest,)) for item in items):
+    if all(same(Types((item,)), Types((newest,))) for item in items):
         return newest
     if kinds <= INTEGERS:
         return replace(newest, kind=max(kinds))

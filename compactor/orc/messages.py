@@ -55,7 +55,7 @@ _FIELDS = {
     "StripeStatistics": "col_stats 1 ColumnStatistics*",
     "Metadata": "stripe_stats 1 StripeStatistics*",
     "Footer": (
-        "header_length 1 uint64, content_length 2 uint64, stripes 3 StripeInformation*, types 4 Type*, "
+        "header_length 1 uint64, content_length 2 uint64, stripes 3 StripeInformation*, types 4 bytes*, "
         "metadata 5 UserMetadataItem*, number_of_rows 6 uint64, statistics 7 ColumnStatistics*, "
         "row_index_stride 8 uint32, writer 9 uint32, encryption 10 bytes, calendar 11 uint32, software_version 12 bytes"
     ),

@@ -23,7 +23,7 @@ from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, na
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, encoder_types, schema_text, valid_name
+from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, valid_name
 from compactor.orc.view import StripeView, batch_rows
 
 name = "pyorc"
@@ -176,7 +176,7 @@ class PyorcWriter:
                 "written here; run a major compaction of Hive once"
             )
         self._path = Path(path)
-        self._types = encoder_types(types)
+        self._types = types.for_encoders
         raw_type(types)
         self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
         self._writer = pyorc.Writer(

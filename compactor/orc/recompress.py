@@ -99,7 +99,7 @@ class Recompressor:
             lengths[stream.kind in INDEX_STREAMS] += packed.length
         end = b"".join(chunks(footer.SerializeToString(), Compression.ZLIB, self._block_size))
         self._sink.write(end)
-        return replace(stripe, offset=start, index_length=lengths[1], data_length=lengths[0], footer_length=len(end))
+        return stripe._replace(offset=start, index_length=lengths[1], data_length=lengths[0], footer_length=len(end))
 
     def close(self) -> None:
         """Complete the file, once something was appended."""

@@ -21,7 +21,6 @@ from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
-from compactor.orc.arrow_codec import arrow_lossless
 from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
@@ -84,7 +83,7 @@ def with_codec(types: Sequence[Types], work: Callable[[Codec], T]) -> T:
 
     ``work`` starts anew with the second codec, so it must leave nothing behind when it fails.
     """
-    if all(arrow_lossless(item) for item in types):
+    if all(item.is_encodable for item in types):
         try:
             return work(ARROW)
         except Unfit as reason:

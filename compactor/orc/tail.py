@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -13,7 +14,7 @@ from compactor.errors import BadFile
 from compactor.orc import messages
 from compactor.orc.compression import MAX_BLOCK, Compression, decompress
 from compactor.orc.source import Source
-from compactor.orc.types import Types, from_messages, is_acid
+from compactor.orc.types import Types, from_messages
 
 MAGIC = b"ORC"
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
@@ -22,8 +23,7 @@ DEFAULT_BLOCK = 256 * 1024  #: bytes of a compression block where the postscript
 FILE_VERSIONS = ((), (0, 11), (0, 12))  #: the first files had none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stripe:
+class Stripe(NamedTuple):
     """Where a stripe lies (bytes) and how many rows it has."""
 
     offset: int
@@ -41,7 +41,22 @@ class Stripe:
         return self.offset + self.length
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class StripeClass(NamedTuple):
+    """What stripes of one file must have in common (PROTOCOL 2.2).
+
+    ``types`` is without the names that readers do not go by; ``calendar`` is None where no column depends on it. An
+    unset one is a class of its own: Hive writes 1 in all versions, Trino none, and what none means is the reader's
+    guess.
+    """
+
+    types: Types
+    file_version: tuple[int, ...]
+    compression: Compression
+    row_index_stride: int
+    calendar: int | None
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: what follows is worked out once
 class Tail:
     """PostScript, footer and stripe statistics of one file.
 
@@ -63,7 +78,7 @@ class Tail:
     types: Types
     stripes: tuple[Stripe, ...]
     stripe_statistics: tuple[tuple[messages.Message, ...], ...] | None
-    statistics: tuple[messages.Message, ...]
+    statistics: Sequence[messages.Message]
     user_metadata: Mapping[str, bytes]
     rows: int
     header_length: int
@@ -73,9 +88,20 @@ class Tail:
     @property
     def is_acid(self) -> bool:
         """Whether the file holds ACID events; if not, its rows are original ones."""
-        return is_acid(self.types)
+        return self.types.is_acid
 
-    @property
+    @cached_property
+    def stripe_class(self) -> StripeClass:
+        """The class of the file's stripes."""
+        return StripeClass(
+            types=self.types.shape,
+            file_version=self.file_version,
+            compression=self.compression,
+            row_index_stride=self.row_index_stride,
+            calendar=self.calendar if self.types.dated else None,
+        )
+
+    @cached_property
     def complete_statistics(self) -> bool:
         """Whether each stripe has statistics of each column that speak of all its rows."""
         return self.stripe_statistics is not None and all(
@@ -212,7 +238,7 @@ def _tail(
         types=types,
         stripes=stripes,
         stripe_statistics=per_stripe if complete else None,
-        statistics=tuple(footer.statistics),
+        statistics=footer.statistics,
         user_metadata=MappingProxyType(
             {item.name.decode("utf-8", "surrogateescape"): item.value for item in footer.metadata}
         ),
@@ -237,8 +263,7 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) 
         raise BadFile(f"file {name}: {rows} rows in the footer, {found} in its stripes; the file is damaged")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRange:
+class KeyRange(NamedTuple):
     """Smallest and largest value of a key column in a stripe; ``total`` is their sum, None if it overflowed."""
 
     minimum: int
@@ -246,8 +271,7 @@ class KeyRange:
     total: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyStatistics:
+class KeyStatistics(NamedTuple):
     """What a stripe's statistics say for certain about the keys of its ``rows`` rows."""
 
     rows: int

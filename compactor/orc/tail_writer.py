@@ -11,7 +11,7 @@ from compactor.orc import messages, statistics
 from compactor.orc.compression import Compression, compress
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import MAGIC, Tail, read_tail
-from compactor.orc.types import Types, encoder_types, same, schema_text, to_messages
+from compactor.orc.types import Types, same, schema_text
 
 
 def tail_bytes(tail: Tail) -> bytes:
@@ -47,7 +47,7 @@ def _footer(tail: Tail) -> messages.Message:
         number_of_rows=tail.rows,
         row_index_stride=tail.row_index_stride,
         writer=tail.writer,
-        types=to_messages(tail.types),
+        types=tail.types.messages,
     )
     if tail.calendar:
         footer.calendar = tail.calendar
@@ -78,7 +78,7 @@ def seal(path: str | os.PathLike[str], like: Tail, types: Types, user_metadata: 
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
-    if not same(encoder_types(tail.types), encoder_types(types)):
+    if not same(tail.types.for_encoders, types.for_encoders):
         raise NotLossless(
             f"file {tail.name}: encoded as {schema_text(tail.types)}, {schema_text(types)} was wanted; nothing was kept"
         )

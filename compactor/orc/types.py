@@ -5,11 +5,12 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc import messages
@@ -84,62 +85,123 @@ class OrcType:
     scale: int = 0
     attributes: tuple[tuple[bytes, bytes], ...] = ()
 
-    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+class Types(tuple[OrcType, ...]):
+    """All columns of a footer in pre-order, the root first. What follows from them is worked out once and kept with them;
+    the files of a table have the same object, and what is the same object is compared at once."""
 
     def __hash__(self) -> int:
-        """Kept, since what is known of some types is looked up by them again and again."""
-        if not self._hash:
-            object.__setattr__(self, "_hash", hash((self.kind, self.children, self.field_names)) or 1)
         return self._hash
 
+    @cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the hash, which is another one in another process."""
-        return _orc_type, (
-            self.kind,
-            self.children,
-            self.field_names,
-            self.maximum_length,
-            self.precision,
-            self.scale,
-            self.attributes,
+        """Without what is kept: a hash is another one in another process."""
+        return Types, (tuple(self),)
+
+    @cached_property
+    def is_acid(self) -> bool:
+        """Whether the root is the ACID event struct: six names in any case, by position (Hive's query compactor and
+        foreign writers use lower case), and their kinds."""
+        root = self[0]
+        if tuple(name.lower() for name in root.field_names) != _ACID_FIELDS_LOWER:
+            return False
+        return tuple(self[child].kind for child in root.children) == ACID_KINDS
+
+    @cached_property
+    def row(self) -> Types:
+        """The struct of the user's columns: of an ACID file its field ``row``, of any other file all of it."""
+        return subtree(self, self[0].children[-1]) if self.is_acid else self
+
+    @cached_property
+    def dated(self) -> tuple[int, ...]:
+        """The columns that depend on a calendar."""
+        return tuple(number for number, item in enumerate(self) if item.kind in CALENDAR_KINDS)
+
+    @cached_property
+    def is_encodable(self) -> bool:
+        """Whether rows can be decoded and encoded without loss: unions lose their tags, and decimals without precision
+        (Hive 0.11) their scale. Arrow has an equal type for every column then; timestamps are judged by their values."""
+        return all(
+            item.kind is not Kind.UNION and (item.kind is not Kind.DECIMAL or 1 <= item.precision <= MAX_PRECISION)
+            for item in self
         )
 
+    @cached_property
+    def shape(self) -> Types:
+        """Without what readers do not go by: attributes, parameters that the kind has not, names of columns.
 
-def _orc_type(*values: Any) -> OrcType:
-    names = ("kind", "children", "field_names", "maximum_length", "precision", "scale", "attributes")
-    return OrcType(**dict(zip(names, values, strict=True)))
+        Fields of structs *inside* a column keep their names, in lower case: Hive finds those by name (ORC's
+        SchemaEvolution goes by position for the outermost levels only).
+        """
+        outer = _by_position(self)
+        return Types(
+            OrcType(
+                kind=item.kind,
+                children=item.children,
+                field_names=() if number in outer else tuple(name.lower() for name in item.field_names),
+                maximum_length=item.maximum_length if item.kind in (Kind.CHAR, Kind.VARCHAR) else 0,
+                precision=item.precision if item.kind is Kind.DECIMAL else 0,
+                scale=item.scale if item.kind is Kind.DECIMAL else 0,
+            )
+            for number, item in enumerate(self)
+        )
+
+    @cached_property
+    def for_encoders(self) -> Types:
+        """As decoders and encoders are told them: every text is a string, since its bytes in a stripe are the same (a char
+        encoder would pad or cut), and fields have their place as name, since any name is legal in a file."""
+        return Types(
+            replace(
+                item,
+                kind=Kind.STRING if item.kind in TEXT_KINDS else item.kind,
+                field_names=tuple(f"f{place}" for place in range(len(item.field_names))),
+                maximum_length=0,
+                attributes=(),
+            )
+            for item in self
+        )
+
+    @cached_property
+    def messages(self) -> tuple[bytes, ...]:
+        """The footer's form."""
+        return tuple(_to_message(item).SerializeToString() for item in self)
 
 
-Types: TypeAlias = tuple[OrcType, ...]
 T = TypeVar("T")
 #: Arrow's types and arrays are of many classes that are told apart at run time only.
 ArrowType: TypeAlias = Any
 Array: TypeAlias = Any
 
 
-def from_messages(items: Sequence[messages.Message], name: str) -> Types:
+def from_messages(items: Sequence[bytes], name: str) -> Types:
     """The types of a footer; ``name`` is the file's, for the error.
 
     Raises:
         BadFile: a kind is unknown, or the columns do not form one tree in pre-order.
     """
-    key = tuple(item.SerializeToString() for item in items)
+    key = tuple(items)
     known = _KNOWN.get(key)
     if known is None:
-        known = _checked(items, name)
+        known = _checked(key, name)
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
         _KNOWN[key] = known
     return known
 
 
-#: Types by their bytes: the files of a table have the same, and what is the same object is compared at once.
+#: Types by their bytes.
 _KNOWN: dict[tuple[bytes, ...], Types] = {}
 _MOST_KNOWN = 256
 
 
-def _checked(items: Sequence[messages.Message], name: str) -> Types:
-    types = tuple(_from_message(item, name) for item in items)
+def _checked(items: Sequence[bytes], name: str) -> Types:
+    try:
+        types = Types(_from_message(messages.Type.FromString(item), name) for item in items)
+    except DecodeError as error:
+        raise BadFile(f"file {name}: its types cannot be read ({error}); the footer is damaged") from error
     if not types or list(_walk(types)) != list(range(len(types))):
         raise BadFile(f"file {name}: its {len(types)} types are not one tree of columns; the footer is damaged")
     for number, item in enumerate(types):
@@ -174,23 +236,19 @@ def _from_message(item: messages.Message, name: str) -> OrcType:
     )
 
 
-def to_messages(types: Types) -> list[messages.Message]:
-    """The footer's form of ``types``."""
-    result = []
-    for item in types:
-        message = messages.Type(
-            kind=item.kind,
-            subtypes=item.children,
-            field_names=[field.encode("utf-8", "surrogateescape") for field in item.field_names],
-        )
-        if item.kind in (Kind.CHAR, Kind.VARCHAR):
-            message.maximum_length = item.maximum_length
-        if item.kind is Kind.DECIMAL:
-            message.precision, message.scale = item.precision, item.scale
-        for key, value in item.attributes:
-            message.attributes.add(key=key, value=value)
-        result.append(message)
-    return result
+def _to_message(item: OrcType) -> messages.Message:
+    message = messages.Type(
+        kind=item.kind,
+        subtypes=item.children,
+        field_names=[field.encode("utf-8", "surrogateescape") for field in item.field_names],
+    )
+    if item.kind in (Kind.CHAR, Kind.VARCHAR):
+        message.maximum_length = item.maximum_length
+    if item.kind is Kind.DECIMAL:
+        message.precision, message.scale = item.precision, item.scale
+    for key, value in item.attributes:
+        message.attributes.add(key=key, value=value)
+    return message
 
 
 def _walk(types: Types, root: int = 0) -> Iterator[int]:
@@ -210,7 +268,7 @@ def _walk(types: Types, root: int = 0) -> Iterator[int]:
 def subtree(types: Types, root: int) -> Types:
     """The column ``root`` and all below it, as a tree of its own with ids from 0."""
     ids = list(_walk(types, root))
-    return tuple(replace(types[i], children=tuple(child - root for child in types[i].children)) for i in ids)
+    return Types(replace(types[i], children=tuple(child - root for child in types[i].children)) for i in ids)
 
 
 def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
@@ -222,83 +280,24 @@ def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
         children.append(start)
         parts.extend(replace(item, children=tuple(child + start for child in item.children)) for item in tree)
     root = OrcType(kind=Kind.STRUCT, children=tuple(children), field_names=tuple(name for name, _ in fields))
-    return (root, *parts)
+    return Types((root, *parts))
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def acid_types(row: Types) -> Types:
     """The types of an ACID file whose rows are of the struct ``row``."""
-    keys = [(name, (OrcType(kind=kind),)) for name, kind in zip(ACID_FIELDS, ACID_KINDS, strict=True)]
+    keys = [(name, Types((OrcType(kind=kind),))) for name, kind in zip(ACID_FIELDS, ACID_KINDS, strict=True)]
     return struct_of([*keys[:-1], ("row", row)])
-
-
-def row_types(types: Types) -> Types:
-    """The struct of the user's columns: of an ACID file its field ``row``, of any other file all of it."""
-    return subtree(types, types[0].children[-1]) if is_acid(types) else types
-
-
-def is_acid(types: Types) -> bool:
-    """Whether the root is the ACID event struct: six names in any case, by position (Hive's query compactor and
-    foreign writers use lower case), and their kinds."""
-    root = types[0]
-    if root.field_names != ACID_FIELDS and tuple(name.lower() for name in root.field_names) != _ACID_FIELDS_LOWER:
-        return False
-    return tuple(types[child].kind for child in root.children) == ACID_KINDS
 
 
 def same(a: Types, b: Types) -> bool:
     """Whether two trees have one shape."""
-    return a is b or a == b or shape(a) == shape(b)
-
-
-@lru_cache(maxsize=_MOST_KNOWN)
-def shape(types: Types) -> Types:
-    """``types`` without what readers do not go by: attributes, parameters that the kind has not, names of columns.
-
-    Fields of structs *inside* a column keep their names, in lower case: Hive finds those by name (ORC's
-    SchemaEvolution goes by position for the outermost levels only).
-    """
-    outer = _by_position(types)
-    return tuple(
-        OrcType(
-            kind=item.kind,
-            children=item.children,
-            field_names=() if number in outer else tuple(name.lower() for name in item.field_names),
-            maximum_length=item.maximum_length if item.kind in (Kind.CHAR, Kind.VARCHAR) else 0,
-            precision=item.precision if item.kind is Kind.DECIMAL else 0,
-            scale=item.scale if item.kind is Kind.DECIMAL else 0,
-        )
-        for number, item in enumerate(types)
-    )
+    return a is b or a == b or a.shape == b.shape
 
 
 def _by_position(types: Types) -> frozenset[int]:
     """The structs whose fields readers find by position: the root, and an ACID file's ``row``."""
-    return frozenset({0, types[0].children[-1]}) if is_acid(types) else frozenset({0})
-
-
-@lru_cache(maxsize=_MOST_KNOWN)
-def encoder_types(types: Types) -> Types:
-    """``types`` as decoders and encoders are told them: every text is a string, since its bytes in a stripe are the
-    same (a char encoder would pad or cut), and fields have their place as name, since any name is legal in a file."""
-    return tuple(
-        replace(
-            item,
-            kind=Kind.STRING if item.kind in TEXT_KINDS else item.kind,
-            field_names=tuple(f"f{place}" for place in range(len(item.field_names))),
-            maximum_length=0,
-            attributes=(),
-        )
-        for item in types
-    )
-
-
-def encodable(types: Types) -> bool:
-    """Whether rows of these types can be decoded and encoded without loss: unions lose their tags, and decimals
-    without precision (Hive 0.11) their scale."""
-    return all(
-        item.kind is not Kind.UNION and (item.kind is not Kind.DECIMAL or 1 <= item.precision <= 38) for item in types
-    )
+    return frozenset({0, types[0].children[-1]}) if types.is_acid else frozenset({0})
 
 
 def widens(old: Types, new: Types) -> bool:
@@ -310,7 +309,7 @@ def widens(old: Types, new: Types) -> bool:
     values has exactly one form there. Not so what readers spell differently: floating point, decimals, booleans, dates
     and timestamps as text, a date as a timestamp, a char (padded or not) as text.
     """
-    return is_acid(old) == is_acid(new) and _widens(old, 0, new, 0, _by_position(old))
+    return old.is_acid == new.is_acid and _widens(old, 0, new, 0, _by_position(old))
 
 
 def _widens(old: Types, i: int, new: Types, j: int, outer: frozenset[int]) -> bool:
@@ -404,14 +403,14 @@ class _Parser:
             return struct_of(self._list(self._field))
         if kind in (Kind.LIST, Kind.MAP, Kind.UNION):
             return self._compound(kind)
-        return (self._with_numbers(kind),)
+        return Types((self._with_numbers(kind),))
 
     def _compound(self, kind: Kind) -> Types:
         trees = self._list(self.type)
         if (kind is Kind.LIST and len(trees) != 1) or (kind is Kind.MAP and len(trees) != 2) or not trees:
             self.fail(f"another number of types in {_NAMES[kind]}")
         root, *rest = struct_of([("", tree) for tree in trees])
-        return (replace(root, kind=kind, field_names=()), *rest)
+        return Types((replace(root, kind=kind, field_names=()), *rest))
 
     def _with_numbers(self, kind: Kind) -> OrcType:
         match = self._NUMBERS.match(self.text, self.place)

@@ -15,7 +15,7 @@ from compactor.orc.source import Source
 from compactor.orc.stripe_footer import INDEX_STREAMS, read_stripe_footer
 from compactor.orc.tail import MAGIC, Tail
 from compactor.orc.tail_writer import tail_bytes
-from compactor.orc.types import Kind, Types, encoder_types, schema_text, subtree
+from compactor.orc.types import Kind, Types, schema_text, subtree
 
 BATCH_BYTES = 32 * 1024 * 1024  #: decoded bytes that a batch of rows has on average at most
 BATCH_ROWS = 65_536
@@ -112,7 +112,7 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
         _check(source, tail, [number], None)
         stripe = tail.stripes[number]
         parts.append(source.read(stripe.offset, stripe.length))
-        listed.append(replace(stripe, offset=place))
+        listed.append(stripe._replace(offset=place))
         place += stripe.length
     end = replace(
         tails[0],
@@ -170,13 +170,13 @@ def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
     for place, column in enumerate(types[0].children):
         if columns is not None and place not in columns:
             unread.update(range(column, column + len(subtree(types, column))))
-    return tuple(
+    return Types(
         replace(item, kind=Kind.STRUCT, field_names=tuple(f"f{place}" for place in range(len(item.children))))
         if number in unread and item.kind is Kind.UNION
         else replace(item, kind=Kind.LONG)
         if number in unread and not item.children and item.kind is not Kind.STRUCT
         else item
-        for number, item in enumerate(encoder_types(types))
+        for number, item in enumerate(types.for_encoders)
     )
 
 

@@ -20,7 +20,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
 from compactor.ids import WriteId
 from compactor.orc.tail import Tail
-from compactor.orc.types import Types, row_types
+from compactor.orc.types import Types
 from compactor.rows.acid_file import keys, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
@@ -179,7 +179,7 @@ def load(
                         f"{file.path}: expected delete events, found rows without ACID columns; move it away"
                     )
                 like = like or file.tail
-                types = file.tail.types if len(row_types(file.tail.types)) > 1 else types
+                types = file.tail.types if len(file.tail.types.row) > 1 else types
                 for stripe in range(len(file.tail.stripes)):
                     for found in keys(file, stripe):
                         if np.any(found.operation != DELETE):

@@ -16,12 +16,11 @@ from typing import Any
 
 from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, Written
-from compactor.orc.compat import copyable, stripe_class, target_of, writable
+from compactor.orc.compat import copyable, target_of, writable
 from compactor.orc.few_open import FewOpen
 from compactor.orc.reencode import Piece, reencode
 from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, read_tail
-from compactor.orc.types import encodable
 from compactor.rewrite.insert_only_file import Made, checksum
 from compactor.rows.acid_file import AcidFile
 
@@ -56,11 +55,11 @@ class Group:
         found = [
             PlainStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
-            for can_copy in [copyable(file.tail) and stripe_class(file.tail) == stripe_class(self.like)]
+            for can_copy in [copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
             for number, stripe in enumerate(file.tail.stripes)
             if stripe.rows
         ]
-        if not writable(self.like) or not encodable(self.like.types):
+        if not writable(self.like) or not self.like.types.is_encodable:
             return found
         small = [stripe.length < small_stripe_bytes for stripe in found]
         return [
@@ -91,7 +90,7 @@ def groups(files: Sequence[AcidFile]) -> list[Group]:
 
 def _key(tail: Tail) -> tuple[Any, ...]:
     target = tail if copyable(tail) else target_of(tail)
-    return (tail.types, stripe_class(target), tuple(sorted(tail.user_metadata.items())))
+    return (tail.types, target.stripe_class, tuple(sorted(tail.user_metadata.items())))
 
 
 def _like(files: Sequence[AcidFile]) -> Tail:

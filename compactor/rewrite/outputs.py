@@ -10,7 +10,7 @@ from compactor.orc.compat import one_calendar, target_of
 from compactor.orc.evolution import common_types
 from compactor.orc.reencode import Piece, SyntheticKeys
 from compactor.orc.tail import Tail, empty_tail, key_statistics
-from compactor.orc.types import Types, acid_types, parse_hive_type, row_types
+from compactor.orc.types import Types, acid_types, parse_hive_type
 from compactor.rewrite.events import LoadedEvents
 from compactor.rewrite.stripe_choice import Action, Choice
 from compactor.rewrite.unit import Output, Unit
@@ -22,9 +22,9 @@ BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
     """The output's types: the least that hold what the inputs hold, under the table's names."""
     table = parse_hive_type(unit.row_type)
-    found = {file.path: row_types(file.tail.types) for file in files if file.tail.rows}
+    found = {file.path: file.tail.types.row for file in files if file.tail.rows}
     if not found and events is not None and events.types is not None:
-        found = {"": row_types(events.types)}
+        found = {"": events.types.row}
     return acid_types(common_types(found, table) if found else table)
 
 

@@ -27,7 +27,7 @@ from compactor.orc.evolution import common_types
 from compactor.orc.reencode import Piece, check_calendar, encode_acid, joined, piece_batches, with_codec
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail, read_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type, row_types
+from compactor.orc.types import Types, acid_types, parse_hive_type
 from compactor.rewrite.events import load
 from compactor.rewrite.outputs import class_of, output_of, piece_of
 from compactor.rewrite.plan import Plan
@@ -81,7 +81,7 @@ def rebalance(unit: Unit, asked: Rebalance, storage: Storage, folder: str) -> Un
     if not tails:
         return UnitResult(number=0, outputs=(), figures=_files(unit))
     table = parse_hive_type(unit.row_type)
-    types = acid_types(common_types({name: row_types(tail.types) for name, tail in tails.items()}, table))
+    types = acid_types(common_types({name: tail.types.row for name, tail in tails.items()}, table))
     like = class_of(list(tails.values()), types)
     for tail in tails.values():
         check_calendar(tail, like)

@@ -20,9 +20,9 @@ from compactor.acid import bucket as bucket_codec
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.orc.compat import StripeClass, copyable, one_calendar, stripe_class, writable
-from compactor.orc.tail import KeyStatistics, Tail, key_statistics
-from compactor.orc.types import Array, Types, encodable, same
+from compactor.orc.compat import copyable, one_calendar, writable
+from compactor.orc.tail import KeyStatistics, StripeClass, Tail, key_statistics
+from compactor.orc.types import Array, Types, same
 from compactor.rewrite.events import Deletes
 from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
 from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
@@ -227,7 +227,7 @@ def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
     for choice in choices:
         tail = choice.file.tail
         if choice.action is Action.COPY and copyable(tail) and same(tail.types, types):
-            found = stripe_class(tail)
+            found = tail.stripe_class
             bytes_of[found] += choice.length
             tails.setdefault(found, tail)
     by_bytes = sorted(tails, key=lambda c: bytes_of[c], reverse=True)
@@ -235,7 +235,7 @@ def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
 
 
 def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
-    wanted = stripe_class(like)
+    wanted = like.stripe_class
     others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, wanted)]
     return not others or (writable(like) and all(one_calendar(c.file.tail, like) for c in others))
 
@@ -243,13 +243,13 @@ def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
 def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
     """The final fate: stripes of another class than ``like`` are re-encoded to it, and so are neighbours that are
     all small: a file of many tiny stripes would read slowly for ever."""
-    wanted = None if like is None else stripe_class(like)
+    wanted = None if like is None else like.stripe_class
     placed = [
         choice if choice.action is Action.ENCODE or _can_copy(choice, wanted) else replace(choice, action=Action.ENCODE)
         for choice in choices
         if choice.action is not Action.DROP
     ]
-    if like is None or not writable(like) or not encodable(like.types):
+    if like is None or not writable(like) or not like.types.is_encodable:
         return placed
     small = [choice.length < small_stripe_bytes for choice in placed]
     return [
@@ -262,4 +262,4 @@ def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -
 
 def _can_copy(choice: Choice, wanted: StripeClass | None) -> bool:
     tail = choice.file.tail
-    return choice.action is Action.COPY and copyable(tail) and stripe_class(tail) == wanted
+    return choice.action is Action.COPY and copyable(tail) and tail.stripe_class == wanted

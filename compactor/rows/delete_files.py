@@ -15,7 +15,7 @@ from compactor.orc.assembler import Written
 from compactor.orc.codec import Codec
 from compactor.orc.reencode import encode_acid, with_codec
 from compactor.orc.tail import Tail
-from compactor.orc.types import Types, row_types
+from compactor.orc.types import Types
 from compactor.rows.acid_file import keys, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
@@ -62,7 +62,7 @@ def load_events(
                     invisible += int(np.count_nonzero(~valid))
                     blocks.append((found.block[valid], found.current[valid]))
         tails = tuple(file.tail for file in files)
-    whole = [t.types for t in tails if len(row_types(t.types)) > 1]
+    whole = [t.types for t in tails if len(t.types.row) > 1]
     return LoadedEvents(
         events=DeleteEvents.of(blocks),
         total=total,

@@ -12,7 +12,7 @@ from compactor.acid.directory import AcidDirectory
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.orc.codec import Codec, Unfit
 from compactor.orc.reencode import ARROW, PYORC, Piece, SyntheticKeys, piece_batches
-from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, widens
+from compactor.orc.types import Types, acid_types, parse_hive_type, widens
 from compactor.rows.acid_file import AcidFile, keys, must_insert, open_files
 from compactor.rows.delete_files import load_events
 from compactor.rows.deletes import DeleteEvents
@@ -66,7 +66,7 @@ def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[i
 
 
 def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row: Types) -> Iterator[pa.RecordBatch]:
-    have = row_types(file.tail.types)
+    have = file.tail.types.row
     types = acid_types(row if widens(have, row) else have)
     for stripe in range(len(file.tail.stripes)):
         mask = _visible(file, stripe, events, write_ids)

@@ -29,7 +29,7 @@ from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
 from compactor.orc.source import BytesSource
 from compactor.orc.tail import read_tail
-from compactor.orc.types import row_types, schema_text
+from compactor.orc.types import schema_text
 from compactor.rewrite import stage
 from compactor.rewrite.plan import plan
 from compactor.rewrite.unit import Shape
@@ -123,7 +123,7 @@ def events_of(path: Path, reader: Callable[..., Events], *, keys_only: bool = Fa
 
 @cache
 def _row_type(victim: victims.Victim) -> str:
-    return schema_text(row_types(read_tail(BytesSource(victim.data)).types))
+    return schema_text(read_tail(BytesSource(victim.data)).types.row)
 
 
 @cache

@@ -19,7 +19,7 @@ from compactor.errors import CompactorError, NotLossless, NotSupported
 from compactor.ids import WriteId
 from compactor.orc.compression import Compression
 from compactor.orc.messages import Message
-from compactor.orc.types import row_types, schema_text
+from compactor.orc.types import schema_text
 from compactor.rewrite.unit import Part, Rebalance
 from compactor.rows.inputs import Input
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
@@ -359,7 +359,7 @@ def test_mixture(tmp_path: Path, mixture: Mixture) -> None:
     assert {path: path.read_bytes() for path in before} == before
     tail = tail_of(Path(output.path))
     types = mixture.types or mixture.table
-    assert schema_text(row_types(tail.types)) == f"struct<{types}>"
+    assert schema_text(tail.types.row) == f"struct<{types}>"
     for name, value in (mixture.tail or {}).items():
         assert getattr(tail, name) == value, name
     assert rows_of(output.path, raw=mixture.raw) == _wanted(tmp_path, mixture, unit.inserts)

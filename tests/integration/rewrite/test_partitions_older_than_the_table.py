@@ -13,7 +13,7 @@ from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog import Column, Table
 from compactor.metastore.tables import CDS, COLUMNS_V2, SDS, TBLS
-from compactor.orc.types import row_types, schema_text
+from compactor.orc.types import schema_text
 from compactor.rewrite.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.rows.writer import write_rows
@@ -86,7 +86,7 @@ def _compact(site: Site, kind: str) -> str:
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
     (name,) = outcome.output
     (file,) = (Path(site.target(PARTITION).location) / name).glob("bucket_*")
-    return schema_text(row_types(tail_of(file).types))
+    return schema_text(tail_of(file).types.row)
 
 
 @pytest.mark.parametrize("kind", ["minor", "major"])

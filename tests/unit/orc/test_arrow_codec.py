@@ -30,20 +30,6 @@ def write(path: Path, types: Types, *values: object, like: Tail | None = None) -
     return read_tail(BytesSource(path.read_bytes()))
 
 
-@pytest.mark.parametrize(
-    ("row", "lossless"),
-    [
-        ("struct<a:int,b:string,c:array<map<string,date>>>", True),
-        ("struct<a:decimal(38,18)>", True),
-        ("struct<a:timestamp>", True),
-        ("struct<a:int,b:uniontype<int,string>>", False),
-        ("struct<a:array<uniontype<int,string>>>", False),
-    ],
-)
-def test_what_has_an_equal_in_arrow(row: str, lossless: bool) -> None:
-    assert arrow_codec.arrow_lossless(parse_hive_type(row)) is lossless
-
-
 def test_what_has_none_is_not_begun(tmp_path: Path) -> None:
     types = parse_hive_type("struct<a:uniontype<int,string>>")
     with pytest.raises(Unfit, match="no equal"):

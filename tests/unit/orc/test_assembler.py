@@ -16,7 +16,7 @@ from pyorc.predicates import PredicateColumn
 
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Assembler, write_empty
-from compactor.orc.compat import copyable, stripe_class
+from compactor.orc.compat import copyable
 from compactor.orc.compression import Compression
 from compactor.orc.source import CHUNK, BytesSource, LocalSink, LocalSource
 from compactor.orc.tail import Tail, read_tail
@@ -76,7 +76,7 @@ def test_a_copy_is_the_concatenation_of_its_inputs(
         assert reader[4].statistics["maximum"] == 19_999
         assert reader.user_metadata == {"hive.acid.version": b"2"}
     assert copyable(tail)
-    assert stripe_class(tail) == stripe_class(inputs[0][1])
+    assert tail.stripe_class == inputs[0][1].stripe_class
 
 
 def test_point_predicates_answer_right_in_every_stripe(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:

@@ -8,14 +8,14 @@ import pytest
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.codec import decoding_failed, encoder_block, relabelled, relabelled_batch, root_names
 from compactor.orc.tail import empty_tail
-from compactor.orc.types import acid_types, parse_hive_type
+from compactor.orc.types import Types, acid_types, parse_hive_type
 
 ROW = parse_hive_type("struct<A:int,b:string>")
 
 
 def test_root_names_are_hives_for_acid_files_and_the_files_own_else() -> None:
     acid = acid_types(ROW)
-    lower = (replace(acid[0], field_names=tuple(name.lower() for name in acid[0].field_names)), *acid[1:])
+    lower = Types((replace(acid[0], field_names=tuple(name.lower() for name in acid[0].field_names)), *acid[1:]))
     assert root_names(lower) == root_names(acid)
     assert root_names(acid)[1] == "originalTransaction"
     assert root_names(ROW) == ("A", "b")

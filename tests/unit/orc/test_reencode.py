@@ -24,7 +24,7 @@ from compactor.orc import arrow_codec
 from compactor.orc import reencode as reencode_module
 from compactor.orc.assembler import Assembler
 from compactor.orc.codec import Codec, Unfit
-from compactor.orc.compat import copyable, stripe_class, target_of
+from compactor.orc.compat import copyable, target_of
 from compactor.orc.compression import Compression
 from compactor.orc.reencode import (
     ARROW,
@@ -42,7 +42,7 @@ from compactor.orc.reencode import (
 )
 from compactor.orc.source import BytesSource, LocalSink, LocalSource
 from compactor.orc.tail import Tail, empty_tail, key_statistics, read_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type, row_types, schema_text
+from compactor.orc.types import Types, acid_types, parse_hive_type, schema_text
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -64,7 +64,7 @@ def test_real_rows_come_back_and_can_be_copied(
     out = reencode(_pieces(source, tail), tmp_path / "re", like=like, types=tail.types)
     assert raw_rows(tmp_path / "re") == raw_rows(fixture_file)
     assert (out.types, out.rows) == (tail.types, tail.rows)
-    assert stripe_class(out) == stripe_class(like)
+    assert out.stripe_class == like.stripe_class
     assert copyable(out)
     with LocalSource(tmp_path / "re") as encoded:
         assembler = Assembler(LocalSink(tmp_path / "out"), like=like)
@@ -125,7 +125,7 @@ def test_keys_that_are_not_what_a_judgement_took_them_for_are_refused(
     assert sum(batch.num_rows for batch in piece_batches(piece, codec)) == 2999
     name = ("operation", "original_transaction", "bucket", "row_id", "current_transaction")[column]
     found = getattr(said, name)
-    other = replace(said, **{name: replace(found, minimum=found.minimum + 1)})
+    other = said._replace(**{name: found._replace(minimum=found.minimum + 1)})
     with pytest.raises(UnforeseenKeys, match=r"stripe 0: its .* are to be read first"):
         list(piece_batches(replace(piece, dense=other), codec))
 
@@ -154,7 +154,7 @@ def test_the_class_of_the_target_is_kept(
             user_metadata={"a": b"b"},
             codec=codec,
         )
-        assert stripe_class(encoded) == stripe_class(like)
+        assert encoded.stripe_class == like.stripe_class
         assert (encoded.calendar, dict(encoded.user_metadata)) == (1, {"a": b"b"})
         assert po.ORCFile(str(out)).read().equals(po.ORCFile(source.name).read())
 
@@ -356,7 +356,7 @@ def test_original_rows_become_acid_rows(tmp_path: Path) -> None:
         writer.writerows((i, f"v{i}" if i % 3 else None) for i in range(3000))
     source = BytesSource(file.getvalue())
     tail = read_tail(source)
-    types = acid_types(row_types(tail.types))
+    types = acid_types(tail.types.row)
     keep = np.arange(3000) % 5 != 0
     pieces, row = [], 0
     for number, stripe in enumerate(tail.stripes):

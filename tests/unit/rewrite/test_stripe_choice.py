@@ -16,7 +16,6 @@ from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc import messages
-from compactor.orc.compat import stripe_class
 from compactor.orc.compression import Compression
 from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rewrite import stripe_choice
@@ -211,7 +210,7 @@ def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path
     other = _with_tail(small, row_index_stride=500)
     like = target_tail([other, large, third], TYPES)
     assert like is not None
-    assert stripe_class(like) == stripe_class(large.file.tail)
+    assert like.stripe_class == large.file.tail.stripe_class
     assert [c.action for c in fit([other, large, third], like, 0)] == [Action.ENCODE, Action.COPY, Action.COPY]
 
 
