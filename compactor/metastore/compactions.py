@@ -120,7 +120,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committing:
-    """What ``committing`` proves while its body runs: the entry is ours and its transaction is open."""
+    """What ``committing_all`` proves while its body runs: the entry is ours and its transaction is open."""
 
     entry_id: int
     txn: TxnId
@@ -391,40 +391,14 @@ class Compactions:
         return lost
 
     @contextmanager
-    def committing(
-        self,
-        entry: Entry,
-        worker_id: str,
-        txn: TxnId,
-        *,
-        table_id: int,
-        partition_id: int | None,
-        location: str,
-    ) -> Iterator[Committing]:
-        """The one critical section of a compaction: the body names the output, the end commits (PROTOCOL 5).
-
-        On entry: our transaction is open and stays locked, the queue row is working and ours, table and partition
-        are those that were read, at the same location, and the table has handed out the write IDs that were
-        compacted. On exit: the transaction commits and the entry becomes ready for cleaning, both or neither. When
-        the body raises, everything is rolled back. The body must not touch a database.
-
-        Raises:
-            LostClaim: any of it does not hold; nothing is changed.
-            CommitUnknown: the answer of the commit was lost.
-        """
-        commit = Commit(
-            entry=entry, worker_id=worker_id, txn=txn, table_id=table_id, partition_id=partition_id, location=location
-        )
-        with self.committing_all([commit]) as found:
-            held = found[entry.id]
-            if isinstance(held, LostClaim):
-                raise held
-            yield held
-
-    @contextmanager
     def committing_all(self, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
-        """``committing`` of several compactions in one transaction of the database: those that hold are committed at the
-        end, all or none of them; the body names no other.
+        """The one critical section of compactions: the body names their outputs, the end commits (PROTOCOL 5).
+
+        On entry, for each: its transaction is open and stays locked, the queue row is working and ours, table and
+        partition are those that were read, at the same location, and the table has handed out the write IDs that were
+        compacted. Where any of it does not hold its ``LostClaim`` is found instead, and the body must not name it. On
+        exit: the transactions of the others commit and their entries become ready for cleaning, all or none. When the
+        body raises, everything is rolled back. The body must not touch a database.
 
         Raises:
             CommitUnknown: the answer of the commit was lost, for all of them.

@@ -17,6 +17,7 @@ from compactor.metastore.catalog import Column, Table
 from compactor.metastore.compactions import ABORT_MESSAGE
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
+from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-worker-h-1"
@@ -51,8 +52,8 @@ def recorded(metastore: Metastore, claimed: Entry) -> Entry:
 
 def commit(metastore: Metastore, table: Table, entry: Entry, body: Callable[[], None] = lambda: None) -> None:
     assert entry.txn_id is not None
-    with metastore.compactions.committing(
-        entry, WORKER, entry.txn_id, table_id=table.id, partition_id=None, location=table.location
+    with committing(
+        metastore, entry, WORKER, entry.txn_id, table_id=table.id, partition_id=None, location=table.location
     ):
         body()
 

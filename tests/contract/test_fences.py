@@ -18,6 +18,7 @@ from compactor.metastore.catalog import Column, Table
 from compactor.metastore.compactions import Commit, Committing
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
+from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-1"
@@ -74,7 +75,7 @@ class Compaction:
 
     def commit(self, body: Callable[[], None] = lambda: None) -> None:
         place: dict[str, Any] = {"table_id": self.table.id, "partition_id": None, "location": self.table.location}
-        with self.metastore.compactions.committing(self.entry, WORKER, self.txn, **place):
+        with committing(self.metastore, self.entry, WORKER, self.txn, **place):
             body()
 
 
@@ -271,9 +272,7 @@ def test_rebalance_leaves_its_write_set(metastore: Metastore) -> None:
     own = metastore.write_ids.allocate(txn, "default", "t")
     metastore.write_ids.add_component(txn, ENTITY, "u", own)
     entry = metastore.compactions.record(entry, WORKER, txn, None, own)
-    with metastore.compactions.committing(
-        entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location
-    ):
+    with committing(metastore, entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location):
         pass
     found = everything(metastore)
     assert [(row.WS_TXNID, row.WS_OPERATION_TYPE) for row in found["WRITE_SET"]] == [(txn, "u")]
@@ -295,10 +294,10 @@ def test_partition_is_checked_by_id(metastore: Metastore) -> None:
     place: dict[str, Any] = {"table_id": table.id, "location": part.location}
     with (
         pytest.raises(LostClaim, match="made again"),
-        metastore.compactions.committing(entry, WORKER, txn, partition_id=part.id + 1, **place),
+        committing(metastore, entry, WORKER, txn, partition_id=part.id + 1, **place),
     ):
         pytest.fail("the body must not run")
-    with metastore.compactions.committing(entry, WORKER, txn, partition_id=part.id, **place) as held:
+    with committing(metastore, entry, WORKER, txn, partition_id=part.id, **place) as held:
         assert (held.entry_id, held.txn, held.highest_write_id) == (entry.id, txn, highest)
 
 

@@ -36,6 +36,7 @@ from compactor.service.worker import Fate
 from compactor.settings.precedence import Settings
 from compactor.state.store import State as Own
 from compactor.storage.local import LocalStorage
+from tests.support.committing import committing
 from tests.support.passes import Renames, compact, with_storage
 from tests.support.tables import delete, insert, make_table, with_settings
 
@@ -52,8 +53,8 @@ def queued(metastore: Metastore, state: State = State.INITIATED) -> Entry:
     return metastore.compactions.entry(7)
 
 
-def committing(metastore: Metastore, entry: Entry) -> None:
-    with metastore.compactions.committing(entry, "compactor-1", TxnId(1), table_id=1, partition_id=None, location="/t"):
+def commit(metastore: Metastore, entry: Entry) -> None:
+    with committing(metastore, entry, "compactor-1", TxnId(1), table_id=1, partition_id=None, location="/t"):
         pytest.fail("nothing may be named there")
 
 
@@ -64,7 +65,7 @@ ACTS: list[Callable[[Metastore, Entry], Any]] = [
     lambda m, e: m.compactions.did_not_initiate(T, "why"),
     lambda m, e: m.compactions.claim("compactor-1", "test", pool_timeout_ms=0),
     lambda m, e: m.compactions.record(e, "compactor-1", TxnId(1), None, WriteId(1)),
-    committing,
+    commit,
     lambda m, e: m.compactions.requeue(e.id, "compactor-1"),
     lambda m, e: m.compactions.finish(e, State.FAILED, "why"),
     lambda m, e: m.compactions.mark_cleaner_start(e),
@@ -125,7 +126,7 @@ def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
     """No component of the compaction: Hive 3.1 would count it as a write when it aborts, and copy it when it commits."""
     entry, txn, place = worked(metastore)
     assert rows(metastore, t.TXN_COMPONENTS) == []
-    with metastore.compactions.committing(entry, "compactor-1", txn, **place):
+    with committing(metastore, entry, "compactor-1", txn, **place):
         pass
     [row] = rows(metastore, t.COMPACTION_QUEUE)
     assert row.pop("CQ_START") == entry.start
@@ -147,7 +148,7 @@ def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
 def test_a_commit_whose_stamps_were_not_kept_is_a_commit(metastore: Metastore, state: Own) -> None:
     """PROTOCOL 5: our state and the row are not committed together; here the process died between the two."""
     entry, txn, place = worked(metastore)
-    with metastore.compactions.committing(entry, "compactor-1", txn, **place):
+    with committing(metastore, entry, "compactor-1", txn, **place):
         pass
     state.entries("default").put({entry.id: {"NEXT_TXN_ID": None, "COMMIT_TIME": None}})
     ready = metastore.compactions.entry(entry.id)
@@ -163,7 +164,7 @@ def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Met
     state.entries("default").put({entry.id: {"TXN_ID": other}})
     with (
         pytest.raises(LostClaim),
-        metastore.compactions.committing(entry, "compactor-2", other, **place),
+        committing(metastore, entry, "compactor-2", other, **place),
     ):
         pytest.fail("nothing may be named there")
     metastore.transactions.abort(other, "x")

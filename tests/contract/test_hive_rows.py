@@ -17,6 +17,7 @@ from compactor.metastore.catalog import Column
 from compactor.metastore.catalog import Table as CatalogTable
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
+from tests.support.committing import committing
 
 pytestmark = pytest.mark.usefixtures("hive4")
 
@@ -210,7 +211,7 @@ class TestMinorCompaction:
     def commit(self, metastore: Metastore, tu: CatalogTable) -> Entry:
         entry, txn = self.recorded(metastore)
         place = {"table_id": tu.id, "partition_id": None, "location": tu.location}
-        with metastore.compactions.committing(entry, "compactor-HOST-1", txn, **place):
+        with committing(metastore, entry, "compactor-HOST-1", txn, **place):
             pass
         return metastore.compactions.entry(entry.id)
 

@@ -29,6 +29,7 @@ from compactor.metastore.partition_names import part_name
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 from compactor.settings.precedence import Settings
+from tests.support.committing import committing
 from tests.support.row_changes import Recorded, State, changes, recording
 
 RECORD = Path(__file__).parents[1] / "fixtures" / "hive-4.1" / "rows_by_statement.txt"
@@ -286,7 +287,7 @@ class Replay:
             "partition_id": None if part is None else part.id,
             "location": table.location if part is None else part.location,
         }
-        with self.metastore.compactions.committing(entry, worker, txn, **place):
+        with committing(self.metastore, entry, worker, txn, **place):
             pass
         self.entry = self.metastore.compactions.entry(entry.id)
 

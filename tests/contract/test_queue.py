@@ -17,6 +17,7 @@ from compactor.metastore.catalog import Column, Table
 from compactor.metastore.partition_names import escaped_again
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
+from tests.support.committing import committing
 
 WORKER = "compactor-1"
 T = Entity(database="default", table="t")
@@ -64,8 +65,8 @@ def ready(metastore: Metastore, entity: Entity, highest: WriteId) -> Entry:
     table = metastore.catalog.table(entity.database, entity.table)
     found = None if entity.partition is None else metastore.catalog.partition(table, entity.partition)
     place = (found or table).location
-    with metastore.compactions.committing(
-        entry, WORKER, txn, table_id=table.id, partition_id=found.id if found else None, location=place
+    with committing(
+        metastore, entry, WORKER, txn, table_id=table.id, partition_id=found.id if found else None, location=place
     ):
         pass
     return metastore.compactions.entry(entry_id)

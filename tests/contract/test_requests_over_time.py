@@ -8,6 +8,7 @@ from compactor.ids import TxnId
 from compactor.metastore.catalog import Column
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
+from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-1"
@@ -47,9 +48,7 @@ def test_the_time_of_a_request_stays_when_it_is_cleaned(metastore: Metastore) ->
     at = asked(metastore).enqueue_time
     [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
     entry = metastore.compactions.record(claimed(metastore), WORKER, txn, None, write_id)
-    with metastore.compactions.committing(
-        entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location
-    ):
+    with committing(metastore, entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location):
         pass
     ready = metastore.compactions.entry(entry.id)
     assert (ready.state, ready.enqueue_time) == (State.READY_FOR_CLEANING, at)

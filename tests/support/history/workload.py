@@ -23,6 +23,7 @@ from compactor.metastore.locks import NO_TXN, Lock
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
 from compactor.state.store import open_state
+from tests.support.committing import committing
 from tests.support.history.recorder import Recorder
 
 DATABASE, TABLES = "default", ("t0", "t1")
@@ -310,7 +311,8 @@ class Workload:
 
     def _commit_entry(self, entry: Entry, txn: TxnId) -> None:
         place = self._places[entry.entity.table, entry.entity.partition or ""]
-        with self._metastore.compactions.committing(
+        with committing(
+            self._metastore,
             entry,
             self._worker,
             txn,
