@@ -20,7 +20,7 @@ from compactor.service.cleaner import clean
 from compactor.service.housekeeper import keep_house
 from compactor.service.initiator import initiate
 from compactor.service.mode import Mode, may
-from compactor.service.preview import preview
+from compactor.service.preview import Preview, preview
 from compactor.service.request import parse_table, request_compaction
 from compactor.service.site import Site
 
@@ -149,16 +149,17 @@ def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
         for table in tables:
             for one in preview(site, table, partition=arguments["partition"], type=arguments["type"]):
                 plans.append(one.to_json())
-                told = (
-                    one.error
-                    or one.nothing
-                    or (
-                        f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
-                        f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
-                    )
-                )
+                told = one.error or one.nothing or _told(one)
                 log.info("%s %s: %s", one.type.label.lower(), one.entity, told)
     return plans
+
+
+def _told(one: Preview) -> str:
+    does = (
+        f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
+        f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
+    )
+    return "; ".join((does, *one.manner.sentences))
 
 
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:

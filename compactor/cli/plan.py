@@ -47,6 +47,8 @@ def _print(table: str, previews: Sequence[Preview]) -> None:
             continue
         click.echo(f"  reads  {', '.join(p.inputs)} ({size(p.input_bytes)})")
         click.echo(f"  writes {', '.join(p.outputs)}")
+        for sentence in p.manner.sentences:
+            click.echo(f"  {sentence}")
         c = p.cost
         click.echo(
             f"  stripes: {c.stripes_copied} copied ({size(c.bytes_copied)}), {c.stripes_reencoded} re-encoded "

@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from compactor.compaction.cleaning import Wait, may_clean
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
+from compactor.errors import CompactorError
 from compactor.metastore.catalog import Table
 from compactor.service import repair, show
 from compactor.service.blockers import Blocker, blockers
+from compactor.service.foreseen import SHAPES, Manner, manner_of
 from compactor.service.hive_roles import HiveRoles, hive_roles
 from compactor.service.initiator import Considered
 from compactor.service.mode import Mode, mode_of
@@ -48,6 +50,7 @@ class PartitionExplanation:
     """One partition, or the table itself. ``runs`` are figures of our last runs, as our state keeps them."""
 
     surveyed: Surveyed
+    manner: Manner = Manner()  #: of what would be done now
     queue: tuple[Queued, ...] = ()
     history: tuple[Entry, ...] = ()
     runs: tuple[Mapping[str, object], ...] = ()
@@ -58,6 +61,7 @@ class PartitionExplanation:
             "location": self.surveyed.location,
             **self.surveyed.content.to_json(),
             **considered_json(self.surveyed.considered),
+            **self.manner.to_json(),
             "queue": [queued.to_json() for queued in self.queue],
             "history": [show.compaction_row(entry).to_json() for entry in self.history],
             "runs": [dict(run) for run in self.runs],
@@ -134,6 +138,7 @@ def explain(site: Site, table: str) -> Explanation:
     partitions = tuple(
         PartitionExplanation(
             surveyed=row,
+            manner=_manner(site, row, settings),
             queue=tuple(queue.get(row.entity, ())),
             history=tuple(history.get(row.entity, ()))[:_LAST],
             runs=tuple(runs.get(row.entity, ()))[:_LAST],
@@ -153,6 +158,18 @@ def explain(site: Site, table: str) -> Explanation:
         protections=tuple(_protections(settings, roles)),
         facts=_facts(found),
     )
+
+
+def _manner(site: Site, row: Surveyed, settings: Settings) -> Manner:
+    """Asked for where it may be another than the usual one: it takes one more listing."""
+    decision = row.considered.decision
+    many = row.content.deltas > settings.integer("hive.compactor.max.num.delta")
+    if decision is None or decision.type not in SHAPES or not (many or settings.boolean("compactor.naming.delay")):
+        return Manner()
+    try:
+        return manner_of(site, site.target(row.entity), decision.type)
+    except CompactorError:  # is told by a dry run, and by the request
+        return Manner()
 
 
 def _facts(table: Table) -> dict[str, object]:

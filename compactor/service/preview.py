@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass, replace
-from functools import partial
 
 from compactor.acid.names import DeltaKind
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, Refused
-from compactor.ids import TxnId
-from compactor.rewrite.chunks import bounded, must_hold
+from compactor.errors import CompactorError, LockNotGranted, Refused
 from compactor.rewrite.events import load
 from compactor.rewrite.insert_only import measure
 from compactor.rewrite.outputs import output_types
-from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.plan import Plan
 from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Shape, Unit
 from compactor.rows.acid_file import open_files
-from compactor.service.bounded import bound_of
 from compactor.service.file_formats import file_format_of
+from compactor.service.foreseen import SHAPES, Manner, manner, planned, view_now
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.request import parse_table, parse_type
-from compactor.service.site import Site, Target, View, compactor_view
+from compactor.service.site import Site, Target
 from compactor.service.survey import Survey
 from compactor.storage.stores import opened
-
-_SHAPES = {
-    CompactionType.MAJOR: Shape.MAJOR,
-    CompactionType.MINOR: Shape.MINOR,
-    CompactionType.REBALANCE: Shape.MAJOR,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +62,7 @@ class Preview:
     outputs: tuple[str, ...] = ()
     input_bytes: int = 0
     highest_write_id: int | None = None
+    manner: Manner = Manner()
     cost: Cost = Cost()
 
     def to_json(self) -> dict[str, object]:
@@ -85,6 +77,7 @@ class Preview:
             "outputs": list(self.outputs),
             "input_bytes": self.input_bytes,
             "highest_write_id": self.highest_write_id,
+            **self.manner.to_json(),
             **{name: getattr(self.cost, name) for name in self.cost.__slots__},
         }
 
@@ -129,50 +122,38 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity)
     file_format_of(site, target)  # says so where files of its format are not compacted
-    view = compactor_view(site, target)
+    try:
+        view, delay = view_now(site, target, kind)
+    except LockNotGranted as error:
+        waits = str(error)
+        return Preview(entity=entity, type=kind, because=because, nothing=waits, manner=Manner(delay=waits))
     sufficient = enough(view.directory, kind)
     if isinstance(sufficient, NothingToDo):
-        return Preview(entity=entity, type=kind, because=because, nothing=sufficient.because)
-    made = _planned(site, target, view, kind)
+        return Preview(
+            entity=entity, type=kind, because=because, nothing=sufficient.because, manner=Manner(delay=delay)
+        )
+    made = planned(site, target, view, kind)
     if kind is CompactionType.REBALANCE:
         return _rebalanced(site, target, because, made)
-    told = _costed(target, kind, because, made)
+    told = _costed(target, kind, because, made, delay)
     becomes_major = told.cost.delete_events_in or made.file_format is not None
     if made.shape is Shape.MINOR and not made.layout.has_visibility and becomes_major:
         why = "with deletes in it" if made.file_format is None else "of an insert-only table"
         because += f"; {why}, it becomes a major on Hive 3.1"
-        told = _costed(target, kind, because, _planned(site, target, view, CompactionType.MAJOR))
+        told = _costed(target, kind, because, planned(site, target, view, CompactionType.MAJOR), delay)
     return told
-
-
-def _planned(site: Site, target: Target, view: View, kind: CompactionType) -> Plan:
-    make = partial(
-        plan,
-        location=target.location,
-        txn=TxnId(site.metastore.transactions.newest() + 1),
-        write_ids=view.write_ids,
-        row_type=target.row_type,
-        layout=site.metastore.dialect.layout,
-        stores=site.storage.options,
-        file_format=file_format_of(site, target),
-        is_bucketed=target.table.buckets > 0,
-    )
-    bound = bound_of(target.settings)
-    if kind is CompactionType.REBALANCE:
-        return must_hold(make(view.directory, Shape.MAJOR), "a rebalance", bound)
-    return bounded(view.directory, _SHAPES[kind], bound, view.write_ids, make)
 
 
 def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
     considered = survey.consider(entity)
     chosen = considered.decision.type if considered.decision is not None else None
-    if chosen in _SHAPES and chosen is not None:
+    if chosen in SHAPES and chosen is not None:
         return chosen, considered.because
     because = f"the initiator asks for nothing ({considered.because}), so this is what a major would do"
     return CompactionType.MAJOR, because
 
 
-def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> Preview:
+def _costed(target: Target, kind: CompactionType, because: str, made: Plan, delay: str | None = None) -> Preview:
     cost = sum((_unit(unit) for unit in made.units), Cost())
     return Preview(
         entity=target.entity,
@@ -182,6 +163,7 @@ def _costed(target: Target, kind: CompactionType, because: str, made: Plan) -> P
         outputs=tuple(name for output in made.outputs for name in _names(output)),
         input_bytes=made.input_bytes,
         highest_write_id=made.highest_write_id,
+        manner=manner(made, target, delay),
         cost=cost,
     )
 

@@ -15,7 +15,7 @@ from compactor.ids import TxnId
 from compactor.service.site import Look, Target, View
 
 
-def seen_by_all(look: Look, target: Target, txn: TxnId, type: CompactionType) -> View:
+def seen_by_all(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:
     """What a compaction of ``type`` may read of ``target``: as ``Look.view``, but nothing that some transaction does not
     see yet.
 

@@ -51,3 +51,31 @@ def test_a_partition_that_cannot_be_read_ends_with_1(compactor: Compactor, deplo
         file.write_bytes(b"not ORC at all")
     done = compactor("plan", "default.t", "--type", "major")
     assert (done.exit_code, "ORC" in done.output) == (1, True)
+
+
+def test_slices_and_the_delay_are_told(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+    table = make_table(
+        deployment,
+        warehouse,
+        **{
+            "compactor.hive.compactor.max.num.delta": "2",
+            "compactor.compactor.naming.delay": "true",
+            "compactorthreshold.hive.compactor.delta.num.threshold": "3",
+        },
+    )
+    for value in range(4):
+        insert(deployment, table, [value])
+    wanted = [
+        "  2 slices of at most 2 deltas are merged in the staging directory first (hive.compactor.max.num.delta)",
+        "  compactor.naming.delay: every open transaction sees all that is to be merged",
+    ]
+    for command in (["plan", "default.t", "--type", "major"], ["explain", "default.t"]):
+        told = compactor(*command)
+        assert told.exit_code == 0, told.output
+        assert [
+            line for line in told.stdout.splitlines() if line.startswith(("  2 slices", "  compactor.naming.delay:"))
+        ] == wanted
+    (found,) = json.loads(compactor("plan", "default.t", "--type", "major", "--json").stdout)
+    (explained,) = json.loads(compactor("explain", "default.t", "--json").stdout)["partitions"]
+    for row in (found, explained):
+        assert (row["slices"], row["delay"]) == (2, "every open transaction sees all that is to be merged")
