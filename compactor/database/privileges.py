@@ -1,20 +1,30 @@
-"""Which of the rights that a mode needs the database's user has not."""
+"""Which rights to write some tables the database's user has not."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from sqlalchemy import Dialect as SqlDialect
-from sqlalchemy import Table, delete, false, insert, select, update
+from sqlalchemy import Table, bindparam, delete, false, insert, select, text, update
 
 from compactor.database.engine import Database
-from compactor.metastore.dialects import Dialect
-from compactor.metastore.tables import TRANSACTION_TABLES
+
+#: Sequences that columns have as default, and that ``nextval`` is denied of. Those of identity columns need no right.
+_SEQUENCES = text(
+    "SELECT DISTINCT s.relname FROM pg_attrdef a"
+    " JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid = 'pg_class'::regclass"
+    " JOIN pg_class s ON s.oid = d.refobjid"
+    " JOIN pg_class t ON t.oid = a.adrelid"
+    " WHERE t.relname IN :names AND pg_table_is_visible(t.oid)"
+    " AND CASE WHEN s.relkind = 'S' THEN NOT has_sequence_privilege(s.oid, 'USAGE, UPDATE') ELSE FALSE END"
+    " ORDER BY s.relname"
+).bindparams(bindparam("names", expanding=True))
 
 
-def missing(database: Database, dialect: Dialect) -> tuple[str, ...]:
-    """``INSERT on TXNS`` and so on; empty where everything may be written. Nothing is written to find out.
+def missing(database: Database, tables: Collection[Table]) -> tuple[str, ...]:
+    """``INSERT on TXNS``, ``USAGE on sequence TXNS_TXN_ID_seq`` and so on; empty where every table may be written. Nothing
+    is written to find out.
 
     Raises:
         DatabaseUnavailable: the database is not there, or one of the tables is not.
@@ -22,13 +32,13 @@ def missing(database: Database, dialect: Dialect) -> tuple[str, ...]:
     if database.kind == "sqlite":
         return () if os.access(database.path, os.W_OK) else (f"writing the file {database.path}",)
     sql = database.engine.dialect
-    return tuple(
+    denied = tuple(
         f"{verb} on {table.name}"
-        for table in TRANSACTION_TABLES
-        if dialect.has(table)
+        for table in tables
         for verb, statement in _statements(table, sql)
         if database.denies(statement)
     )
+    return (*denied, *_sequences(database, tables)) if database.kind == "postgresql" else denied
 
 
 def _statements(table: Table, sql: SqlDialect) -> Iterator[tuple[str, str]]:
@@ -40,3 +50,9 @@ def _statements(table: Table, sql: SqlDialect) -> Iterator[tuple[str, str]]:
         ("DELETE", delete(table).where(false())),
     ):
         yield verb, str(statement.compile(dialect=sql, compile_kwargs={"literal_binds": True}))
+
+
+def _sequences(database: Database, tables: Collection[Table]) -> tuple[str, ...]:
+    with database.read() as conn:
+        found = conn.execute(_SEQUENCES, {"names": [table.name for table in tables]}).scalars()
+        return tuple(f"USAGE on sequence {name}" for name in found)

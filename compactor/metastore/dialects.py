@@ -18,7 +18,7 @@ from compactor.acid.names import Layout
 from compactor.database.clock import now_ms
 from compactor.database.prepared import send
 from compactor.ids import TxnId
-from compactor.metastore.tables import TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
+from compactor.metastore.tables import TRANSACTION_TABLES, TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
 
 _Rows = TypeVar("_Rows", bound=Select[Any])
 
@@ -110,6 +110,11 @@ class Dialect:
     def has(self, table: Table) -> bool:
         """Whether the schema has this table."""
         return table.name not in self.missing_tables
+
+    @property
+    def transaction_tables(self) -> list[Table]:
+        """Those that the schema has."""
+        return [table for table in TRANSACTION_TABLES if self.has(table)]
 
     def row(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
         """``values`` of a row without the columns that the schema has not."""

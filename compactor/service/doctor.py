@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
+from compactor.database import privileges
 from compactor.errors import BadName, CompactorError
 from compactor.service import doctor_metastore, repair
 from compactor.service.finding import Finding, Level, few, fine
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
+from compactor.state.store import State
+from compactor.state.tables import metadata
 from compactor.storage.capabilities import Capabilities
 
 _JAVA = 17  #: what Spark 4 needs
@@ -84,7 +87,7 @@ def _java_version() -> int | None:
 
 def _state(site: Site) -> Iterator[Finding]:
     if site.state is not None:
-        yield fine("state", f"{site.state.database.url} is of this release")
+        yield _state_rights(site.state)
         return
     yield Finding(
         level=Level.OK if mode_of(site.settings) is Mode.OBSERVE else Level.FAIL,
@@ -92,6 +95,20 @@ def _state(site: Site) -> Iterator[Finding]:
         found="none: nothing of our own is stored (decisions, batches, figures)",
         wanted="a state_url, where decisions are to be remembered",
         fix="set state_url, then `compactor state init`",
+    )
+
+
+def _state_rights(state: State) -> Finding:
+    """What happened is remembered in every mode."""
+    missing = privileges.missing(state.database, metadata.tables.values())
+    if not missing:
+        return fine("state", f"{state.database.url} is of this release")
+    return Finding(
+        level=Level.FAIL,
+        subject="state",
+        found=f"{state.database.url}: this user has not {few(list(missing))}",
+        wanted="write access to the tables of our own state, and on PostgreSQL to their sequences",
+        fix="let this user write them",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.metastore import privileges
+from compactor.database import privileges
 from compactor.metastore.compactions import WORKER_PREFIX
 from compactor.service import repair
 from compactor.service.finding import Finding, Level, few, fine
@@ -49,7 +49,7 @@ def rights(site: Site) -> Iterator[Finding]:
     yield fine("mode", f"{mode.name.lower()}, from {site.settings.source('compactor.mode')}")
     if mode is Mode.OBSERVE:
         return
-    missing = privileges.missing(site.metastore.database, site.metastore.dialect)
+    missing = privileges.missing(site.metastore.database, site.metastore.dialect.transaction_tables)
     if missing:
         yield Finding(
             level=Level.FAIL,

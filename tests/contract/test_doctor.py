@@ -11,10 +11,10 @@ from sqlalchemy import insert, update
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
+from compactor.database import privileges
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import privileges
 from compactor.metastore import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
@@ -26,7 +26,8 @@ from compactor.service.hive_roles import LEADERS
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
-from compactor.state.store import State
+from compactor.state.store import State, init, open_state
+from compactor.state.tables import metadata
 from compactor.storage.local import LocalStorage
 from tests.support.places import Place
 from tests.support.tables import insert as insert_rows
@@ -162,7 +163,7 @@ def test_who_may_only_read(place: Place) -> None:
     for who, lacks in ((place.url, False), (url, True)):
         opened = open_metastore("default", who, read_only=True)
         site = with_settings(Site.here("default", opened, None, LocalStorage(), Settings.of()))
-        named = privileges.missing(opened.database, opened.dialect)
+        named = lacking(opened)
         assert ("INSERT on TXNS" in named, "DELETE on HIVE_LOCKS" in named) == (lacks, lacks)
         finding = found(site, "privileges")
         assert finding.level is (Level.FAIL if lacks else Level.OK)
@@ -170,18 +171,43 @@ def test_who_may_only_read(place: Place) -> None:
         opened.close()
 
 
+def lacking(opened: Metastore) -> tuple[str, ...]:
+    return privileges.missing(opened.database, opened.dialect.transaction_tables)
+
+
 def test_one_right_that_is_missing_is_named(place: Place) -> None:
+    """PostgreSQL's sequences have rights of their own, without which no row gets its number."""
     table = '"WRITE_SET"' if place.server.kind == "postgresql" else "WRITE_SET"
     tables = "ALL TABLES IN SCHEMA public" if place.server.kind == "postgresql" else f"{place.name}.*"
     url = place.user("reader", f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables}")
     if place.server.kind == "postgresql":
         place.server.sql(f"REVOKE DELETE ON {table} FROM reader;", place.name)
         opened = open_metastore("default", url, read_only=True)
-        assert privileges.missing(opened.database, opened.dialect) == ("DELETE on WRITE_SET",)
+        sequence = "USAGE on sequence TXNS_TXN_ID_seq"
+        assert lacking(opened) == ("DELETE on WRITE_SET", sequence)
+        place.server.sql("GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO reader;", place.name)
+        assert lacking(opened) == ("DELETE on WRITE_SET",)
     else:
         opened = open_metastore("default", url, read_only=True)
-        assert privileges.missing(opened.database, opened.dialect) == ()
+        assert lacking(opened) == ()
     opened.close()
+
+
+def test_rights_to_our_own_state_are_checked_too(place: Place) -> None:
+    """It may lie in the metastore's database or in another one; here in the same."""
+    init(place.url).close()
+    is_postgres = place.server.kind == "postgresql"
+    url = place.user("reader", place.may_read())
+    metastore = open_metastore("default", place.url, read_only=True)
+    for who, lacks in ((place.url, False), (url, True)):
+        state = open_state(who, read_only=True)
+        finding = found(Site.here("default", metastore, state, LocalStorage(), Settings.of()), "state")
+        assert finding.level is (Level.FAIL if lacks else Level.OK)
+        assert ("INSERT on COMPACTOR_BATCHES" in finding.found) is lacks
+        named = privileges.missing(state.database, metadata.tables.values())
+        assert ("USAGE on sequence COMPACTOR_BATCHES_BATCH_ID_seq" in named) is (lacks and is_postgres)
+        state.close()
+    metastore.close()
 
 
 # --- who keeps the cleaner away -------------------------------------------------------------------------------------

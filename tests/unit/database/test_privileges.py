@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.metastore import privileges
+from compactor.database import privileges
 from compactor.metastore.store import Metastore
 
 
 def test_a_file_is_written_or_not(metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert privileges.missing(metastore.database, metastore.dialect) == ()
-    monkeypatch.setattr("compactor.metastore.privileges.os.access", lambda path, mode: False)
-    (named,) = privileges.missing(metastore.database, metastore.dialect)
+    assert privileges.missing(metastore.database, metastore.dialect.transaction_tables) == ()
+    monkeypatch.setattr("compactor.database.privileges.os.access", lambda path, mode: False)
+    (named,) = privileges.missing(metastore.database, metastore.dialect.transaction_tables)
     assert str(metastore.database.path) in named

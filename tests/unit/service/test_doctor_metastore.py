@@ -30,7 +30,7 @@ def test_somebody_has_to_clean(deployment: Site) -> None:
 
 
 def test_a_file_that_cannot_be_written(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("compactor.metastore.privileges.os.access", lambda path, mode: False)
+    monkeypatch.setattr("compactor.database.privileges.os.access", lambda path, mode: False)
     *_, finding = doctor_metastore.rights(deployment)
     assert finding.level is Level.FAIL
     assert f"writing the file {Path(deployment.metastore.database.path)}" in finding.found
