@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -25,7 +25,7 @@ from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
 from compactor.orc.tail import KeyStatistics, Tail, key_statistics
-from compactor.orc.tail_writer import seal
+from compactor.orc.tail_writer import Metadata, no_metadata, seal
 from compactor.orc.types import (
     ACID_FIELDS,
     Array,
@@ -97,7 +97,7 @@ def reencode(
     *,
     like: Tail,
     types: Types,
-    user_metadata: Mapping[str, bytes] | None = None,
+    metadata: Metadata = no_metadata,
 ) -> Tail:
     """The kept rows of ``pieces``, in their order, as a file of ``types`` at ``path``; its tail.
 
@@ -112,7 +112,7 @@ def reencode(
 
     return with_codec(
         [types, *(piece.tail.types for piece in pieces)],
-        lambda codec: encode_acid(rows(codec), path, like=like, types=types, user_metadata=user_metadata, codec=codec),
+        lambda codec: encode_acid(rows(codec), path, like=like, types=types, metadata=metadata, codec=codec),
     )
 
 
@@ -159,7 +159,7 @@ def encode_acid(
     *,
     like: Tail,
     types: Types,
-    user_metadata: Mapping[str, bytes] | None = None,
+    metadata: Metadata = no_metadata,
     codec: Codec = ARROW,
 ) -> Tail:
     """Batches of ``codec.schema(types)`` as a file of the class of ``like``, footer types as wanted; its tail.
@@ -167,11 +167,13 @@ def encode_acid(
     Raises:
         Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (``with_codec`` does).
     """
+    last: pa.RecordBatch | None = None
     try:
         with codec.writer(path, like=like, types=types) as writer:
             for batch in batches:
                 writer.write(batch)
-        return seal(path, like, types, user_metadata or {})
+                last = batch if batch.num_rows else last
+        return seal(path, like, types, metadata, _last_of(last) if last is not None and types.is_acid else None)
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise
@@ -355,10 +357,15 @@ def last_key(source: Source, tail: Tail, stripe_index: int) -> RowId:
     known = key_statistics(tail, stripe_index)
     if known and all(part.minimum == part.maximum for part in (known.original_transaction, known.bucket)):
         return RowId(WriteId(known.original_transaction.maximum), known.bucket.maximum, known.row_id.maximum)
-    last: pa.RecordBatch | None = None
+    last: RowId | None = None
     for batch in read_keys(source, tail, stripe_index):
-        last = batch.slice(batch.num_rows - 1)
+        last = _last_of(batch)
     if last is None:
         raise NotLossless(f"file {tail.name}, stripe {stripe_index}: it has no rows, so no last key")
-    row = last.to_pylist()[0]
-    return RowId(WriteId(row[ACID_FIELDS[1]]), row[ACID_FIELDS[2]], row[ACID_FIELDS[3]])
+    return last
+
+
+def _last_of(batch: pa.RecordBatch) -> RowId:
+    """The key of the last row of an ACID file's batch."""
+    write_id, bucket, row_id = (batch.column(place)[batch.num_rows - 1].as_py() for place in KEYS[1:4])
+    return RowId(WriteId(write_id), bucket, row_id)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
+from compactor.acid.row_id import RowId
 from compactor.errors import NotLossless
 from compactor.orc import messages, statistics
 from compactor.orc.compression import Compression, compress
-from compactor.orc.source import LocalSource
+from compactor.orc.source import LocalSource, Source
 from compactor.orc.tail import MAGIC, Tail, read_tail
 from compactor.orc.types import Types, same, schema_text
+
+#: A file's user metadata, out of its rows: of the file with this tail, and the key of its last row if that is known.
+Metadata: TypeAlias = Callable[[Source, Tail, RowId | None], Mapping[str, bytes]]
 
 
 def tail_bytes(tail: Tail) -> bytes:
@@ -69,7 +74,18 @@ def _footer(tail: Tail) -> messages.Message:
     return footer
 
 
-def seal(path: str | os.PathLike[str], like: Tail, types: Types, user_metadata: Mapping[str, bytes]) -> Tail:
+def no_metadata(_: Source, __: Tail, ___: RowId | None) -> Mapping[str, bytes]:
+    """Of a file that says nothing of its rows."""
+    return {}
+
+
+def seal(
+    path: str | os.PathLike[str],
+    like: Tail,
+    types: Types,
+    metadata: Metadata = no_metadata,
+    last: RowId | None = None,
+) -> Tail:
     """Give a local file that was just encoded the tail that is wanted: its types with char and varchar, the calendar
     of ``like`` (values were taken over raw), the user metadata. The result is the new tail.
 
@@ -78,6 +94,19 @@ def seal(path: str | os.PathLike[str], like: Tail, types: Types, user_metadata: 
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
+        _must_be(tail, like, types)
+        end = max((stripe.end for stripe in tail.stripes), default=len(MAGIC))
+        sealed = replace(tail, types=types, calendar=like.calendar, user_metadata={}, content_length=end)
+        sealed = replace(sealed, user_metadata=metadata(source, sealed, last))
+    written = tail_bytes(sealed)
+    with open(path, "r+b") as file:
+        file.truncate(end)
+        file.seek(end)
+        file.write(written)
+    return replace(sealed, length=end + len(written))
+
+
+def _must_be(tail: Tail, like: Tail, types: Types) -> None:
     if not same(tail.types.for_encoders, types.for_encoders):
         raise NotLossless(
             f"file {tail.name}: encoded as {schema_text(tail.types)}, {schema_text(types)} was wanted; nothing was kept"
@@ -89,11 +118,3 @@ def seal(path: str | os.PathLike[str], like: Tail, types: Types, user_metadata: 
             f"file {tail.name}: encoded with file version, compression and row index stride {found}, "
             f"{wanted} was wanted; nothing was kept"
         )
-    end = max((stripe.end for stripe in tail.stripes), default=len(MAGIC))
-    sealed = replace(tail, types=types, calendar=like.calendar, user_metadata=user_metadata, content_length=end)
-    with open(path, "r+b") as file:
-        file.truncate(end)
-        file.seek(end)
-        file.write(tail_bytes(sealed))
-    with LocalSource(path) as source:
-        return read_tail(source)

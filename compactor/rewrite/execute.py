@@ -18,8 +18,9 @@ from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import CompactorError, StorageError, UnforeseenKeys
+from compactor.errors import CompactorError, NotLossless, StorageError, UnforeseenKeys
 from compactor.orc.allocator import keep_freed_memory
+from compactor.orc.reencode import reencode
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types
@@ -39,7 +40,7 @@ from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_files import write_events
-from compactor.rows.sealing import seal_rows
+from compactor.rows.sealing import Seal, written
 from compactor.steps import Step, reach
 from compactor.storage.options import StoreOptions
 from compactor.storage.protocol import Storage
@@ -215,7 +216,14 @@ def _write_rows(
 
 
 def _in_place(choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None) -> Strung:
-    """All in this task: re-encoded stripes go through files of their own, and then into the output as copies."""
+    """All in this task: re-encoded stripes go through files of their own, and then into the output as copies, unless it
+    holds no others."""
+    if all(c.action is Action.ENCODE for c in choices):
+        try:
+            return _encoded(choices, like, types, path, version)
+        except NotLossless:  # some may have to be copied after all
+            if not any(c.is_only_small for c in choices):
+                raise
     made: list[str] = []
 
     def new_path() -> str:
@@ -245,9 +253,16 @@ def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str, vers
         Run(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
         for of_file in files
     ]
-    tail = merge([run for run in runs if run.pieces], path, like=like, types=types)
-    written, last_keys = seal_rows(path, tail, like=like, types=types, version=version)
-    return Strung(written=written, last_keys=last_keys, copied=[])
+    seal = Seal(version=version)
+    tail = merge([run for run in runs if run.pieces], path, like=like, types=types, metadata=seal.metadata)
+    return Strung(written=written(path, tail), last_keys=seal.last_keys, copied=[])
+
+
+def _encoded(choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None) -> Strung:
+    """Rows that follow each other, none of whose stripes stay."""
+    seal = Seal(version=version)
+    tail = reencode([piece_of(c) for c in choices], path, like=like, types=types, metadata=seal.metadata)
+    return Strung(written=written(path, tail), last_keys=seal.last_keys, copied=[])
 
 
 def _write_kept(
@@ -259,5 +274,4 @@ def _write_kept(
     path: str,
 ) -> Output:
     like = new_tail(loaded.like or files[0].tail, types)
-    written = write_events(events, path, like=like, types=types)
-    return output_of(DeltaKind.DELETE, path, unit.number, written)
+    return output_of(DeltaKind.DELETE, path, unit.number, write_events(events, path, like=like, types=types))

@@ -12,6 +12,7 @@ from compactor.errors import NotLossless
 from compactor.orc.codec import Codec
 from compactor.orc.reencode import Piece, encode_acid, piece_batches, with_codec
 from compactor.orc.tail import Tail
+from compactor.orc.tail_writer import Metadata, no_metadata
 from compactor.orc.types import Types
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers, order
 
@@ -26,7 +27,7 @@ class Run:
     is_sorted: bool
 
 
-def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types) -> Tail:
+def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata) -> Tail:
     """The rows of all runs in key order as a file at ``path``.
 
     A run that is sorted within is streamed; one that is not is sorted in memory first.
@@ -40,7 +41,7 @@ def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types) -> Tail:
 
     return with_codec(
         [types, *(piece.tail.types for run in runs for piece in run.pieces)],
-        lambda codec: encode_acid(rows(codec), path, like=like, types=types, codec=codec),
+        lambda codec: encode_acid(rows(codec), path, like=like, types=types, metadata=metadata, codec=codec),
     )
 
 

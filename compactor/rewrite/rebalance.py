@@ -39,7 +39,7 @@ from compactor.rows.acid_file import open_files
 from compactor.rows.checksum import MODULUS, checksum
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.keys import BUCKET, INSERT, ROW, ROW_ID, WRITE_ID
-from compactor.rows.sealing import seal_rows
+from compactor.rows.sealing import Seal, written
 from compactor.storage.protocol import Storage
 
 
@@ -180,8 +180,11 @@ class _Work:
         for number, share in enumerate(shares):
             path = self._path(number)
             batches = self._numbered(rows.next(share), number, first, codec)
-            tail = encode_acid(joined(batches), path, like=self.like, types=self.types, codec=codec)
-            found[number] = seal_rows(path, tail, like=self.like, types=self.types)
+            seal = Seal()
+            tail = encode_acid(
+                joined(batches), path, like=self.like, types=self.types, metadata=seal.metadata, codec=codec
+            )
+            found[number] = written(path, tail), seal.last_keys
             first += share
         return found
 

@@ -12,6 +12,7 @@ from compactor.orc.acid_metadata import KEY_INDEX, key_index
 from compactor.orc.point_check import check_points
 from compactor.orc.reencode import read_keys
 from compactor.orc.source import LocalSource
+from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite.events import Deletes
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers
@@ -29,6 +30,7 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
 
     Raises:
         VerificationFailed: otherwise.
+        BadFile: it cannot be read, or rows in it not be looked up.
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
@@ -39,9 +41,18 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
             )
         if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
             raise VerificationFailed(f"{path}: its key index is not that of its stripes; nothing was changed")
+        _every_stripe(source, tail)
         check_points(source, tail, last_keys)
         if full:
             _every_key(source, tail, deletes)
+
+
+def _every_stripe(source: LocalSource, tail: Tail) -> None:
+    """That readers can look rows up: statistics of all stripes, and row indexes that agree with them."""
+    if not tail.complete_statistics:
+        raise VerificationFailed(f"{tail.name}: not every stripe has statistics of its rows; nothing was changed")
+    for stripe in range(len(tail.stripes)):
+        check_key_index(source, tail, stripe, read_stripe_footer(source, tail, stripe))
 
 
 def _every_key(source: LocalSource, tail: Tail, deletes: Deletes | None) -> None:

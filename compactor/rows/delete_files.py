@@ -21,7 +21,7 @@ from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import DELETE, valid_mask
 from compactor.rows.opening import LOCAL
-from compactor.rows.sealing import seal_deletes
+from compactor.rows.sealing import Seal, written
 from compactor.storage.protocol import Storage
 
 BATCH_ROWS = 65_536
@@ -89,8 +89,13 @@ def write_events(events: Events, path: str, *, like: Tail, types: Types) -> Writ
         for start in range(0, len(events), BATCH_ROWS):
             yield _batch(events.part(start, min(start + BATCH_ROWS, len(events))), schema)
 
-    tail = with_codec([types], lambda codec: encode_acid(batches(codec), path, like=like, types=types, codec=codec))
-    return seal_deletes(path, tail, like=like, types=types)[0]
+    tail = with_codec(
+        [types],
+        lambda codec: encode_acid(
+            batches(codec), path, like=like, types=types, metadata=Seal(deletes=True).metadata, codec=codec
+        ),
+    )
+    return written(path, tail)
 
 
 def _batch(events: DeleteEvents, schema: pa.Schema) -> pa.RecordBatch:

@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Written
 from compactor.orc.reencode import last_key
-from compactor.orc.source import CHUNK, LocalSource
+from compactor.orc.source import CHUNK, LocalSource, Source
 from compactor.orc.tail import Tail
-from compactor.orc.tail_writer import seal
-from compactor.orc.types import Types
 
 
-def seal_rows(
-    path: str, tail: Tail, *, like: Tail, types: Types, version: bytes | None = ACID_VERSION
-) -> tuple[Written, list[RowId]]:
-    """Gives the file at ``path`` the metadata of inserts, and returns the last key of each stripe."""
-    return _seal(path, tail, like, types, inserts=tail.rows, version=version)
+class Seal:
+    """What the metadata of one file say; an encoder asks for them when all rows are written.
+
+    Args:
+        deletes: the rows are delete events.
+        version: of ACID, what the metadata say; None says nothing.
+    """
+
+    def __init__(self, *, deletes: bool = False, version: bytes | None = ACID_VERSION) -> None:
+        self._deletes, self._version = deletes, version
+        self.last_keys: list[RowId] = []  #: of each stripe
+
+    def metadata(self, source: Source, tail: Tail, last: RowId | None) -> Mapping[str, bytes]:
+        """See ``tail_writer.Metadata``."""
+        stripes = range(len(tail.stripes))
+        sought = stripes if last is None else stripes[:-1]
+        self.last_keys = [last_key(source, tail, stripe) for stripe in sought] + ([] if last is None else [last])
+        inserts, deletes = (0, tail.rows) if self._deletes else (tail.rows, 0)
+        return user_metadata(self.last_keys, inserts=inserts, deletes=deletes, version=self._version)
 
 
-def seal_deletes(path: str, tail: Tail, *, like: Tail, types: Types) -> tuple[Written, list[RowId]]:
-    """Gives the file at ``path`` the metadata of delete events."""
-    return _seal(path, tail, like, types, deletes=tail.rows)
-
-
-def _seal(
-    path: str,
-    tail: Tail,
-    like: Tail,
-    types: Types,
-    *,
-    inserts: int = 0,
-    deletes: int = 0,
-    version: bytes | None = ACID_VERSION,
-) -> tuple[Written, list[RowId]]:
-    with LocalSource(path) as source:
-        last_keys = [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
-    sealed = seal(path, like, types, user_metadata(last_keys, inserts=inserts, deletes=deletes, version=version))
+def written(path: str, tail: Tail) -> Written:
+    """The finished file at ``path``, whose tail is ``tail``."""
     checksum = 0
     with LocalSource(path) as source:
         for offset in range(0, source.length, CHUNK):
             checksum = zlib.crc32(source.read(offset, min(CHUNK, source.length - offset)), checksum)
-        written = Written(length=source.length, rows=sealed.rows, stripes=len(sealed.stripes), checksum=checksum)
-    return written, last_keys
+        return Written(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)

@@ -24,7 +24,7 @@ from compactor.rows.delete_files import write_events
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.keys import INSERT, key_block, numbers
 from compactor.rows.reader import ROW_ID_COLUMNS
-from compactor.rows.sealing import seal_rows
+from compactor.rows.sealing import Seal, written
 
 
 def write_rows(
@@ -53,10 +53,11 @@ def write_rows(
             path,
             like=like,
             types=types,
+            metadata=Seal().metadata,
             codec=codec,
         ),
     )
-    return seal_rows(path, tail, like=like, types=types)[0]
+    return written(path, tail)
 
 
 def write_deletes(

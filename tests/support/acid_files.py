@@ -17,7 +17,7 @@ from compactor.orc.tail import Tail, empty_tail, read_tail
 from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rows.keys import KEY, KeyBlock
-from compactor.rows.sealing import seal_deletes, seal_rows
+from compactor.rows.sealing import Seal
 
 ROW_TYPE = "struct<a:int>"
 TYPES = acid_types(parse_hive_type(ROW_TYPE))
@@ -58,10 +58,7 @@ def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None
         ],
         schema=schema,
     )
-    target = like(str(path))
-    tail = encode_acid([batch], str(path), like=target, types=TYPES)
-    seal = seal_deletes if operation == 2 else seal_rows
-    seal(str(path), tail, like=target, types=TYPES)
+    encode_acid([batch], str(path), like=like(str(path)), types=TYPES, metadata=Seal(deletes=operation == 2).metadata)
     return path
 
 

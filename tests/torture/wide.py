@@ -18,7 +18,7 @@ from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rewrite import stage
 from compactor.rewrite.plan import plan
 from compactor.rewrite.unit import Shape
-from compactor.rows.sealing import seal_rows
+from compactor.rows.sealing import Seal
 from compactor.storage.local import LocalStorage
 from tests.support.units import run_units
 from tests.torture.child import forget_peak, peak
@@ -55,7 +55,7 @@ def write(path: Path) -> None:
             writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
     from compactor.orc.tail_writer import seal
 
-    seal_rows(str(path), seal(path, like, types, {}), like=like, types=types)
+    seal(path, like, types, Seal().metadata)
 
 
 def compact(table: Path, shape: Shape) -> int:

@@ -17,7 +17,7 @@ from compactor.orc.reencode import encode_acid, with_codec
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import empty_tail, read_tail
 from compactor.orc.types import acid_types, parse_hive_type
-from compactor.rows.sealing import seal_rows
+from compactor.rows.sealing import Seal
 from compactor.rows.writer import write_deletes, write_rows
 from compactor.service.site import Site
 from compactor.service.transaction import Operation, writing
@@ -72,8 +72,10 @@ def stream(site: Site, table: Table, count: int) -> list[TxnId]:
             schema=schema,
         )
 
-    tail = with_codec([types], lambda codec: encode_acid([batch(codec)], path, like=like, types=types, codec=codec))
-    seal_rows(path, tail, like=like, types=types)
+    with_codec(
+        [types],
+        lambda codec: encode_acid([batch(codec)], path, like=like, types=types, metadata=Seal().metadata, codec=codec),
+    )
     return list(txns)
 
 

@@ -151,7 +151,7 @@ def test_the_class_of_the_target_is_kept(
             out,
             like=like,
             types=tail.types,
-            user_metadata={"a": b"b"},
+            metadata=lambda *_: {"a": b"b"},
             codec=codec,
         )
         assert encoded.stripe_class == like.stripe_class

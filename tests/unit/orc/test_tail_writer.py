@@ -9,7 +9,7 @@ import pytest
 
 from compactor.errors import NotLossless
 from compactor.orc.compression import Compression
-from compactor.orc.source import BytesSource
+from compactor.orc.source import BytesSource, LocalSource
 from compactor.orc.tail import MAGIC, Tail, empty_tail, read_tail
 from compactor.orc.tail_writer import seal, tail_bytes
 from compactor.orc.types import parse_hive_type, schema_text
@@ -56,9 +56,10 @@ def test_sealing_changes_the_tail_and_no_row(tmp_path: Path) -> None:
     before = encoded(path)
     like = replace(before, calendar=2)
     rows = path.read_bytes()[: before.stripes[-1].end]
-    sealed = seal(path, like, VARCHAR, {"hive.acid.version": b"2"})
+    sealed = seal(path, like, VARCHAR, lambda *_: {"hive.acid.version": b"2"})
     assert path.read_bytes()[: before.stripes[-1].end] == rows
     assert (sealed.types, sealed.calendar, sealed.rows) == (VARCHAR, 2, 3)
+    assert sealed == replace(read_tail(LocalSource(path)), name=sealed.name)
     with open(path, "rb") as file:
         reader = pyorc.Reader(file)
         assert (str(reader.schema), list(reader)) == (schema_text(VARCHAR), [(1, "x"), (2, None), (3, "yy")])
@@ -68,7 +69,7 @@ def test_sealing_changes_the_tail_and_no_row(tmp_path: Path) -> None:
 def test_an_encoder_that_wrote_something_else_is_caught(tmp_path: Path) -> None:
     tail = encoded(tmp_path / "f")
     with pytest.raises(NotLossless, match="nothing was kept"):
-        seal(tmp_path / "f", tail, parse_hive_type("struct<a:bigint,b:string>"), {})
+        seal(tmp_path / "f", tail, parse_hive_type("struct<a:bigint,b:string>"))
     with pytest.raises(NotLossless, match="row index stride"):
-        seal(tmp_path / "f", replace(tail, row_index_stride=7), TEXT, {})
+        seal(tmp_path / "f", replace(tail, row_index_stride=7), TEXT)
     assert read_tail(BytesSource((tmp_path / "f").read_bytes())) == tail

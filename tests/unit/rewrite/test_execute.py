@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,8 +17,10 @@ import pytest
 
 from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import BadFile, StorageError
+from compactor.errors import BadFile, NotLossless, StorageError
 from compactor.ids import WriteId
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
 from compactor.rewrite.execute import attempt, attempt_all
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
@@ -118,6 +121,40 @@ def test_small_neighbours_become_one_stripe(tmp_path: Path) -> None:
     (output,) = execute(unit(tmp_path, Shape.MAJOR, rows=names, small=1 << 20)).outputs
     assert po.ORCFile(output.path).nstripes == 1
     assert keys_of(output) == [*dense(1, 5), *dense(2, 5), *dense(3, 5)]
+
+
+def test_what_is_encoded_as_a_whole_is_written_once(tmp_path: Path) -> None:
+    names = []
+    for write_id in (1, 2):
+        write_file(tmp_path / f"d{write_id}" / "bucket_00000", dense(write_id, 5))
+        names.append(f"d{write_id}/bucket_00000")
+    made = unit(tmp_path, Shape.MAJOR, rows=names, small=1 << 20)
+    (output,) = execute(made).outputs
+    assert os.listdir(os.path.dirname(output.path)) == ["rows"]
+    with LocalSource(output.path) as source:
+        metadata = read_tail(source).user_metadata
+    assert metadata["hive.acid.key.index"] == b"2,%d,4;" % FIRST_FILE
+    assert metadata["hive.acid.stats"] == b"10,0,0"
+    assert output.crc32 == zlib.crc32(Path(output.path).read_bytes())
+
+
+def test_small_neighbours_that_cannot_be_encoded_are_copied_after_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 2: re-encoding for the readers' sake is no reason to refuse a table."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise NotLossless("a row does not fit")
+
+    names = []
+    for write_id in (1, 2):
+        write_file(tmp_path / f"d{write_id}" / "bucket_00000", dense(write_id, 5))
+        names.append(f"d{write_id}/bucket_00000")
+    monkeypatch.setattr("compactor.orc.reencode.encode_acid", refuse)
+    result = execute(unit(tmp_path, Shape.MAJOR, rows=names, small=1 << 20))
+    (output,) = result.outputs
+    assert keys_of(output) == [*dense(1, 5), *dense(2, 5)]
+    assert (po.ORCFile(output.path).nstripes, result.figures.stripes_copied) == (2, 2)
 
 
 def test_two_attempts_never_meet(tmp_path: Path) -> None:

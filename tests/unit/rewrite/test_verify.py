@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from compactor.acid.row_id import RowId
-from compactor.errors import CompactorError, VerificationFailed
+from compactor.errors import BadFile, CompactorError, VerificationFailed
 from compactor.ids import WriteId
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
-from compactor.orc.tail_writer import seal
+from compactor.orc.tail_writer import seal, tail_bytes
 from compactor.rewrite.verify import verify
 from compactor.rows.deletes import DeleteEvents
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, like, write_file
@@ -50,7 +51,7 @@ def test_a_wrong_key_index(path: Path, index: bytes) -> None:
     """With a wrong entry a row-by-row reader of Hive loses rows."""
     with LocalSource(path) as source:
         metadata = dict(read_tail(source).user_metadata)
-    seal(str(path), like(), TYPES, {**metadata, "hive.acid.key.index": index})
+    seal(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": index})
     with pytest.raises(VerificationFailed, match="key index"):
         verify(str(path), LAST, rows=100, full=False, deletes=NONE)
 
@@ -60,9 +61,28 @@ def test_last_keys_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(3, 100, first=1))
     with LocalSource(path) as source:
         metadata = dict(read_tail(source).user_metadata)
-    seal(str(path), like(), TYPES, {**metadata, "hive.acid.key.index": b"3,536870912,500;"})
+    seal(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": b"3,536870912,500;"})
     with pytest.raises(VerificationFailed):
         verify(str(path), [RowId(WriteId(3), FIRST_FILE, 500)], rows=100, full=False, deletes=NONE)
+
+
+def test_stripes_without_statistics(path: Path) -> None:
+    """PROTOCOL 2.2: readers would take the file's for all."""
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+    data = path.read_bytes()[: tail.stripes[-1].end]
+    path.write_bytes(data + tail_bytes(replace(tail, stripe_statistics=None)))
+    with pytest.raises(VerificationFailed, match="not every stripe has statistics"):
+        verify(str(path), LAST, rows=100, full=False, deletes=NONE)
+
+
+def test_a_row_index_that_contradicts_the_statistics(path: Path, tmp_path: Path) -> None:
+    other = write_file(tmp_path / "other" / "bucket_00000", dense(3, 100, first=7))
+    with LocalSource(path) as source, LocalSource(other) as lying:
+        tail = replace(read_tail(source), stripe_statistics=read_tail(lying).stripe_statistics)
+    path.write_bytes(path.read_bytes()[: tail.stripes[-1].end] + tail_bytes(tail))
+    with pytest.raises(BadFile, match="contradicts the stripe's statistics"):
+        verify(str(path), LAST, rows=100, full=False, deletes=NONE)
 
 
 def test_rows_that_cannot_be_decoded(path: Path) -> None:
