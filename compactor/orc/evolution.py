@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from compactor.errors import NotLossless
 from compactor.orc.types import INTEGERS, Kind, OrcType, Types, leaf_widens, same, schema_text, struct_of, subtree
@@ -47,8 +48,16 @@ def common_types(files: Mapping[str, Types], table: Types) -> Types:
         NotLossless: two files hold what no type can show alike.
     """
     newest = {tree: name for name, tree in files.items()}
+    if len(newest) == 1:
+        return _named_as(table, *newest)
     trees = [(name, tree) for name, tree in files.items() if newest[tree] == name]
     return _struct(_Column(path="", files=trees, table=table), is_row=True)
+
+
+@lru_cache(maxsize=256)
+def _named_as(table: Types, tree: Types) -> Types:
+    """The type of the files of a table that all have ``tree``: most tables."""
+    return _struct(_Column(path="", files=[("", tree)], table=table), is_row=True)
 
 
 def _child(tree: Types, place: int) -> Types | None:

@@ -15,6 +15,8 @@ from compactor.orc.types import Kind, OrcType
 _INT64 = range(-(2**63), 2**63)
 _EXACT = Context(prec=MAX_PREC)
 _INTEGER_KINDS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+#: Whose statistics hold nothing that is no knowledge; a double's may be of NaN.
+_PLAIN_KINDS = frozenset({*_INTEGER_KINDS, Kind.STRUCT, Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY, Kind.DATE})
 
 
 def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Message:
@@ -22,6 +24,8 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
 
     With no parts they are the statistics of a column without rows.
     """
+    if len(parts) == 1 and column.kind in _PLAIN_KINDS:
+        return parts[0]
     whole = messages.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
     # Absent means that the writer did not say (Trino never does): so it stays, unless some part has one for certain.
     if any(part.has_null for part in parts):

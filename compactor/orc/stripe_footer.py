@@ -60,14 +60,15 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
     seen: set[tuple[int, int]] = set()
     lengths = [0, 0]
     for stream in footer.streams:
-        if stream.kind > BLOOM_UTF8 or stream.column >= columns or (stream.kind, stream.column) in seen:
+        kind, column = place = stream.kind, stream.column
+        if kind > BLOOM_UTF8 or column >= columns or place in seen:
             _damaged(
                 where,
-                f"its footer has a stream of kind {stream.kind} and column {stream.column} that is unknown or there twice "
+                f"its footer has a stream of kind {kind} and column {column} that is unknown or there twice "
                 f"(kinds 0..{BLOOM_UTF8}, columns 0..{columns - 1})",
             )
-        seen.add((stream.kind, stream.column))
-        lengths[stream.kind in INDEX_STREAMS] += stream.length
+        seen.add(place)
+        lengths[kind in INDEX_STREAMS] += stream.length
     if lengths != [stripe.data_length, stripe.index_length]:
         _damaged(
             where,

@@ -20,6 +20,7 @@ MAGIC = b"ORC"
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
 MAX_TAIL = 1 << 30  #: a tail that says it is longer is damaged
 DEFAULT_BLOCK = 256 * 1024  #: bytes of a compression block where the postscript says none
+_COMPRESSIONS = tuple(Compression)  #: by their numbers
 FILE_VERSIONS = ((), (0, 11), (0, 12))  #: the first files had none
 
 
@@ -38,7 +39,7 @@ class Stripe(NamedTuple):
 
     @property
     def end(self) -> int:
-        return self.offset + self.length
+        return self.offset + self.index_length + self.data_length + self.footer_length
 
 
 class StripeClass(NamedTuple):
@@ -166,7 +167,7 @@ def read_tail(source: Source, length: int | None = None) -> Tail:
         data = source.read(end - wanted, wanted - len(data)) + data
     metadata_start = len(data) - wanted
     footer_start = metadata_start + script.metadata_length
-    compression, block = Compression(script.compression), script.compression_block_size or DEFAULT_BLOCK
+    compression, block = _COMPRESSIONS[script.compression], script.compression_block_size or DEFAULT_BLOCK
     footer = _section(messages.Footer, data[footer_start : len(data) - size], compression, block, name)
     metadata = _section(messages.Metadata, data[metadata_start:footer_start], compression, block, name)
     return _tail(script, footer, metadata, name, end, end - wanted - script.stripe_statistics_length)
@@ -183,7 +184,7 @@ def _post_script(data: bytes, size: int, name: str) -> messages.Message:
             f"file {name}: its end is no ORC postscript (magic {script.magic!r}, {MAGIC!r} wanted); "
             "it is not ORC, or truncated; restore it or move it away"
         )
-    if script.compression not in Compression.__members__.values():
+    if script.compression >= len(_COMPRESSIONS):
         raise BadFile(f"file {name}: compression {script.compression} is unknown, 0..{max(Compression)} are known")
     if tuple(script.version) not in FILE_VERSIONS:
         raise BadFile(f"file {name}: file version {list(script.version)} is unknown, 0.11 and 0.12 are known")
@@ -231,7 +232,7 @@ def _tail(
         writer=footer.writer,
         writer_version=script.writer_version,
         software=footer.software_version.decode("utf-8", "replace"),
-        compression=Compression(script.compression),
+        compression=_COMPRESSIONS[script.compression],
         compression_block_size=script.compression_block_size or DEFAULT_BLOCK,
         row_index_stride=footer.row_index_stride,
         calendar=footer.calendar,
@@ -250,15 +251,16 @@ def _tail(
 
 
 def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) -> None:
-    place = len(MAGIC)
+    place, found = len(MAGIC), 0
     for number, stripe in enumerate(stripes):
-        if stripe.offset < place or stripe.end > end:
+        stripe_end = stripe.end
+        if stripe.offset < place or stripe_end > end:
             raise BadFile(
                 f"file {name}: stripe {number} lies at {stripe.offset}..{stripe.end}, expected within {place}..{end}; "
                 "the footer is damaged or of another file"
             )
-        place = stripe.end
-    found = sum(stripe.rows for stripe in stripes)
+        place = stripe_end
+        found += stripe.rows
     if found != rows:
         raise BadFile(f"file {name}: {rows} rows in the footer, {found} in its stripes; the file is damaged")
 

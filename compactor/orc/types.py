@@ -171,6 +171,7 @@ class Types(tuple[OrcType, ...]):
 
 
 T = TypeVar("T")
+_MOST_KNOWN = 256  #: of each kind of knowledge
 #: Arrow's types and arrays are of many classes that are told apart at run time only.
 ArrowType: TypeAlias = Any
 Array: TypeAlias = Any
@@ -185,16 +186,21 @@ def from_messages(items: Sequence[bytes], name: str) -> Types:
     key = tuple(items)
     known = _KNOWN.get(key)
     if known is None:
-        known = _checked(key, name)
+        known = interned(_checked(key, name))
         if len(_KNOWN) >= _MOST_KNOWN:
             _KNOWN.clear()
         _KNOWN[key] = known
     return known
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
+def interned(types: Types) -> Types:
+    """The object that others have who know equal types."""
+    return types
+
+
 #: Types by their bytes.
 _KNOWN: dict[tuple[bytes, ...], Types] = {}
-_MOST_KNOWN = 256
 
 
 def _checked(items: Sequence[bytes], name: str) -> Types:
@@ -285,9 +291,9 @@ def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
 
 @lru_cache(maxsize=_MOST_KNOWN)
 def acid_types(row: Types) -> Types:
-    """The types of an ACID file whose rows are of the struct ``row``."""
+    """The types of an ACID file whose rows are of the struct ``row``, interned."""
     keys = [(name, Types((OrcType(kind=kind),))) for name, kind in zip(ACID_FIELDS, ACID_KINDS, strict=True)]
-    return struct_of([*keys[:-1], ("row", row)])
+    return interned(struct_of([*keys[:-1], ("row", row)]))
 
 
 def same(a: Types, b: Types) -> bool:
@@ -364,6 +370,7 @@ def schema_text(types: Types, root: int = 0) -> str:
     return f"{name}({item.maximum_length})" if item.kind in (Kind.CHAR, Kind.VARCHAR) else name
 
 
+@lru_cache(maxsize=_MOST_KNOWN)
 def parse_hive_type(text: str) -> Types:
     """The type tree of Hive's type text. A bare ``decimal`` is ``decimal(10,0)``, as in Hive.
 

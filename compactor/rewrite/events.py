@@ -76,7 +76,7 @@ class SortedEvents:
 
     def any_between(self, low: RowId, high: RowId) -> bool:
         """Whether an event's key lies in ``low..high``, both inclusive."""
-        return any(part.any_between(low, high) for part in self._near(low, high))
+        return len(self) > 0 and any(part.any_between(low, high) for part in self._near(low, high))
 
     def hits(self, block: KeyBlock) -> Mask:
         """Which rows of ``block`` are deleted."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +35,7 @@ class Action(enum.Enum):
     DROP = "drop"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Choice:
+class Choice(NamedTuple):
     """One stripe's fate. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are keys of those.
 
     ``keep`` has a bit for each row: those of all stripes are held at once, so bytes would be felt.
@@ -116,8 +114,9 @@ def _from_statistics(
     """
     rows = file.tail.stripes[stripe].rows
     write_id, current = s.original_transaction.minimum, s.current_transaction.minimum
-    one = all(r.minimum == r.maximum for r in (s.operation, s.original_transaction, s.bucket, s.current_transaction))
-    if not one or s.operation.minimum != INSERT or not bucket_codec.is_known(s.bucket.minimum):
+    if any(r.minimum != r.maximum for r in (s.operation, s.original_transaction, s.bucket, s.current_transaction)):
+        return None
+    if s.operation.minimum != INSERT or not bucket_codec.is_known(s.bucket.minimum):
         return None
     low, high = s.row_id.minimum, s.row_id.maximum
     if high - low + 1 != rows or s.row_id.total != (low + high) * rows // 2:
@@ -245,7 +244,7 @@ def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -
     all small: a file of many tiny stripes would read slowly for ever."""
     wanted = None if like is None else like.stripe_class
     placed = [
-        choice if choice.action is Action.ENCODE or _can_copy(choice, wanted) else replace(choice, action=Action.ENCODE)
+        choice if choice.action is Action.ENCODE or _can_copy(choice, wanted) else choice._replace(action=Action.ENCODE)
         for choice in choices
         if choice.action is not Action.DROP
     ]
@@ -253,7 +252,7 @@ def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -
         return placed
     small = [choice.length < small_stripe_bytes for choice in placed]
     return [
-        replace(choice, action=Action.ENCODE, is_only_small=True)
+        choice._replace(action=Action.ENCODE, is_only_small=True)
         if choice.action is Action.COPY and here and (before or after)
         else choice
         for choice, before, here, after in zip(placed, [False, *small], small, [*small[1:], False], strict=False)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
 from compactor.orc.acid_metadata import KEY_INDEX, key_index
+from compactor.orc.few_open import FewOpen
 from compactor.orc.point_check import check_points
 from compactor.orc.reencode import read_keys
-from compactor.orc.source import LocalSource
+from compactor.orc.source import LocalSource, Source
 from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite.events import Deletes
@@ -32,7 +34,8 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
         VerificationFailed: otherwise.
         BadFile: it cannot be read, or rows in it not be looked up.
     """
-    with LocalSource(path) as source:
+    with FewOpen() as few:
+        source = few.open(partial(LocalSource, path))
         tail = read_tail(source)
         if tail.rows != rows or len(tail.stripes) != len(last_keys):
             raise VerificationFailed(
@@ -47,7 +50,7 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
             _every_key(source, tail, deletes)
 
 
-def _every_stripe(source: LocalSource, tail: Tail) -> None:
+def _every_stripe(source: Source, tail: Tail) -> None:
     """That readers can look rows up: statistics of all stripes, and row indexes that agree with them."""
     if not tail.complete_statistics:
         raise VerificationFailed(f"{tail.name}: not every stripe has statistics of its rows; nothing was changed")
@@ -55,7 +58,7 @@ def _every_stripe(source: LocalSource, tail: Tail) -> None:
         check_key_index(source, tail, stripe, read_stripe_footer(source, tail, stripe))
 
 
-def _every_key(source: LocalSource, tail: Tail, deletes: Deletes | None) -> None:
+def _every_key(source: Source, tail: Tail, deletes: Deletes | None) -> None:
     before: KeyBlock | None = None
     for stripe in range(len(tail.stripes)):
         for batch in read_keys(source, tail, stripe):

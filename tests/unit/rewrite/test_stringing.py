@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -39,8 +38,8 @@ def test_what_is_only_small_and_cannot_be_encoded_is_copied_after_all(tmp_path: 
     paths = iter(str(tmp_path / f"part{n}") for n in range(9))
     with open_files(unit.location, unit.inserts[1:3], 0) as files:
         small, must = choose(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
-        small = replace(small, action=Action.ENCODE, is_only_small=True, keep=pa.array([True]))  # of another stripe
+        small = small._replace(action=Action.ENCODE, is_only_small=True, keep=pa.array([True]))  # of another stripe
         made = list(encoded([small, must], partial(next, paths), like=like(), types=TYPES))
         assert made == [small, str(tmp_path / "part1")]
         with pytest.raises(NotLossless, match="1 rows are judged"):
-            list(encoded([replace(small, is_only_small=False)], partial(next, paths), like=like(), types=TYPES))
+            list(encoded([small._replace(is_only_small=False)], partial(next, paths), like=like(), types=TYPES))

@@ -196,11 +196,11 @@ def test_stripes_follow_each_other_or_do_not(tmp_path: Path) -> None:
     assert in_order([a, b])
     assert not in_order([b, a])
     assert not in_order([a, a])
-    assert in_order([a, replace(b, first=None, last=None), b])
+    assert in_order([a, b._replace(first=None, last=None), b])
 
 
 def _with_tail(choice: Choice, **changes: object) -> Choice:
-    return replace(choice, file=replace(choice.file, tail=replace(choice.file.tail, **changes)))  # type: ignore[arg-type]
+    return choice._replace(file=replace(choice.file, tail=replace(choice.file.tail, **changes)))  # type: ignore[arg-type]
 
 
 def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_class_that_cannot_be_written_is_a_target_for_copies_only(tmp_path: Pa
     assert target_tail([strange], TYPES) is strange.file.tail
     assert [c.action for c in fit([strange, strange], strange.file.tail, 1 << 30)] == [Action.COPY] * 2
     assert target_tail([strange, small], TYPES) is small.file.tail
-    some_go = replace(strange, action=Action.ENCODE, kept=2999)
+    some_go = strange._replace(action=Action.ENCODE, kept=2999)
     assert target_tail([strange, some_go], TYPES) is None
 
 
@@ -281,7 +281,7 @@ def test_neighbours_that_are_all_small_are_encoded_together(tmp_path: Path) -> N
     assert [c.is_only_small for c in together] == [True, True, False]
     assert [c.action for c in fit([a, large, b], like, bound)] == [Action.COPY] * 3
     assert [c.action for c in fit([a], like, bound)] == [Action.COPY]
-    dropped = replace(a, action=Action.DROP, kept=0)
+    dropped = a._replace(action=Action.DROP, kept=0)
     assert [c.stripe for c in fit([dropped, large], like, bound)] == [0]
     assert stripe_choice.Action.DROP not in {c.action for c in fit([dropped, large], like, bound)}
 
