@@ -71,6 +71,11 @@ class Section:
     like: Tail
     types: Types
 
+    @property
+    def rows(self) -> int:
+        """That are decoded."""
+        return sum(chosen.rows for run in self.runs for chosen in run)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedSection:

@@ -7,17 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
-from typing import TypeAlias
 
-from compactor.rewrite.execute import Made, Work, attempt, attempt_all
+from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure
-from compactor.rewrite.runner import PARCEL_BYTES, Answer, Job, Tally, Task
+from compactor.rewrite.runner import PARCEL_BYTES, Answer, Job, Tally, attempt_parcels, begin_here, keep_busy
 from compactor.rewrite.unit import Unit
-
-_Answers: TypeAlias = Future[list[Made | Failure]]
 
 
 class ProcessRunner:
@@ -41,7 +38,7 @@ class ProcessRunner:
 
     def start(self) -> None:
         """Have all processes wait for work."""
-        for ready in [self._submit([]) for _ in range(self._width)]:
+        for ready in [self._begin([]) for _ in range(self._width)]:
             ready.result()
 
     def close(self) -> None:
@@ -54,47 +51,25 @@ class ProcessRunner:
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         tally = Tally(jobs, self._width)
         if self._is_little(jobs):
-            for task in (task for wave in iter(lambda: tally.take(1), []) for task in wave[0]):
-                tally.put(task, attempt(task.work))
-            return tally.answers()
-        under_way: dict[_Answers, list[Task]] = {}
-        suspects: list[Task] = []
-        while True:
-            while len(under_way) < self._width and (wave := tally.take(1)):
-                under_way[self._submit([task.work for task in wave[0]])] = wave[0]
-            if under_way:
-                for done in wait(under_way, return_when=FIRST_COMPLETED).done:
-                    suspects += _put(tally, under_way.pop(done), done)
-            elif suspects:
-                task = suspects.pop(0)
+            keep_busy(tally, 1, begin_here)
+        while suspects := keep_busy(tally, self._width, self._begin, lost=BrokenProcessPool):
+            for task in suspects:  # one of them may be why a process died
                 tally.put(task, _alone(task.work))
-            else:
-                return tally.answers()
+        return tally.answers()
 
     def _is_little(self, jobs: Sequence[Job]) -> bool:
         units = [unit for job in jobs for unit in job.units]
         return self._pool is None and len(units) < 2 and sum(unit.input_bytes for unit in units) <= PARCEL_BYTES
 
-    def _submit(self, works: Sequence[Work]) -> _Answers:
+    def _begin(self, parcels: list[list[Work]]) -> Future[list[Made | Failure]]:
         with self._lock:
             if self._pool is None:
                 self._pool = _processes(self._width)
             try:
-                return self._pool.submit(attempt_all, works)
+                return self._pool.submit(attempt_parcels, parcels)
             except BrokenProcessPool:
                 self._pool = _processes(self._width)
-                return self._pool.submit(attempt_all, works)
-
-
-def _put(tally: Tally, parcel: list[Task], done: _Answers) -> list[Task]:
-    """Those of ``parcel`` of which nothing came, since a process died: one of them may be the cause."""
-    try:
-        answers = done.result()
-    except BrokenProcessPool:
-        return parcel
-    for task, made in zip(parcel, answers, strict=True):
-        tally.put(task, made)
-    return []
+                return self._pool.submit(attempt_parcels, parcels)
 
 
 def _alone(work: Work) -> Made | Failure:

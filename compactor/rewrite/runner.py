@@ -10,11 +10,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Protocol, TypeAlias
 
 from compactor.errors import CompactorError, UnforeseenKeys
 from compactor.rewrite.division import Division, EncodedSection, Section
-from compactor.rewrite.execute import Made, Work, attempt
+from compactor.rewrite.execute import Made, Work, attempt_all
 from compactor.rewrite.failure import Failure, error_of
 from compactor.rewrite.unit import Unit, UnitResult, passed_over
 
@@ -72,6 +73,11 @@ class Task:
         """That are read, about."""
         return self.work.input_bytes if isinstance(self.work, Unit) else self.work.unit.split_bytes
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it may take seconds, beside which it costs nothing to hand it out by itself."""
+        return not isinstance(self.work, Unit) or self.work.input_bytes > self.work.split_bytes
+
 
 class Tally:
     """What is known so far of some jobs, and what can be done next. Not for several threads at once."""
@@ -89,12 +95,19 @@ class Tally:
         self._errors: list[CompactorError | None] = [None] * len(jobs)
         self._divided: dict[tuple[int, int], tuple[Division, dict[int, EncodedSection]]] = {}
 
-    def take(self, parcels: int) -> list[list[Task]]:
-        """Up to ``parcels`` parcels of tasks that may begin now, each job being asked once; none where nothing waits:
-        all is done, or answers are to come."""
+    def take(self, parcels: int, *, large: int = 1) -> list[list[Task]]:
+        """Up to ``parcels`` parcels of tasks that may begin now, or up to ``large`` of large ones, each job being asked
+        once; none where nothing waits: all is done, or answers are to come."""
         wave: list[list[Task]] = []
         while self._waiting and not wave:
-            found = [self._parcel() for _ in range(parcels) if self._waiting]
+            is_large = self._waiting[0].is_large
+            found = [self._parcel()]
+            while (
+                self._waiting
+                and self._waiting[0].is_large == is_large
+                and len(found) < (min(parcels, large) if is_large else parcels)
+            ):
+                found.append(self._parcel())
             wave = self._admitted(found)
         return wave
 
@@ -139,8 +152,8 @@ class Tally:
             self._results[task.job][task.place] = made
         elif isinstance(made, Division):
             self._divided[whose] = made, {}
-            sections = [replace(task, work=section, section=n) for n, section in enumerate(made.sections)]
-            self._waiting.extendleft(reversed(sections))
+            largest_last = sorted(enumerate(made.sections), key=lambda section: section[1].rows)
+            self._waiting.extendleft(replace(task, work=section, section=n) for n, section in largest_last)
         else:
             division, done = self._divided[whose]
             done[task.section] = made
@@ -173,6 +186,61 @@ class Tally:
         ]
 
 
+#: Begins parcels; gives what comes of all their tasks, in order.
+Begin: TypeAlias = Callable[[list[list[Work]]], Future[list[Made | Failure]]]
+
+
+def keep_busy(
+    tally: Tally,
+    most: int,
+    begin: Begin,
+    *,
+    together: int = 1,
+    large: int = 1,
+    lost: type[Exception] | tuple[()] = (),
+) -> list[Task]:
+    """Has up to ``most`` parcels under way, the next ones begun whenever some are done, until nothing waits.
+
+    Args:
+        together: parcels that are begun at once.
+        large: the same of those that are large.
+        lost: what says that nothing came of parcels.
+
+    Returns:
+        The tasks of which nothing came.
+    """
+    under_way: dict[Future[list[Made | Failure]], list[list[Task]]] = {}
+    suspects: list[Task] = []
+    while True:
+        while (room := most - sum(map(len, under_way.values()))) > 0 and (
+            parcels := tally.take(min(room, together), large=large)
+        ):
+            under_way[begin([[task.work for task in parcel] for parcel in parcels])] = parcels
+        if not under_way:
+            return suspects
+        for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+            tasks = list(chain.from_iterable(under_way.pop(done)))
+            try:
+                answers = done.result()
+            except lost:
+                suspects += tasks
+                continue
+            for task, made in zip(tasks, answers, strict=True):
+                tally.put(task, made)
+
+
+def attempt_parcels(parcels: Sequence[Sequence[Work]]) -> list[Made | Failure]:
+    """What comes of the tasks of all ``parcels``, one after another."""
+    return [made for works in parcels for made in attempt_all(works)]
+
+
+def begin_here(parcels: list[list[Work]]) -> Future[list[Made | Failure]]:
+    """Ends before it returns."""
+    done: Future[list[Made | Failure]] = Future()
+    done.set_result(attempt_parcels(parcels))
+    return done
+
+
 class InProcessRunner:
     """Runs units in this process, ``threads`` at a time (the codecs release the interpreter's lock)."""
 
@@ -184,17 +252,8 @@ class InProcessRunner:
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         tally = Tally(jobs, self._threads, most=1)
         if self._threads == 1:
-            while wave := tally.take(1):
-                for task in wave[0]:
-                    tally.put(task, attempt(task.work))
-            return tally.answers()
-        under_way: dict[Future[Made | Failure], Task] = {}
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="unit") as pool:
-            while True:
-                while len(under_way) < self._threads and (wave := tally.take(1)):
-                    for task in wave[0]:
-                        under_way[pool.submit(attempt, task.work)] = task
-                if not under_way:
-                    return tally.answers()
-                for done in wait(under_way, return_when=FIRST_COMPLETED).done:
-                    tally.put(under_way.pop(done), done.result())
+            keep_busy(tally, 1, begin_here)
+        else:
+            with ThreadPoolExecutor(self._threads, thread_name_prefix="unit") as pool:
+                keep_busy(tally, self._threads, lambda parcels: pool.submit(attempt_parcels, parcels))
+        return tally.answers()

@@ -1,22 +1,29 @@
-"""Runs units on Spark executors, several groups' waves side by side."""
+"""Runs units on Spark executors, several groups' jobs side by side."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING
 
-from compactor.rewrite.execute import attempt_all
-from compactor.rewrite.runner import Answer, Job, Tally
+from compactor.rewrite.execute import Made, Work, attempt_all
+from compactor.rewrite.failure import Failure
+from compactor.rewrite.runner import Answer, Job, Tally, keep_busy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
 _MOST_GROUPS = 8
+_MOST_JOBS = 32  #: of Spark under way at once of a group, each of which takes a thread here
 
 
 class SparkRunner:
-    """One task a parcel of units, in waves of the cluster's width, so that ``check`` is asked between them.
+    """One task a parcel of units. What is large is a job of Spark by itself, so that no core waits for the longest of
+    several; the rest shares jobs, since one costs more than a tiny unit.
 
     Plain RDDs: a unit is a small pickled value that returns a small value, and no row passes through Spark.
     """
@@ -42,10 +49,33 @@ class SparkRunner:
     def run(self, jobs: Sequence[Job]) -> list[Answer]:
         width = self.width
         tally = Tally(jobs, width)
-        while wave := tally.take(width):
-            handed_out = [[task.work for task in parcel] for parcel in wave]
-            found = self._context.parallelize(handed_out, len(handed_out)).map(attempt_all).collect()
-            for parcel, answers in zip(wave, found, strict=True):
-                for task, made in zip(parcel, answers, strict=True):
-                    tally.put(task, made)
+        most = 2 * width  # so that a core that is done finds the next task waiting for it
+        name = f"compactor-{uuid.uuid4().hex}"
+        told = (name, f"{len(jobs)} entries")
+        begun: list[Future[list[Made | Failure]]] = []
+
+        with ThreadPoolExecutor(_MOST_JOBS, "job", initializer=self._context.setJobGroup, initargs=told) as threads:
+
+            def begin(parcels: list[list[Work]]) -> Future[list[Made | Failure]]:
+                begun.append(threads.submit(self._answers, parcels))
+                return begun[-1]
+
+            try:
+                keep_busy(tally, most, begin, together=width, large=-(-most // _MOST_JOBS))
+            except BaseException:
+                self._cancel(name, begun)
+                raise
         return tally.answers()
+
+    def _answers(self, parcels: list[list[Work]]) -> list[Made | Failure]:
+        found = self._context.parallelize(parcels, len(parcels)).map(attempt_all).collect()
+        return list(chain.from_iterable(found))
+
+    def _cancel(self, name: str, begun: Sequence[Future[list[Made | Failure]]]) -> None:
+        """Nothing of ours is to go on once nobody waits for it; a thread may yet be about to begin its job."""
+        from py4j.protocol import Py4JError
+
+        left = [future for future in begun if not future.cancel()]
+        while wait(left, timeout=0.1).not_done:
+            with suppress(Py4JError, OSError):  # Spark itself may be what is gone
+                self._context.cancelJobGroup(name)

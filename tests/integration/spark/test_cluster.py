@@ -110,7 +110,7 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
 def test_units_of_an_aborted_compaction_do_not_begin(
     spark: Cluster, deployment: Site, metastore_url: str, warehouse: Path
 ) -> None:
-    """PROTOCOL 6: `compactor abort compaction` while executors write: the next wave is none, and nothing stays."""
+    """PROTOCOL 6: `compactor abort compaction` while executors write: no job follows, and nothing stays."""
     columns = [Column(name="a", type="int")]
 
     def many_files(location: str, write_id: WriteId) -> None:

@@ -1,12 +1,26 @@
 from __future__ import annotations
 
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compactor.errors import BadFile, LostClaim
-from compactor.rewrite.runner import PARCEL_BYTES, PARCEL_UNITS, InProcessRunner, Job, Tally
+from compactor.rewrite.division import Section
+from compactor.rewrite.execute import Made, Work, attempt
+from compactor.rewrite.failure import Failure
+from compactor.rewrite.runner import (
+    PARCEL_BYTES,
+    PARCEL_UNITS,
+    InProcessRunner,
+    Job,
+    Tally,
+    attempt_parcels,
+    begin_here,
+    keep_busy,
+)
 from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, dense, write_file
@@ -85,7 +99,7 @@ def test_a_unit_whose_section_meets_other_keys_starts_anew_once(tmp_path: Path, 
     assert content(first.outputs[0])[0] == content(wanted.outputs[0])[0]
     assert (first.figures.rows_out, second.number) == (470, 0)
     if threads == 1:
-        assert len(begun) == 5  # up to its second section, then whole; and the other unit
+        assert len(begun) == 4  # its first section, which is the largest, then whole; and the other unit
 
 
 def test_an_entry_that_fails_leaves_the_others_alone(units: list[Unit]) -> None:
@@ -118,3 +132,61 @@ def test_parcels_are_small_and_enough_for_all_executors(
     sized = replace(units[0], inserts=(Input(path="d/bucket_00000", length=size),))
     tally = Tally([Job(units=[sized], check=lambda: None) for _ in range(count)], width)
     assert [len(parcel) for parcel in tally.take(count)] == wanted
+
+
+def tally_of(units: list[Unit]) -> Tally:
+    return Tally([Job(units=units, check=lambda: None)], width=4)
+
+
+def test_who_is_done_gets_the_next_parcel_while_others_work(units: list[Unit]) -> None:
+    """The first unit ends after all others."""
+    others_done, places = threading.Event(), []
+
+    def one(parcels: list[list[Work]]) -> list[Made | Failure]:
+        ((work,),) = parcels
+        assert isinstance(work, Unit)
+        if work.number == 0:
+            assert others_done.wait(20)
+        places.append(work.number)
+        if len(places) == 3:
+            others_done.set()
+        return attempt_parcels(parcels)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert keep_busy(tally_of(units), 2, lambda parcels: pool.submit(one, parcels)) == []
+    assert places == [1, 2, 3, 0]
+
+
+def test_parcels_of_which_nothing_came_are_told(units: list[Unit]) -> None:
+    def begin(parcels: list[list[Work]]) -> Future[list[Made | Failure]]:
+        ((work,),) = parcels
+        if isinstance(work, Unit) and work.number == 2:
+            lost: Future[list[Made | Failure]] = Future()
+            lost.set_exception(EOFError())
+            return lost
+        return begin_here(parcels)
+
+    tally = tally_of(units)
+    (task,) = keep_busy(tally, 2, begin, lost=EOFError)
+    assert task.place == 2
+    tally.put(task, attempt(task.work))
+    (answer,) = tally.answers()
+    assert isinstance(answer, list)
+    with pytest.raises(EOFError):
+        keep_busy(tally_of(units), 2, begin)
+
+
+def test_what_is_large_is_handed_out_by_itself_and_the_largest_first(units: list[Unit], tmp_path: Path) -> None:
+    """So that no core idles beside one that has begun the largest last."""
+    large = large_unit(tmp_path)
+    tally = tally_of([units[0], large, units[1]])
+    assert [[task.place for task in parcel] for parcel in tally.take(9)] == [[0]]
+    ((task,),) = tally.take(9)
+    tally.put(task, attempt(task.work))
+    rows = []
+    while isinstance((parcels := tally.take(9, large=2))[0][0].work, Section):
+        assert len(parcels) <= 2
+        rows += [task.work.rows for (task,) in parcels if isinstance(task.work, Section)]
+    assert rows == sorted(rows, reverse=True)
+    assert len(set(rows)) > 1
+    assert [[task.place for task in parcel] for parcel in parcels] == [[2]]

@@ -1,8 +1,9 @@
-"""The waves and the errors of SparkRunner, over a stand-in for the context that runs tasks here."""
+"""The jobs and the errors of SparkRunner, over a stand-in for the context that runs tasks here."""
 
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,17 +25,28 @@ class Context:
 
     def __init__(self, width: int) -> None:
         self.defaultParallelism = width
-        self.waves: list[int] = []
+        self.jobs: list[int] = []  #: how many tasks each has
+        self.groups: set[str] = set()
+        self.cancelled = threading.Event()
+
+    def setJobGroup(self, name: str, description: str) -> None:  # noqa: N802
+        self.groups.add(name)
+
+    def cancelJobGroup(self, name: str) -> None:  # noqa: N802
+        assert self.groups == {name}
+        self.cancelled.set()
 
     def parallelize(self, values: Sequence[Any], slices: int) -> Any:
         assert slices == len(values)
-        self.waves.append(len(values))
+        self.jobs.append(len(values))
 
         def mapped(work: Callable[[Any], Any]) -> Any:
-            done = [pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(value))))) for value in values]
-            return SimpleNamespace(collect=lambda: done)
+            return SimpleNamespace(collect=lambda: [self.done(work, value) for value in values])
 
         return SimpleNamespace(map=mapped)
+
+    def done(self, work: Callable[[Any], Any], value: Any) -> Any:
+        return pickle.loads(pickle.dumps(work(pickle.loads(pickle.dumps(value)))))
 
 
 def runner(context: Context) -> SparkRunner:
@@ -46,25 +58,43 @@ def unit(tmp_path: Path) -> Unit:
     return small_unit(tmp_path)
 
 
-def test_units_run_in_waves_of_the_clusters_width(unit: Unit) -> None:
+def test_small_units_share_jobs_of_the_clusters_width(unit: Unit) -> None:
     context, asked = Context(2), []
     units = [replace(unit, number=n) for n in range(5)]
     results = run_units(units, runner(context), lambda: asked.append(1))
     assert [r.number for r in results] == [0, 1, 2, 3, 4]
-    assert (context.waves, len(asked)) == ([2, 2, 1], 3)
+    assert (context.jobs, len(asked)) == ([2, 2, 1], 3)
     assert all(r.figures.rows_out == 3 for r in results)
 
 
-def test_no_wave_follows_a_wish_to_stop(unit: Unit) -> None:
-    context = Context(1)
+def test_no_job_follows_a_wish_to_stop(unit: Unit) -> None:
+    context, answers = Context(1), iter([None, LostClaim("not ours any more")])
 
     def check() -> None:
-        if context.waves:
-            raise LostClaim("not ours any more")
+        if error := next(answers):
+            raise error
 
     with pytest.raises(LostClaim):
-        run_units([unit, unit], runner(context), check)
-    assert context.waves == [1]
+        run_units([unit, unit, unit], runner(context), check)
+    assert context.jobs == [1]
+
+
+def test_what_fails_by_itself_leaves_no_job(unit: Unit) -> None:
+    """As an executor whose Python ends. Tasks of the same entries would go on, and nobody would want them."""
+
+    class Dies(Context):
+        def done(self, work: Callable[[Any], Any], value: Any) -> Any:
+            if value[0].number == 0:
+                raise RuntimeError("exit code 137")
+            assert self.cancelled.wait(20)
+            raise RuntimeError("cancelled")
+
+    context = Dies(2)
+    large = replace(unit, split_bytes=0)
+    with pytest.raises(RuntimeError, match="137"):
+        run_units([replace(large, number=n) for n in range(9)], runner(context))
+    assert context.cancelled.is_set()
+    assert len(context.jobs) <= 4  # two for each core
 
 
 def test_an_executors_error_is_raised_as_it_was(unit: Unit) -> None:
@@ -78,12 +108,12 @@ def test_tiny_units_of_many_entries_share_tasks_and_fail_alone(unit: Unit) -> No
     broken = replace(unit, inserts=(Input(path="d/gone", length=1),))
     jobs = [Job(units=[broken if n == 7 else replace(unit, number=n)], check=lambda: None) for n in range(64)]
     answers = runner(context).run(jobs)
-    assert context.waves == [2, 2]
+    assert context.jobs == [2, 2]
     assert [n for n, answer in enumerate(answers) if isinstance(answer, BadFile)] == [7]
     assert [a[0].number for a in answers if isinstance(a, list)] == [n for n in range(64) if n != 7]
 
 
-def test_a_skewed_units_sections_fill_a_wave(unit: Unit, tmp_path: Path) -> None:
+def test_each_section_of_a_skewed_unit_is_a_job(unit: Unit, tmp_path: Path) -> None:
     """DESIGN 4: skewed file numbers are split by stripe ranges and assembled by copying."""
     gone = [(write_id, FIRST_FILE, 0) for write_id in range(1, 4)]
     write_file(tmp_path / "x" / "bucket_00000", gone, current=[3] * 3, operation=2)
@@ -98,4 +128,4 @@ def test_a_skewed_units_sections_fill_a_wave(unit: Unit, tmp_path: Path) -> None
     )
     context = Context(4)
     (result,) = run_units([large], runner(context))
-    assert (context.waves, result.figures.rows_out, result.figures.stripes_encoded) == ([1, 3, 1], 6, 3)
+    assert (context.jobs, result.figures.rows_out, result.figures.stripes_encoded) == ([1] * 5, 6, 3)
