@@ -26,7 +26,7 @@ from compactor.rewrite.rebalance import column_keys, rebalanced
 from compactor.rewrite.sorter import Sorter
 from compactor.rewrite.unit import Part, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
-from tests.support.acid_files import ROW_TYPE, write_file
+from tests.support.acid_files import ROW_TYPE, dense, write_file
 from tests.support.units import execute
 
 OWN = WriteId(9)
@@ -108,6 +108,19 @@ def test_deletes_meet_the_rows_of_their_own_file_only(tmp_path: Path) -> None:
     events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
     result = execute(unit(tmp_path, ROW_TYPE, [replace(first, deletes=(events,)), second], 1))
     assert (result.figures.rows_deleted, result.figures.rows_out, result.figures.events_in) == (1, 5, 2)
+
+
+def test_keys_out_of_order_are_met_by_the_deletes_of_their_own_rows(tmp_path: Path) -> None:
+    """PROTOCOL 2.3: statistics would say of another row that it is deleted; the unit starts anew and reads all keys."""
+    keys = [*dense(1, 6, bucket=bucket.encode(0))[1:], (1, bucket.encode(0), 0)]
+    rows = write_file(tmp_path / "delta_1_1" / "bucket_00000", keys)
+    path = write_file(tmp_path / "delete_delta_2_2" / "bucket_00000", [keys[0]], current=[2], operation=2)
+    source = Input(path="delta_1_1/bucket_00000", length=rows.stat().st_size)
+    events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
+    asked = unit(tmp_path, ROW_TYPE, [Part(number=0, inserts=(source,), deletes=(events,))], 1)
+    result = execute(replace(asked, full_verify=False))
+    assert sorted(rows_of(result)[0]) == [(0,), (2,), (3,), (4,), (5,)]
+    assert (result.figures.rows_in, result.figures.rows_deleted, result.figures.rows_out) == (6, 1, 5)
 
 
 ORDERS: list[tuple[str, str, list[Any], list[Any]]] = [
