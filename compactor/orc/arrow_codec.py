@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.orc as po
 
 from compactor.errors import NotSupported
-from compactor.orc.arrow_encoder import COMPRESSIONS, Encoder, ZlibEncoder
+from compactor.orc.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, named, relabelled_batch, root_names
 from compactor.orc.compression import Compression
+from compactor.orc.plain_stripe import COMPRESSIONS
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
 from compactor.orc.types import Array, Types, arrow_type

@@ -8,46 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.orc as po
 
 from compactor.errors import StorageError
 from compactor.orc.codec import encoder_block
-from compactor.orc.compression import Compression
+from compactor.orc.plain_stripe import PlainStripe, keys_apart, library_writer, rows_at_once
 from compactor.orc.recompress import Recompressor
 from compactor.orc.tail import Tail
 
-PLAIN_BYTES = 1 << 30  #: of a plain file, beyond which it is compressed and the next one begun
-COMPRESSIONS: dict[Compression, Any] = {
-    Compression.NONE: "uncompressed",
-    Compression.ZLIB: "zlib",
-    Compression.SNAPPY: "snappy",
-    Compression.LZ4: "lz4",
-    Compression.ZSTD: "zstd",
-}
-
 
 class Encoder:
-    """A new file of the class of ``like``, of the codec ``compression`` where another is wanted."""
+    """A new file of the class of ``like``."""
 
-    def __init__(
-        self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int, compression: Compression | None = None
-    ) -> None:
+    def __init__(self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int) -> None:
         self._path, self._schema = path, schema
         self._file = _Remembering(path)
-        self._writer = po.ORCWriter(
-            self._file,
-            file_version=".".join(str(part) for part in like.file_version),
-            compression=COMPRESSIONS[like.compression if compression is None else compression],
-            compression_block_size=encoder_block(like),
-            row_index_stride=like.row_index_stride,
-            stripe_size=stripe_size,
-            dictionary_key_size_threshold=0.8,
-        )
-
-    @property
-    def written(self) -> int:
-        """Bytes in the file; it grows by whole stripes."""
-        return self._file.tell()
+        self._writer = library_writer(self._file, like, like.compression, stripe_size=stripe_size)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows.
@@ -76,36 +51,38 @@ class Encoder:
 
 
 class ZlibEncoder:
-    """The same for zlib, faster: encoded plain to a file beside it, which is then compressed, a part at a time."""
+    """The same for zlib, faster: encoded plain in memory, a stripe at a time, which is then compressed."""
 
     def __init__(self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int) -> None:
-        self._plain = path.with_name(f"{path.name}.plain")
         self._like, self._schema, self._stripe_size = like, schema, stripe_size
         self._target = Recompressor(path, block_size=encoder_block(like))
-        self._part: Encoder | None = None
+        self._stripe: PlainStripe | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """As ``Encoder`` does."""
-        if self._part is None:
-            # a stripe is done when it has so many bytes plain; compressed it has about half of them
-            size = 2 * self._stripe_size
-            self._part = Encoder(self._plain, self._like, self._schema, stripe_size=size, compression=Compression.NONE)
-        before = self._part.written
-        self._part.write(batch)
-        if before < self._part.written and self._part.written >= PLAIN_BYTES:
-            self._compress(self._part)  # just after a stripe, so that none is cut short
+        apart = keys_apart(batch, self._like)
+        if self._stripe is not None and self._stripe.apart != apart:
+            self._end_stripe()
+        start = 0
+        while start < batch.num_rows:
+            if self._stripe is None:
+                # a stripe is done when it has so many bytes plain; compressed it has about half of them
+                size = 2 * self._stripe_size
+                self._stripe = PlainStripe(self._like, self._schema, apart=apart, size=size, most=rows_at_once(batch))
+            start += self._stripe.write(batch, start)
+            if self._stripe.is_full:
+                self._end_stripe()
 
-    def _compress(self, part: Encoder) -> None:
-        part.close()
-        self._part = None
-        self._target.append(self._plain)
-        self._plain.unlink()
+    def _end_stripe(self) -> None:
+        assert self._stripe is not None
+        stripe, self._stripe = self._stripe, None
+        self._target.append(*stripe.finish())
 
     def close(self) -> None:
         """As ``Encoder`` does."""
         try:
-            if self._part is not None:
-                self._compress(self._part)
+            if self._stripe is not None:
+                self._end_stripe()
             self._target.close()
         except BaseException:
             self.abort()
@@ -113,10 +90,7 @@ class ZlibEncoder:
 
     def abort(self) -> None:
         """As ``Encoder`` does."""
-        if self._part is not None:
-            self._part.abort()
-            self._part = None
-        self._plain.unlink(missing_ok=True)
+        self._stripe = None
         self._target.abort()
 
 

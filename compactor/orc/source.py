@@ -58,13 +58,13 @@ class BytesSource:
 
     is_local = False
 
-    def __init__(self, data: bytes, name: str = "<memory>") -> None:
-        self._data = data
+    def __init__(self, data: bytes | bytearray, name: str = "<memory>") -> None:
+        self._data = memoryview(data)
         self.name = name
         self.length = len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        return _whole(self._data[offset : offset + length], self.name, offset, length)
+        return _whole(self._data[offset : offset + length].tobytes(), self.name, offset, length)
 
     def descriptor(self) -> int | None:
         return None

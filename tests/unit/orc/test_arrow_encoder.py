@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import errno
+import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
+import pyorc
 import pytest
 
 from compactor.errors import StorageError
-from compactor.orc import arrow_codec, arrow_encoder
+from compactor.orc import arrow_codec
 from compactor.orc.arrow_codec import ArrowWriter
 from compactor.orc.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.compression import Compression
@@ -53,19 +56,65 @@ def test_rows_and_class(tmp_path: Path, kind: type[Encoder | ZlibEncoder]) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["f"]
 
 
-def test_a_part_ends_with_a_stripe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies on the disk uncompressed is bounded, however large the file becomes."""
-    monkeypatch.setattr(arrow_encoder, "PLAIN_BYTES", 500_000)
+def test_stripes_end_when_they_are_full(tmp_path: Path) -> None:
+    """What is held in memory uncompressed is bounded, however large the file becomes."""
     encoder = ZlibEncoder(tmp_path / "f", LIKE, SCHEMA, stripe_size=100_000)
-    most = 0
     for first in range(0, 200_000, 10_000):
         encoder.write(_batch(first, 10_000))
-        plain = tmp_path / "f.plain"
-        most = max(most, plain.stat().st_size if plain.exists() else 0)
+        assert [path.name for path in tmp_path.iterdir()] == ["f"]
     encoder.close()
-    assert 0 < most < 1_000_000
     assert po.ORCFile(tmp_path / "f").read().column("rowId").to_pylist() == list(range(200_000))
-    assert len(_tail(tmp_path / "f").stripes) > 3
+    rows = [stripe.rows for stripe in _tail(tmp_path / "f").stripes]
+    assert len(rows) > 3
+    assert len(set(rows[:-1])) == 1
+
+
+def _rows(seed: int, count: int, *, has_null: bool = False) -> list[tuple[Any, ...]]:
+    """Events whose keys are constant, rise with gaps or follow no rule."""
+    dice = random.Random(seed)
+    row_id = 0
+    rows = []
+    for number in range(count):
+        row_id += dice.choice([1] * 50 + [2, 3, 900])
+        row = None if dice.random() < 0.1 else {"a": number, "b": dice.choice([None, f"text {number}"])}
+        txn = None if has_null and not number else dice.randrange(1 << 40)
+        rows.append((number // 7000, number // 300, dice.choice([1 << 29, 1 << 29 | 1 << 16]), row_id, txn, row))
+    return rows
+
+
+def _of(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def test_every_row_group_begins_where_its_index_says(tmp_path: Path) -> None:
+    """Of the keys that are encoded here and of the columns that Arrow encodes, to a reader that begins in the middle."""
+    rows = _rows(1, 24_000)
+    encoder = ZlibEncoder(tmp_path / "f", replace(LIKE, row_index_stride=1000), SCHEMA, stripe_size=120_000)
+    for start in range(0, len(rows), 1700):
+        encoder.write(_of(rows[start : start + 1700]))
+    encoder.close()
+    assert len(_tail(tmp_path / "f").stripes) > 1
+    with (tmp_path / "f").open("rb") as file:
+        reader = pyorc.Reader(file, struct_repr=pyorc.StructRepr.DICT)
+        assert [tuple(row.values()) for row in reader] == rows
+        for place in range(0, len(rows), 500):
+            reader.seek(place)
+            assert tuple(next(reader).values()) == rows[place]
+
+
+def test_a_key_that_is_null_begins_another_stripe(tmp_path: Path) -> None:
+    """No file of Hive's has one; should one come, Arrow encodes all columns of its stripe."""
+    parts = [_rows(1, 900), _rows(2, 900, has_null=True), _rows(3, 900)]
+    encoder = ZlibEncoder(tmp_path / "f", LIKE, SCHEMA, stripe_size=1 << 20)
+    for part in parts:
+        encoder.write(_of(part))
+    encoder.close()
+    assert [stripe.rows for stripe in _tail(tmp_path / "f").stripes] == [900, 900, 900]
+    found = po.ORCFile(tmp_path / "f").read().to_pylist()
+    assert [tuple(row.values()) for row in found] == [*parts[0], *parts[1], *parts[2]]
 
 
 @pytest.mark.parametrize("kind", [Encoder, ZlibEncoder])

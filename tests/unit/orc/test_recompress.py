@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 import pyorc
@@ -18,6 +19,7 @@ from pyorc.predicates import PredicateColumn
 from compactor.errors import NotLossless
 from compactor.orc import messages, recompress
 from compactor.orc.compression import decompress
+from compactor.orc.run_lengths import IntegerColumn
 from compactor.orc.source import LocalSource
 from compactor.orc.stripe_footer import ROW_INDEX, read_stripe_footer
 from compactor.orc.tail import read_tail
@@ -92,8 +94,9 @@ def table(request: pytest.FixtureRequest) -> pa.Table:
 
 def _recompress(plain: Path, path: Path, times: int = 1) -> None:
     recompressor = recompress.Recompressor(path, block_size=BLOCK)
-    for _ in range(times):
-        recompressor.append(plain)
+    with LocalSource(plain) as source:
+        for _ in range(times):
+            recompressor.append(source)
     recompressor.close()
 
 
@@ -184,10 +187,19 @@ def test_a_position_of_another_shape_is_refused(files: dict[str, Path], tmp_path
     """A row index that would lead readers astray is never written."""
     monkeypatch.setattr(recompress, "_STREAMS", {**recompress._STREAMS, Kind.DOUBLE: ((1, 1),)})
     recompressor = recompress.Recompressor(tmp_path / "out", block_size=BLOCK)
-    with pytest.raises(NotLossless, match="DOUBLE"):
-        recompressor.append(files["plain"])
+    with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match="DOUBLE"):
+        recompressor.append(source)
     recompressor.abort()
     assert not (tmp_path / "out").exists()
+
+
+def test_columns_of_other_rows_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
+    column = IntegerColumn("a", Kind.LONG, STRIDE)
+    column.append(np.arange(ROWS - 1))
+    recompressor = recompress.Recompressor(tmp_path / "out", block_size=BLOCK)
+    with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match=f"one of \\[{ROWS - 1}\\] was wanted"):
+        recompressor.append(source, [column.finish()])
+    recompressor.abort()
 
 
 def test_files_one_after_another(table: pa.Table, files: dict[str, Path], tmp_path: Path) -> None:
