@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from sqlalchemy import Engine
@@ -24,6 +25,11 @@ class Backend(Protocol):
         Raises:
             NotSupported: its driver is not installed.
         """
+        ...
+
+    def turn(self) -> AbstractContextManager[None]:
+        """A writing transaction begins and ends within it. Where only one can be open, those of this process wait here for
+        each other: a database that is asked again and again, with pauses, idles in them."""
         ...
 
     def absent(self) -> str | None:

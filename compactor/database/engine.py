@@ -69,9 +69,7 @@ class Database:
     @property
     def engine(self) -> Engine:
         """For schema tools and what a dialect adds to it; everybody else uses ``read`` and ``write``."""
-        if self._process != os.getpid():
-            _ABANDONED.append(self._engine)  # the parent's connections: to close them here would end them there
-            self._start()
+        self._own()
         return self._engine
 
     @property
@@ -95,13 +93,15 @@ class Database:
         """
         if self.read_only:
             raise DatabaseUnavailable(f"database {self.url} is open read-only and something was to be written to it")
-        conn = self._begin(writes=True)
-        try:
-            with self._said_plainly():
-                yield conn
-            self._commit(conn)
-        finally:
-            self._end(conn)
+        self._own()
+        with self._backend.turn():
+            conn = self._begin(writes=True)
+            try:
+                with self._said_plainly():
+                    yield conn
+                self._commit(conn)
+            finally:
+                self._end(conn)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -148,6 +148,12 @@ class Database:
     def close(self) -> None:
         """Let go of everything; using the database again opens it again."""
         self.engine.dispose()
+
+    def _own(self) -> None:
+        """In a process that was forked off nothing of the parent's is used."""
+        if self._process != os.getpid():
+            _ABANDONED.append(self._engine)  # the parent's connections: to close them here would end them there
+            self._start()
 
     def _start(self) -> None:
         self._process = os.getpid()

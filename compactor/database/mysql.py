@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -44,6 +46,10 @@ class MySQLBackend:
         # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value that is there has met its row.
         args = {"autocommit": True, "charset": "utf8mb4"}
         return server_engine(self._url, extra="mysql", on_connect=on_connect, connect_args=args)
+
+    def turn(self) -> AbstractContextManager[None]:
+        """See ``Backend``; the server has them wait."""
+        return nullcontext()
 
     def absent(self) -> str | None:
         """See ``Backend``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 from sqlalchemy import Engine
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
@@ -31,6 +33,10 @@ class PostgresBackend:
         """See ``Backend``."""
         on_connect = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",)
         return server_engine(self._url, extra="postgres", on_connect=on_connect, connect_args={"autocommit": True})
+
+    def turn(self) -> AbstractContextManager[None]:
+        """See ``Backend``; the server has them wait."""
+        return nullcontext()
 
     def absent(self) -> str | None:
         """See ``Backend``."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +50,7 @@ class SqliteBackend:
 
     def make_engine(self) -> Engine:
         """Connections of any thread; see ``Backend``."""
+        self._writer = threading.Lock()  # anew in a process that was forked off one that writes
         if self._read_only:
             return create_engine("sqlite://", creator=self._connect, poolclass=NullPool)
         engine = create_engine(
@@ -61,6 +65,17 @@ class SqliteBackend:
         event.listen(engine, "connect", lambda _, record: record.info.update({_FILE: _file(place)}))
         event.listen(engine, "checkout", lambda _, record, __: _same_file(place, record.info.get(_FILE)))
         return engine
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """See ``Backend``. Who has waited too long asks all the same, and is told by SQLite."""
+        writer = self._writer
+        is_first = writer.acquire(timeout=BUSY_TIMEOUT_SECONDS)
+        try:
+            yield
+        finally:
+            if is_first:
+                writer.release()
 
     def absent(self) -> str | None:
         """See ``Backend``."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
 
@@ -81,6 +82,44 @@ def test_a_writing_transaction_excludes_others_from_its_first_statement(database
         conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
     thread.join(10)
     assert order == [1]
+
+
+def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Database) -> None:
+    """Asked while another one of this process writes, SQLite would sleep, and sleep on when that is done."""
+    asked: list[str] = []
+    event.listen(database.engine, "begin", lambda conn: asked.append(threading.current_thread().name))
+
+    def write() -> None:
+        with database.write() as conn:
+            conn.exec_driver_sql("INSERT INTO parent DEFAULT VALUES")
+
+    others = [threading.Thread(target=write, name=f"other-{n}") for n in range(3)]
+    with database.write():
+        for other in others:
+            other.start()
+        others[0].join(0.2)
+        assert asked == [threading.current_thread().name]
+    for other in others:
+        other.join(10)
+    assert sorted(asked[1:]) == [other.name for other in others]
+    assert count(database) == 3
+
+
+def test_who_waited_too_long_for_his_turn_asks_all_the_same(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compactor.database.sqlite.BUSY_TIMEOUT_SECONDS", 0.01)
+    impatient = Database(make_url(f"sqlite:///{database.path}"), sleep=lambda seconds: None)
+    with (
+        impatient.write(),
+        pytest.raises(DatabaseUnavailable, match="database is locked"),
+        impatient.write(),
+    ):
+        pytest.fail("the body must not run")
+    with impatient.write() as conn:
+        conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
+    assert count(database) == 1
+    impatient.close()
 
 
 def test_a_reader_sees_one_instant_and_does_not_wait(database: Database) -> None:
