@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -58,8 +58,7 @@ class SyntheticKeys:
     first_row_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Piece:
+class Piece(NamedTuple):
     """One stripe to re-encode. ``keep`` has an entry for each of its rows, None keeps all; ``original`` makes ACID
     rows of an original file's; ``as_inserts`` makes insert events of Hive 2's update events; ``dense`` is what ``keep``
     was made from, if the keys were not looked at: constants, and row numbers that rise one by one."""

@@ -7,6 +7,7 @@ its stripe; where that is not so they read beyond their memory. So both are chec
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NoReturn
 
 from google.protobuf.message import DecodeError
@@ -16,7 +17,7 @@ from compactor.orc import messages
 from compactor.orc.compression import Compression, decompress
 from compactor.orc.source import Source
 from compactor.orc.tail import Stripe, Tail
-from compactor.orc.types import TEXT_KINDS, Kind
+from compactor.orc.types import TEXT_KINDS, Kind, Types
 
 PRESENT, DATA, LENGTH, DICTIONARY_DATA, DICTIONARY_COUNT, SECONDARY, ROW_INDEX, BLOOM, BLOOM_UTF8 = range(9)
 DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2 = range(4)
@@ -80,17 +81,23 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
 def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
     if len(footer.columns) != len(tail.types):
         _damaged(where, f"its footer has {len(footer.columns)} encodings for {len(tail.types)} columns")
-    for number, (encoding, item) in enumerate(zip(footer.columns, tail.types, strict=True)):
-        known = {DIRECT}
-        if item.kind in TEXT_KINDS:
-            known = {DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2}
-        elif item.kind in _RUN_LENGTHS:
-            known = {DIRECT, DIRECT_V2}
+    for number, (encoding, known) in enumerate(zip(footer.columns, _encodings(tail.types), strict=True)):
         if encoding.kind not in known:
-            _damaged(
-                where,
-                f"column {number} ({item.kind.name}) has encoding {encoding.kind}, one of {sorted(known)} was expected",
-            )
+            name = tail.types[number].kind.name
+            _damaged(where, f"column {number} ({name}) has encoding {encoding.kind}, one of {known} was expected")
+
+
+@lru_cache(maxsize=256)
+def _encodings(types: Types) -> tuple[tuple[int, ...], ...]:
+    """Those that each column may have."""
+    return tuple(
+        (DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2)
+        if item.kind in TEXT_KINDS
+        else (DIRECT, DIRECT_V2)
+        if item.kind in _RUN_LENGTHS
+        else (DIRECT,)
+        for item in types
+    )
 
 
 def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messages.Message) -> None:

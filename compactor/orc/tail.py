@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -57,34 +57,36 @@ class StripeClass(NamedTuple):
     calendar: int | None
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: what follows is worked out once
+@dataclass(kw_only=True)
 class Tail:
     """PostScript, footer and stripe statistics of one file.
 
     ``stripe_statistics`` is None where the file does not have them for each stripe and each column. ``writer`` and
     ``writer_version`` are the specification's numbers, ``calendar`` is 0 unset, 1 Julian and Gregorian, 2 proleptic
     Gregorian. ``row_index_stride`` is in rows, 0 for no row index. Statistics are messages: compare, never change.
+    Nothing of it changes, which the type checker alone sees to: freezing takes a seventh of the time of reading a small
+    file's. It has no slots, since what follows from it is worked out once.
     """
 
-    name: str
-    length: int
-    file_version: tuple[int, ...]
-    writer: int
-    writer_version: int
-    software: str
-    compression: Compression
-    compression_block_size: int
-    row_index_stride: int
-    calendar: int
-    types: Types
-    stripes: tuple[Stripe, ...]
-    stripe_statistics: tuple[tuple[messages.Message, ...], ...] | None
-    statistics: Sequence[messages.Message]
-    user_metadata: Mapping[str, bytes]
-    rows: int
-    header_length: int
-    content_length: int
-    encrypted: bool
+    name: Final[str]
+    length: Final[int]
+    file_version: Final[tuple[int, ...]]
+    writer: Final[int]
+    writer_version: Final[int]
+    software: Final[str]
+    compression: Final[Compression]
+    compression_block_size: Final[int]
+    row_index_stride: Final[int]
+    calendar: Final[int]
+    types: Final[Types]
+    stripes: Final[tuple[Stripe, ...]]
+    stripe_statistics: Final[tuple[tuple[messages.Message, ...], ...] | None]
+    statistics: Final[Sequence[messages.Message]]
+    user_metadata: Final[Mapping[str, bytes]]
+    rows: Final[int]
+    header_length: Final[int]
+    content_length: Final[int]
+    encrypted: Final[bool]
 
     @property
     def is_acid(self) -> bool:
@@ -212,19 +214,13 @@ def _tail(
 ) -> Tail:
     types = from_messages(footer.types, name)
     stripes = tuple(
-        Stripe(
-            offset=item.offset,
-            index_length=item.index_length,
-            data_length=item.data_length,
-            footer_length=item.footer_length,
-            rows=item.number_of_rows,
-        )
+        Stripe(item.offset, item.index_length, item.data_length, item.footer_length, item.number_of_rows)
         for item in footer.stripes
     )
     encrypted = footer.HasField("encryption") or script.stripe_statistics_length > 0
     _check_stripes(stripes, footer.number_of_rows, end, name)
     per_stripe = tuple(tuple(item.col_stats) for item in metadata.stripe_stats)
-    complete = len(per_stripe) == len(stripes) and all(len(columns) == len(types) for columns in per_stripe)
+    complete = [len(columns) for columns in per_stripe] == [len(types)] * len(stripes)
     return Tail(
         name=name,
         length=length,
@@ -291,28 +287,19 @@ def key_statistics(tail: Tail, stripe_index: int) -> KeyStatistics | None:
         return None
     rows = tail.stripes[stripe_index].rows
     columns = tail.stripe_statistics[stripe_index]
-    ranges = [_key_range(columns[column], rows) for column in tail.types[0].children[:5]]
-    known = [item for item in ranges if item is not None]
-    if len(known) != len(ranges):
-        return None
-    operation, original, bucket, row_id, current = known
-    return KeyStatistics(
-        rows=rows,
-        operation=operation,
-        original_transaction=original,
-        bucket=bucket,
-        row_id=row_id,
-        current_transaction=current,
-    )
+    ranges = []
+    for column in tail.types[0].children[:5]:
+        found = _key_range(columns[column], rows)
+        if found is None:
+            return None
+        ranges.append(found)
+    return KeyStatistics(rows, *ranges)
 
 
 def _key_range(column: messages.Message, rows: int) -> KeyRange | None:
-    numbers = column.int_statistics
-    if (
-        column.number_of_values != rows
-        or column.has_null
-        or not (numbers.HasField("minimum") and numbers.HasField("maximum"))
-    ):
+    if column.number_of_values != rows or column.has_null:
         return None
-    total = numbers.sum if numbers.HasField("sum") else None
-    return KeyRange(minimum=numbers.minimum, maximum=numbers.maximum, total=total)
+    numbers = column.int_statistics
+    if not (numbers.HasField("minimum") and numbers.HasField("maximum")):
+        return None
+    return KeyRange(numbers.minimum, numbers.maximum, numbers.sum if numbers.HasField("sum") else None)

@@ -21,6 +21,8 @@ ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTr
 class Kind(enum.IntEnum):
     """The kinds of the ORC specification, by their numbers in the file."""
 
+    __hash__ = int.__hash__  # an enumeration's goes by the name, in Python
+
     BOOLEAN = 0
     BYTE = 1
     SHORT = 2
@@ -119,6 +121,16 @@ class Types(tuple[OrcType, ...]):
     def dated(self) -> tuple[int, ...]:
         """The columns that depend on a calendar."""
         return tuple(number for number, item in enumerate(self) if item.kind in CALENDAR_KINDS)
+
+    @cached_property
+    def texts(self) -> tuple[int, ...]:
+        """The columns whose values are text."""
+        return tuple(number for number, item in enumerate(self) if item.kind in TEXT_KINDS)
+
+    @cached_property
+    def binaries(self) -> tuple[int, ...]:
+        """The columns whose values are bytes."""
+        return tuple(number for number, item in enumerate(self) if item.kind is Kind.BINARY)
 
     @cached_property
     def is_encodable(self) -> bool:

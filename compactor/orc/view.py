@@ -187,14 +187,15 @@ def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | No
         return BATCH_ROWS
     if not tail.complete_statistics or tail.stripe_statistics is None:
         return 1024
+    texts = [number for number in tail.types.texts if number in wanted]
+    binaries = [number for number in tail.types.binaries if number in wanted]
     width = 1.0
     for stripe in stripes:
         parts = tail.stripe_statistics[stripe]
-        total = sum(
-            8 * parts[number].number_of_values
-            + parts[number].string_statistics.sum
-            + parts[number].binary_statistics.sum
-            for number in wanted
+        total = (
+            8 * sum([parts[number].number_of_values for number in wanted])
+            + sum([parts[number].string_statistics.sum for number in texts])
+            + sum([parts[number].binary_statistics.sum for number in binaries])
         )
         width = max(width, total / max(1, tail.stripes[stripe].rows))
     return max(16, min(BATCH_ROWS, int(BATCH_BYTES / width)))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -46,8 +47,7 @@ from compactor.storage.protocol import Storage
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcidFile:
+class AcidFile(NamedTuple):
     """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` make its rows' ROW__IDs."""
 
     path: str

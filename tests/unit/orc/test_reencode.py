@@ -127,7 +127,7 @@ def test_keys_that_are_not_what_a_judgement_took_them_for_are_refused(
     found = getattr(said, name)
     other = said._replace(**{name: found._replace(minimum=found.minimum + 1)})
     with pytest.raises(UnforeseenKeys, match=r"stripe 0: its .* are to be read first"):
-        list(piece_batches(replace(piece, dense=other), codec))
+        list(piece_batches(piece._replace(dense=other), codec))
 
 
 def test_all_rows_gone_leaves_a_whole_file(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
@@ -469,7 +469,7 @@ def test_small_stripes_of_many_files_are_decoded_at_once(
     """With the same outcome as one by one; those of which rows go are decoded for themselves."""
     pieces = [_small(number) for number in range(6)]
     if judged is not None:
-        pieces[judged] = replace(pieces[judged], keep=pa.array([True, False, True]))
+        pieces[judged] = pieces[judged]._replace(keep=pa.array([True, False, True]))
     types = pieces[0].tail.types
     joint: list[int] = []
     read = arrow_codec.read_joint
@@ -498,8 +498,8 @@ def test_of_many_small_stripes_the_damaged_one_is_named(tmp_path: Path) -> None:
     stripe, good = pieces[2].tail.stripes[0], pieces[2].source
     data = good.read(0, good.length)
     damaged = data[: stripe.offset] + b"\x55" * (stripe.length - 200) + data[stripe.end - 200 :]
-    pieces[2] = replace(
-        pieces[2], source=BytesSource(damaged, "the-third"), tail=replace(pieces[2].tail, name="the-third")
+    pieces[2] = pieces[2]._replace(
+        source=BytesSource(damaged, "the-third"), tail=replace(pieces[2].tail, name="the-third")
     )
     with pytest.raises(BadFile, match="the-third"):
         reencode(pieces, tmp_path / "re", like=pieces[0].tail, types=pieces[0].tail.types)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +82,7 @@ def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:
 def test_masked_rows_stay_out(tmp_path: Path) -> None:
     with pieces(tmp_path, [dense(2, 4), dense(1, 2)]) as found:
         keep = np.array([True, False, True, False])
-        masked = replace(found[0].pieces[0], keep=keep)
+        masked = found[0].pieces[0]._replace(keep=keep)
         merge([Run(pieces=[masked], is_sorted=True), found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
     assert read(tmp_path / "out") == [*dense(1, 2), (2, FIRST_FILE, 0), (2, FIRST_FILE, 2)]
 

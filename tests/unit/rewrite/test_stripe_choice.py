@@ -122,7 +122,7 @@ def test_statistics_that_do_not_cover_every_row_count_for_nothing(tmp_path: Path
     """PROTOCOL 2.1: minors of Hive 2.3 and 3.1 have statistics that say 0 rows: the keys are looked at."""
     with opened(tmp_path, dense(5, 4)) as (file,):
         assert file.tail.stripe_statistics is not None
-        bare = replace(file, tail=replace(file.tail, stripe_statistics=None))
+        bare = file._replace(tail=replace(file.tail, stripe_statistics=None))
         assert (one([bare]).action, one([bare]).invisible) == (Action.DROP, 4)
 
 
@@ -200,7 +200,7 @@ def test_stripes_follow_each_other_or_do_not(tmp_path: Path) -> None:
 
 
 def _with_tail(choice: Choice, **changes: object) -> Choice:
-    return choice._replace(file=replace(choice.file, tail=replace(choice.file.tail, **changes)))  # type: ignore[arg-type]
+    return choice._replace(file=choice.file._replace(tail=replace(choice.file.tail, **changes)))  # type: ignore[arg-type]
 
 
 def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path: Path) -> None:
