@@ -46,6 +46,7 @@ _STREAMS: Mapping[Kind, Sequence[tuple[int, int]]] = {
     Kind.STRUCT: (),
 }
 PROBE = 16  #: one chunk of so many says which level the following ones get
+SAMPLE = 64 * 1024  #: bytes of that chunk that are tried; references reach 32 KiB
 WORSE = 1.03  #: what a quick level may take, beside the one that takes least
 _DICTIONARY_STREAMS = ((DATA, 1),)
 _PRESENT_STREAM = (PRESENT, 2)
@@ -204,30 +205,24 @@ def _after(types: Types, front: Sequence[EncodedColumn]) -> Types:
 
 
 def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
-    """``plain`` gives a chunk at a time. Now and then one is compressed at every level, to see which will do."""
+    """``plain`` gives a chunk at a time. Now and then the begin of one is tried at every level, to see which will do."""
     parts: list[bytes] = []
     level = SMALL
     for number, data in enumerate(plain):
-        if number % PROBE:
-            made = chunks(data, Compression.ZLIB, block_size, level=level)
-        else:
-            level, made = _probed(data, block_size)
-        parts += made
+        if number % PROBE == 0:
+            level = _quickest(data, block_size)
+        parts += chunks(data, Compression.ZLIB, block_size, level=level)
     starts = [0]
     for part in parts:
         starts.append(starts[-1] + len(part))
     return _Packed(parts=parts, starts=starts)
 
 
-def _probed(data: bytes, block_size: int) -> tuple[int, list[bytes]]:
-    """The quickest level that makes it about as small as any, and what that makes of it."""
-    made = {level: chunks(data, Compression.ZLIB, block_size, level=level) for level in LEVELS}
-    most = WORSE * min(map(_size, made.values()))
-    return next((level, parts) for level, parts in made.items() if _size(parts) <= most)
-
-
-def _size(parts: Sequence[bytes]) -> int:
-    return sum(map(len, parts))
+def _quickest(data: bytes, block_size: int) -> int:
+    """The quickest level that makes the first bytes of ``data`` about as small as any."""
+    part = data[:SAMPLE]
+    sizes = {level: sum(map(len, chunks(part, Compression.ZLIB, block_size, level=level))) for level in LEVELS}
+    return next(level for level, size in sizes.items() if size <= WORSE * min(sizes.values()))
 
 
 def _moved(

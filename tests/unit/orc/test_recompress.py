@@ -241,4 +241,5 @@ def test_a_stream_is_compressed_quickly_where_that_takes_no_more_room(
     monkeypatch.setattr(recompress, "chunks", noted)
     _recompress(tmp_path / "plain", tmp_path / "ours")
     assert po.ORCFile(tmp_path / "ours").read().equals(table)
-    assert (levels.count(1 if quick else recompress.SMALL), len(levels)) == (20, 24)
+    tried = 2  # of 20 chunks, and then as much is compressed at each level
+    assert (levels.count(1 if quick else recompress.SMALL), len(levels)) == (20 + tried, 20 + 3 * tried)
