@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -122,7 +122,13 @@ class ArrowWriter:
     """Encodes batches; see ``codec.BatchWriter``."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, like: Tail, types: Types, stripe_size: int = STRIPE_BYTES
+        self,
+        path: str | os.PathLike[str],
+        *,
+        like: Tail,
+        types: Types,
+        stripe_size: int = STRIPE_BYTES,
+        filtered: Collection[int] = (),
     ) -> None:
         if not types.is_encodable:
             raise Unfit("a type has no equal in Arrow")
@@ -131,7 +137,7 @@ class ArrowWriter:
                 f"file {like.name}: compression {like.compression.name} cannot be written here; "
                 "set orc.compress of the table to ZLIB or ZSTD and run a major compaction of Hive once"
             )
-        self._path, self._like, self._stripe_size = Path(path), like, stripe_size
+        self._path, self._like, self._stripe_size, self._filtered = Path(path), like, stripe_size, filtered
         self._schema = schema(types.for_encoders)
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -159,7 +165,9 @@ class ArrowWriter:
             self._begin(ZlibEncoder if self._like.compression is Compression.ZLIB else Encoder)
 
     def _begin(self, kind: type[Encoder | ZlibEncoder]) -> Encoder | ZlibEncoder:
-        self._encoder = kind(self._path, self._like, self._schema, stripe_size=self._stripe_size)
+        self._encoder = kind(
+            self._path, self._like, self._schema, stripe_size=self._stripe_size, filtered=self._filtered
+        )
         for batch in self._held or [pa.RecordBatch.from_pylist([], self._schema)]:
             self._encoder.write(batch)
         self._held = []
@@ -177,9 +185,9 @@ class ArrowWriter:
             self._encoder.abort()
 
 
-def writer(path: str | os.PathLike[str], *, like: Tail, types: Types) -> ArrowWriter:
-    """A writer of rows of ``types`` in the class of ``like``."""
-    return ArrowWriter(path, like=like, types=types)
+def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> ArrowWriter:
+    """A writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    return ArrowWriter(path, like=like, types=types, filtered=filtered)
 
 
 def _sliced(batch: pa.RecordBatch) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from compactor.orc.tail import Tail
 
 
 class Encoder:
-    """A new file of the class of ``like``."""
+    """A new file of the class of ``like``, with bloom filters of the columns ``filtered``."""
 
-    def __init__(self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int) -> None:
+    def __init__(
+        self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int, filtered: Collection[int] = ()
+    ) -> None:
         self._path, self._schema = path, schema
         self._file = _Remembering(path)
-        self._writer = library_writer(self._file, like, like.compression, stripe_size=stripe_size)
+        self._writer = library_writer(self._file, like, like.compression, stripe_size=stripe_size, filtered=filtered)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows.
@@ -53,8 +56,12 @@ class Encoder:
 class ZlibEncoder:
     """The same for zlib, faster: encoded plain in memory, a stripe at a time, which is then compressed."""
 
-    def __init__(self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int) -> None:
-        self._like, self._schema, self._stripe_size = like, schema, stripe_size
+    def __init__(
+        self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int, filtered: Collection[int] = ()
+    ) -> None:
+        self._like, self._schema, self._filtered = like, schema, filtered
+        # a stripe is done when it has so many bytes plain; compressed it has about half of them
+        self._plain_size = 2 * stripe_size
         self._target = Recompressor(path, block_size=encoder_block(like))
         self._stripe: PlainStripe | None = None
 
@@ -66,9 +73,14 @@ class ZlibEncoder:
         start = 0
         while start < batch.num_rows:
             if self._stripe is None:
-                # a stripe is done when it has so many bytes plain; compressed it has about half of them
-                size = 2 * self._stripe_size
-                self._stripe = PlainStripe(self._like, self._schema, apart=apart, size=size, most=rows_at_once(batch))
+                self._stripe = PlainStripe(
+                    self._like,
+                    self._schema,
+                    apart=apart,
+                    size=self._plain_size,
+                    most=rows_at_once(batch),
+                    filtered=self._filtered,
+                )
             start += self._stripe.write(batch, start)
             if self._stripe.is_full:
                 self._end_stripe()

@@ -7,7 +7,7 @@ Arrow type in each codec (``schema``); whoever filters, sorts and joins batches 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Protocol
@@ -59,8 +59,10 @@ class Codec(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """Rows of some stripes in batches of at most ``rows``; ``columns`` are places in the root struct."""
 
-    def writer(self, path: str | os.PathLike[str], *, like: Tail, types: Types) -> BatchWriter:
-        """Encodes rows of ``types`` in the class of ``like``."""
+    def writer(
+        self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()
+    ) -> BatchWriter:
+        """Encodes rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
 
 
 def root_names(types: Types) -> tuple[str, ...]:

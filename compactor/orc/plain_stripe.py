@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc as po
 
+from compactor.orc.bloom_filters import FALSE_POSITIVES
 from compactor.orc.codec import KEYS, encoder_block
 from compactor.orc.compression import Compression
 from compactor.orc.run_lengths import EncodedColumn, IntegerColumn
@@ -29,10 +31,16 @@ _KEY_TYPES = [pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64()]
 
 
 def library_writer(
-    file: io.RawIOBase, like: Tail, compression: Compression, *, stripe_size: int, batch_size: int = 1024
+    file: io.RawIOBase,
+    like: Tail,
+    compression: Compression,
+    *,
+    stripe_size: int,
+    batch_size: int = 1024,
+    filtered: Collection[int] = (),
 ) -> Any:
-    """Arrow's writer of a file of the class of ``like``, but for the codec. It takes ``batch_size`` rows at a time and
-    then looks whether the stripe has so many bytes."""
+    """Arrow's writer of a file of the class of ``like``, but for the codec, with bloom filters of those columns. It takes
+    ``batch_size`` rows at a time and then looks whether the stripe has so many bytes."""
     return po.ORCWriter(
         file,
         file_version=".".join(str(part) for part in like.file_version),
@@ -42,6 +50,8 @@ def library_writer(
         row_index_stride=like.row_index_stride,
         stripe_size=stripe_size,
         dictionary_key_size_threshold=0.8,
+        bloom_filter_columns=sorted(filtered),
+        bloom_filter_fpp=FALSE_POSITIVES,
     )
 
 
@@ -68,7 +78,9 @@ class PlainStripe:
     """A stripe that is full with ``size`` bytes, and gets at most ``most`` rows at once. With ``apart`` the keys of its
     rows are not in the file, but columns to be put in front of its own."""
 
-    def __init__(self, like: Tail, schema: pa.Schema, *, apart: bool, size: int, most: int) -> None:
+    def __init__(
+        self, like: Tail, schema: pa.Schema, *, apart: bool, size: int, most: int, filtered: Collection[int] = ()
+    ) -> None:
         self.apart = apart
         self._most = most
         self._schema = pa.schema(list(schema)[len(KEYS) :]) if apart else schema
@@ -77,7 +89,14 @@ class PlainStripe:
             for name, kind in zip(schema.names, ACID_KINDS[: len(KEYS) if apart else 0], strict=False)
         ]
         self._memory = _Memory()
-        self._writer = library_writer(self._memory, like, Compression.NONE, stripe_size=size, batch_size=most)
+        self._writer = library_writer(
+            self._memory,
+            like,
+            Compression.NONE,
+            stripe_size=size,
+            batch_size=most,
+            filtered=[column - len(self._keys) for column in filtered if column > len(self._keys)],
+        )
 
     def write(self, batch: pa.RecordBatch, start: int) -> int:
         """Append rows of ``batch`` from ``start`` on, at least one; how many."""

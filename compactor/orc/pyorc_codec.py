@@ -7,7 +7,7 @@ column's kind says: every value that an ORC file can have. All other columns are
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from decimal import Context, Decimal
 from itertools import islice
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from compactor.errors import NotLossless, NotSupported
+from compactor.orc.bloom_filters import FALSE_POSITIVES
 from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, named, root_names
 from compactor.orc.compression import Compression
 from compactor.orc.source import Source
@@ -169,7 +170,9 @@ def _plain(value: Any, types: Types, column: int) -> Any:
 class PyorcWriter:
     """Encodes batches; see ``codec.BatchWriter``."""
 
-    def __init__(self, path: str | os.PathLike[str], *, like: Tail, types: Types) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()
+    ) -> None:
         if like.compression not in COMPRESSIONS or like.file_version != (0, 12):
             raise NotSupported(
                 f"file {like.name}: compression {like.compression.name}, file version {like.file_version} cannot be "
@@ -187,6 +190,8 @@ class PyorcWriter:
             compression=COMPRESSIONS[like.compression],
             compression_block_size=encoder_block(like),
             dict_key_size_threshold=0.8,
+            bloom_filter_columns=sorted(filtered),
+            bloom_filter_fpp=FALSE_POSITIVES,
             converters=_CONVERTERS,
         )
 
@@ -211,9 +216,9 @@ class PyorcWriter:
             self._path.unlink(missing_ok=True)
 
 
-def writer(path: str | os.PathLike[str], *, like: Tail, types: Types) -> PyorcWriter:
-    """A writer of rows of ``types`` in the class of ``like``."""
-    return PyorcWriter(path, like=like, types=types)
+def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> PyorcWriter:
+    """A writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    return PyorcWriter(path, like=like, types=types, filtered=filtered)
 
 
 def _values(array: Array, types: Types, column: int) -> list[Any]:

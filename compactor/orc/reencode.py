@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -21,6 +21,7 @@ from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
+from compactor.orc.bloom_filters import filtered_columns
 from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
@@ -109,10 +110,24 @@ def reencode(
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
         return joined(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
 
+    filtered = _filtered(pieces, types)
     return with_codec(
         [types, *(piece.tail.types for piece in pieces)],
-        lambda codec: encode_acid(rows(codec), path, like=like, types=types, metadata=metadata, codec=codec),
+        lambda codec: encode_acid(
+            rows(codec), path, like=like, types=types, metadata=metadata, codec=codec, filtered=filtered
+        ),
     )
+
+
+def _filtered(pieces: Sequence[Piece], types: Types) -> Collection[int]:
+    """The columns that have bloom filters in the longest stripe of files of ``types``. In a single row group they would
+    be of no use."""
+    alike = [piece for piece in pieces if same(piece.tail.types, types) and not piece.tail.encrypted]
+    stripes = [piece.tail.stripes[piece.stripe_index] for piece in alike]
+    if sum(stripe.rows for stripe in stripes) <= max((piece.tail.row_index_stride for piece in alike), default=0):
+        return ()
+    longest = alike[max(range(len(alike)), key=lambda place: stripes[place].length)]
+    return filtered_columns(longest.source, longest.tail, longest.stripe_index)
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
@@ -160,15 +175,17 @@ def encode_acid(
     types: Types,
     metadata: Metadata = no_metadata,
     codec: Codec = ARROW,
+    filtered: Collection[int] = (),
 ) -> Tail:
-    """Batches of ``codec.schema(types)`` as a file of the class of ``like``, footer types as wanted; its tail.
+    """Batches of ``codec.schema(types)`` as a file of the class of ``like``, footer types as wanted, with bloom filters of
+    the columns ``filtered``; its tail.
 
     Raises:
         Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (``with_codec`` does).
     """
     last: pa.RecordBatch | None = None
     try:
-        with codec.writer(path, like=like, types=types) as writer:
+        with codec.writer(path, like=like, types=types, filtered=filtered) as writer:
             for batch in batches:
                 writer.write(batch)
                 last = batch if batch.num_rows else last

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from compactor.orc import arrow_codec
 from compactor.orc.arrow_encoder import ZlibEncoder
-from tests.support.beside import TRANSACTIONAL, Beside
+from compactor.orc.bloom_filters import filtered_columns
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
+from tests.support.beside import Beside
 from tests.support.trino import Trino
 
 ROWS, GROUP = 90_000, 10_000
@@ -17,7 +21,8 @@ ROWS, GROUP = 90_000, 10_000
 def test_every_row_group_of_a_large_stripe_answers_point_predicates(
     beside: Beside, trino: Trino, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Java's reader goes by positions as soon as it has a predicate, and a wrong one gives other rows without a word."""
+    """Java's reader goes by positions and bloom filters as soon as it has a predicate; wrong ones give other rows, or none,
+    without a word."""
     made: list[ZlibEncoder] = []
 
     def noted(*args: Any, **options: Any) -> ZlibEncoder:
@@ -25,23 +30,35 @@ def test_every_row_group_of_a_large_stripe_answers_point_predicates(
         return made[-1]
 
     monkeypatch.setattr(arrow_codec, "ZlibEncoder", noted)
-    beside.hive.sql(f"create table row_groups (a int, b string) {TRANSACTIONAL}")
+    filtered = "'transactional'='true', 'orc.bloom.filter.columns'='a,b'"
+    beside.hive.sql(f"create table row_groups (a int, b string) stored as orc tblproperties({filtered})")
     numbers = f"select posexplode(split(space({ROWS - 1}), ' ')) as (a, nothing)"
-    beside.hive.sql(f"insert into row_groups select a, concat('the row number ', a) from ({numbers}) t")
+    beside.hive.sql(f"insert into row_groups select a, concat('the row number ä', a) from ({numbers}) t")
     beside.hive.sql("delete from row_groups where a % 97 = 3")
     keys = range(GROUP // 2, ROWS, GROUP)
     points = {key: f"select ROW__ID.rowid, * from row_groups where a = {key}" for key in keys}
+    texts = {key: f"select a from row_groups where b = 'the row number ä{key}'" for key in keys}
     before = {key: beside.hive.sql(point) for key, point in points.items()}
     [done] = beside.compact("row_groups", "major")
     assert done["fate"] == "compacted", done
     assert len(made) == 1
     for key, point in points.items():
-        assert [line.split("\t")[1:] for line in before[key]] == [[str(key), f"the row number {key}"]]
+        assert [line.split("\t")[1:] for line in before[key]] == [[str(key), f"the row number ä{key}"]]
         for session in ("main", "by row"):
             assert beside.hive.sql(point, session) == before[key], (key, session)
+            assert beside.hive.sql(texts[key], session) == [str(key)], (key, session)
+        assert trino.sql(texts[key]) == [[key]]
         found = trino.sql(f"select a, b from row_groups where a = {key}")
-        assert [tuple(row) for row in found] == [(key, f"the row number {key}")]
+        assert [tuple(row) for row in found] == [(key, f"the row number ä{key}")]
     left = ROWS - len(range(3, ROWS, 97))
     assert trino.sql("select count(*), sum(a) from row_groups") == [[left, sum(range(ROWS)) - sum(range(3, ROWS, 97))]]
+    assert _filtered(beside.directory("row_groups")) == {7, 8}
     while beside.queue():
         assert beside.clean()["failed"] == []
+
+
+def _filtered(location: Path) -> frozenset[int]:
+    """The columns of the new base that have bloom filters."""
+    [path] = location.glob("base_*/bucket_*")
+    with LocalSource(path) as source:
+        return filtered_columns(source, read_tail(source), 0)
