@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from sqlalchemy import Engine, NullPool, QueuePool, create_engine, event
 from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, ProgrammingError
@@ -27,6 +28,10 @@ BUSY_TIMEOUT_SECONDS = 60.0
 _KEPT = 5  #: connections of a process that stay open
 _FILE = "compactor_file"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+#: Held by who writes to a file: a metastore and our own state are often one. Anew in a process that was forked off.
+_WRITERS: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
+os.register_at_fork(after_in_child=_WRITERS.clear)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,7 @@ class SqliteBackend:
 
     def make_engine(self) -> Engine:
         """Connections of any thread; see ``Backend``."""
-        self._writer = threading.Lock()  # anew in a process that was forked off one that writes
+        self._writer = _WRITERS.setdefault(self.path, threading.Lock())
         if self._read_only:
             return create_engine("sqlite://", creator=self._connect, poolclass=NullPool)
         engine = create_engine(

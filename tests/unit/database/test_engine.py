@@ -86,14 +86,18 @@ def test_a_writing_transaction_excludes_others_from_its_first_statement(database
 
 def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Database) -> None:
     """Asked while another one of this process writes, SQLite would sleep, and sleep on when that is done."""
+    second = open_database(f"sqlite:///{database.path}")  # as our own state in a metastore's file
     asked: list[str] = []
-    event.listen(database.engine, "begin", lambda conn: asked.append(threading.current_thread().name))
+    for one in (database, second):
+        event.listen(one.engine, "begin", lambda conn: asked.append(threading.current_thread().name))
 
-    def write() -> None:
-        with database.write() as conn:
+    def write(to: Database) -> None:
+        with to.write() as conn:
             conn.exec_driver_sql("INSERT INTO parent DEFAULT VALUES")
 
-    others = [threading.Thread(target=write, name=f"other-{n}") for n in range(3)]
+    others = [
+        threading.Thread(target=write, args=[to], name=f"other-{n}") for n, to in enumerate((database, second, second))
+    ]
     with database.write():
         for other in others:
             other.start()
@@ -102,6 +106,7 @@ def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Databas
     for other in others:
         other.join(10)
     assert sorted(asked[1:]) == [other.name for other in others]
+    second.close()
     assert count(database) == 3
 
 
