@@ -40,7 +40,8 @@ class Capabilities:
             if self.has_owner and self.has_acl
             else "no owner, mode or ACL of a file's own"
         )
-        durable = "files are synced before the commit" if self.syncs else "an acknowledged file is durable"
+        acknowledged = "durable" if self.completes_whole else "as durable as its server makes it"
+        durable = "files are synced before the commit" if self.syncs else f"an acknowledged file is {acknowledged}"
         sent = "; what was sent is named without a copy" if self.defers else ""
         return f"{self.store}: {naming}{sent}; {kept}; {durable}; tests ran against {self.tried}"
 
@@ -70,7 +71,15 @@ HDFS = Capabilities(
     has_acl=True,
     bulk_removal=True,
     knows_free_bytes=True,
-    tried="a NameNode and a DataNode 3.4.1 through WebHDFS, not HttpFS, not Kerberos",
+    tried="a NameNode and a DataNode 3.4.1, not Kerberos",
+)
+#: It knows neither flags of a new file nor options of a rename.
+HTTPFS = replace(
+    HDFS,
+    store="HDFS through HttpFS",
+    refuses_taken_names=False,
+    syncs=False,
+    tried="HttpFS 3.4.1 before them, not Kerberos",
 )
 S3 = Capabilities(
     store="S3",
@@ -87,4 +96,4 @@ S3 = Capabilities(
 )
 GCS = replace(S3, store="Google Cloud Storage", bulk_removal=False, defers=False, tried="an emulator, not Google's")
 ABFS = replace(GCS, store="Azure Data Lake", tried="nothing")
-EVERY = (LOCAL, HDFS, S3, GCS, ABFS)
+EVERY = (LOCAL, HDFS, HTTPFS, S3, GCS, ABFS)

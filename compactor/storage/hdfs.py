@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Any
@@ -17,7 +18,7 @@ from urllib.parse import quote, urlsplit
 from compactor.acid.directory import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
-from compactor.storage.capabilities import HDFS, Capabilities
+from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.deferred import Deferring
 from compactor.storage.options import StoreOptions, scrub
 from compactor.storage.tree import listing_of
@@ -25,6 +26,9 @@ from compactor.storage.tree import listing_of
 log = logging.getLogger(__name__)
 HTTP_PORT = 9870  #: of a NameNode, where nothing else is said
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
+_THROWN = re.compile(
+    r"\bjava\.[a-z.]+\.(\w+Exception)\b"
+)  #: as the page names it that HttpFS shows where a stream fails
 _AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
 
 
@@ -44,7 +48,7 @@ class HdfsStorage:
         self._local = threading.local()
 
     def capabilities(self, path: str) -> Capabilities:
-        return HDFS
+        return HTTPFS if self.options.of_place("hdfs", _split(path)[0]).get("httpfs") else HDFS
 
     def resolve(self, location: str) -> str:
         scheme, _, rest = location.partition(":")
@@ -127,7 +131,7 @@ class HdfsStorage:
         """One file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
         removed as far as that can be done, and its length tells it from a whole one in any case."""
         with _errors("write", path):
-            # CREATE alone refuses a file that is there; SYNC_BLOCK makes closed blocks durable
+            # CREATE alone refuses a file that is there; SYNC_BLOCK makes closed blocks durable (HttpFS knows no flags)
             there = self._ask("CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK")
             try:
                 client = self._client(_split(path)[0])
@@ -199,7 +203,7 @@ class HdfsStorage:
     def free_bytes(self, path: str) -> int | None:
         try:
             return int(self._json("GETSTATUS", path)["FsStatus"]["remaining"])
-        except (RemoteError, KeyError):  # before Hadoop 3.4, or HttpFS
+        except (RemoteError, KeyError):  # before Hadoop 3.4
             return None
 
     def _status(self, path: str) -> Mapping[str, Any] | None:
@@ -306,6 +310,7 @@ class _Client:
             ) from error
         given = dict(options)
         urls = given.pop("url", None) or f"http://{authority.rpartition('@')[2].partition(':')[0]}:{HTTP_PORT}"
+        given.pop("httpfs", None)  # callers are told by it what is guaranteed; it is asked as a NameNode is
         self._timeout = float(given.pop("timeout", TIMEOUT_S))
         self._names = []
         for url in [urls] if isinstance(urls, str) else urls:
@@ -357,7 +362,8 @@ class _Client:
             said = answer.json()["RemoteException"]
             raise RemoteError(str(said["exception"]), scrub(str(said["message"]).partition("\n")[0]))
         except (ValueError, KeyError):
-            raise RemoteError("Http", f"answer {answer.status_code} {answer.reason}") from None
+            thrown = _THROWN.search(answer.text)
+            raise RemoteError(thrown[1] if thrown else "Http", f"answer {answer.status_code} {answer.reason}") from None
 
     def proxied(self, url: str) -> str:
         return str(self._names[0]._apply_proxy(url))

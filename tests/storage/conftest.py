@@ -11,9 +11,10 @@ import pytest
 
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
-from tests.support.daemons import Hdfs, gcs, hdfs, s3
+from tests.support.daemons import Hdfs, gcs, hdfs, httpfs, s3
 
 BUCKET = "warehouse"
+KINDS = ("local", "hdfs", "s3", "gs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,12 @@ class Place:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
     with hdfs(tmp_path_factory.mktemp("hdfs"), getpass.getuser()) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def httpfs_url(cluster: Hdfs, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with httpfs(tmp_path_factory.mktemp("httpfs"), cluster) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
@@ -49,23 +56,23 @@ def s3_options(url: str) -> StoreOptions:
     return StoreOptions.of({"s3": {"endpoint_url": url, "key": "somebody", "secret": "something"}})
 
 
-def hdfs_options(cluster: Hdfs) -> StoreOptions:
-    return StoreOptions.of({"hdfs": {"url": cluster.url, "user": getpass.getuser(), "timeout": 20}})
+def hdfs_options(url: str) -> StoreOptions:
+    return StoreOptions.of({"hdfs": {"url": url, "user": getpass.getuser(), "timeout": 20}})
 
 
-@pytest.fixture(params=["local", "hdfs", "s3", "gs"])
+@pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     kind = request.param
     name = f"{request.node.originalname}-{tmp_path.name}"
     if kind == "local":
         (tmp_path / "t").mkdir()
         return Place(kind=kind, location=f"file:{tmp_path}/t", stores=Stores())
-    if kind == "hdfs":
+    if kind in ("hdfs", "httpfs"):
         cluster: Hdfs = request.getfixturevalue("cluster")
-        stores = Stores(hdfs_options(cluster))
-        location = f"{cluster.location}/{name}/t"
+        stores = Stores(hdfs_options(cluster.url if kind == "hdfs" else request.getfixturevalue("httpfs_url")))
+        location = f"{cluster.location}/{name}-{kind}/t"
         stores.make_directories(location, like=f"{cluster.location}/")
-        return Place(kind=kind, location=location, stores=stores)
+        return Place(kind="hdfs", location=location, stores=stores)
     if kind == "gs":
         options = {"endpoint_url": request.getfixturevalue("gcs_url"), "token": "anon", "project": "tests"}
         return Place(kind=kind, location=f"gs://{BUCKET}/{name}/t", stores=Stores(StoreOptions.of({"gs": options})))

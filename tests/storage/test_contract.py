@@ -1,4 +1,4 @@
-"""What callers may expect of every store, over a local directory, a NameNode with a DataNode, and an S3 server."""
+"""What callers may expect of every store, over a local directory, HDFS without and with an HttpFS, S3 and Google's store."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from compactor.errors import BadFile, StorageError
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
-from tests.storage.conftest import Place
+from tests.storage.conftest import KINDS, Place
 
+pytestmark = pytest.mark.parametrize("place", [*KINDS, "httpfs"], indirect=True)
 ODD = ("bucket_00000", "000000_0", "k=a%3Ab [x]*#?&+é 'q'")
 
 

@@ -9,31 +9,45 @@ from typing import Any
 import pytest
 
 from compactor.errors import BadSetting, StorageError
+from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.options import StoreOptions
 from tests.storage.conftest import hdfs_options
 from tests.support.daemons import Hdfs, free_port
 
 
-def reached(cluster: Hdfs, **options: object) -> HdfsStorage:
-    own = hdfs_options(cluster).of_place("hdfs", "")
-    return HdfsStorage(StoreOptions.of({"hdfs": {**own, **options}}))
+def reached(url: str | list[str], **options: object) -> HdfsStorage:
+    own = hdfs_options("").of_place("hdfs", "")
+    return HdfsStorage(StoreOptions.of({"hdfs": {**own, "url": url, **options}}))
+
+
+@pytest.fixture(params=["webhdfs", "httpfs"])
+def url(cluster: Hdfs, request: pytest.FixtureRequest) -> str:
+    """Of the NameNode itself, and of an HttpFS before it."""
+    return cluster.url if request.param == "webhdfs" else str(request.getfixturevalue("httpfs_url"))
 
 
 @pytest.fixture
-def store(cluster: Hdfs) -> HdfsStorage:
-    return reached(cluster)
+def store(url: str) -> HdfsStorage:
+    return reached(url)
 
 
 @pytest.fixture
-def top(cluster: Hdfs, store: HdfsStorage, request: pytest.FixtureRequest) -> str:
-    path = f"{cluster.location}/{request.node.name}"
+def top(cluster: Hdfs, request: pytest.FixtureRequest) -> str:
+    store, path = reached(cluster.url), f"{cluster.location}/{request.node.name}"
     store.make_directories(path, like=f"{cluster.location}/")
     return path
 
 
 def status(store: HdfsStorage, path: str) -> dict[str, Any]:
     return dict(store._json("GETFILESTATUS", path)["FileStatus"])
+
+
+def test_what_is_reached_through_httpfs_is_told(httpfs_url: str, top: str) -> None:
+    """It knows no flags, so that a block is not synced as it is closed, and no options of a rename."""
+    store = reached(httpfs_url, httpfs=True)
+    assert (store.capabilities(top), store.children(top)) == (HTTPFS, ())
+    assert reached(httpfs_url).capabilities(top) == HDFS
 
 
 def test_what_is_made_is_like_its_model(store: HdfsStorage, top: str) -> None:
@@ -66,19 +80,19 @@ def test_an_acl_goes_with_it(store: HdfsStorage, top: str) -> None:
 
 
 def test_whose_owner_cannot_be_given_is_told_and_goes_on(
-    cluster: Hdfs, store: HdfsStorage, top: str, caplog: pytest.LogCaptureFixture
+    url: str, store: HdfsStorage, top: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store._ask("SETPERMISSION", "PUT", top, permission="777")
-    other = reached(cluster, user="somebody-else")
+    other = reached(url, user="somebody-else")
     other.make_directories(f"{top}/a", like=top)
     assert "the owner of" in caplog.text
     assert status(store, f"{top}/a")["permission"] == "777"
 
 
-def test_what_may_not_be_done_says_so(cluster: Hdfs, store: HdfsStorage, top: str) -> None:
+def test_what_may_not_be_done_says_so(url: str, store: HdfsStorage, top: str) -> None:
     store.write(f"{top}/f", b"1")
     store._ask("SETPERMISSION", "PUT", top, permission="700")
-    other = reached(cluster, user="somebody-else")
+    other = reached(url, user="somebody-else")
     for call in (
         lambda: other.listing(top),
         lambda: other.rename(f"{top}/f", f"{top}/g"),
@@ -111,6 +125,11 @@ def test_a_stream_that_breaks_leaves_no_whole_file(store: HdfsStorage, top: str)
     assert not store.exists(f"{top}/f")
 
 
+def test_beyond_the_end_nothing_is_read(store: HdfsStorage, top: str) -> None:
+    store.write(f"{top}/f", b"12345")
+    assert [store.read_range(f"{top}/f", offset, 4) for offset in (3, 5, 9)] == [b"45", b"", b""]
+
+
 def test_a_name_that_is_taken_keeps_its_file(store: HdfsStorage, top: str, tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"new")
     store.write(f"{top}/f", b"old")
@@ -119,8 +138,9 @@ def test_a_name_that_is_taken_keeps_its_file(store: HdfsStorage, top: str, tmp_p
     assert store.read(f"{top}/f") == b"old"
 
 
-def test_the_store_itself_refuses_a_taken_name(store: HdfsStorage, top: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_node_itself_refuses_a_taken_name(cluster: Hdfs, top: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 5: also when it was taken after we looked."""
+    store = reached(cluster.url)
     for name in ("a", "b"):
         store.make_directories(f"{top}/{name}", like=top)
     monkeypatch.setattr(HdfsStorage, "_status", lambda self, path: None)
@@ -132,14 +152,14 @@ def test_the_store_itself_refuses_a_taken_name(store: HdfsStorage, top: str, mon
 
 def test_the_next_name_node_is_asked_when_one_is_away(cluster: Hdfs, top: str) -> None:
     urls = [f"http://127.0.0.1:{free_port()}", cluster.url]
-    store = reached(cluster, url=urls)
+    store = reached(urls)
     store.write(f"{top}/f", b"1")
     assert store.children(top) == ("f",)
-    away = reached(cluster, url=urls[:1])
+    away = reached(urls[:1])
     with pytest.raises(StorageError, match=r"cannot list .*Connection: no answer"):
         away.children(top)
 
 
-def test_an_address_that_is_none_is_told(cluster: Hdfs, top: str) -> None:
+def test_an_address_that_is_none_is_told(top: str) -> None:
     with pytest.raises(BadSetting, match=r"expected http://host:port of a NameNode or HttpFS"):
-        reached(cluster, url="nn:9870").children(top)
+        reached("nn:9870").children(top)

@@ -31,7 +31,7 @@ from compactor.service.site import Site
 from compactor.service.worker import Fate, Outcome
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
-from tests.storage.conftest import Place
+from tests.storage.conftest import KINDS, Place
 from tests.support import insert_only
 from tests.support.daemons import Between, Hdfs
 from tests.support.passes import clean_all, compact
@@ -85,7 +85,11 @@ def table(site: Site, warehouse: Path) -> Table:
     return made
 
 
-@pytest.mark.parametrize("kind", ["minor", "major"])
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [*((place, kind) for place in KINDS for kind in ("minor", "major")), ("httpfs", "minor")],
+    indirect=["place"],
+)
 def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place, kind: str) -> None:
     site = moved(site, table, place)
     before = rows(site, table)
@@ -178,7 +182,7 @@ def failed_without_a_trace(site: Site, table: Table, outcome: Outcome, before: l
 def hdfs_place(cluster: Hdfs, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     from tests.storage.conftest import hdfs_options
 
-    stores = Stores(hdfs_options(cluster))
+    stores = Stores(hdfs_options(cluster.url))
     location = f"{cluster.location}/{request.node.originalname}-{tmp_path.name}/t"
     stores.make_directories(location, like=f"{cluster.location}/")
     return Place(kind="hdfs", location=location, stores=stores)

@@ -26,6 +26,8 @@ from tests.support.servers import ROOT, maven
 
 HADOOP = "3.4.1"
 _START_SECONDS = 180.0
+_HTTPFS = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
+_HTTPFS_PLACES = {"home": "", "config": "conf", "log": "log", "temp": "temp"}
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>tests</groupId><artifactId>hdfs</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
 _DEPENDENCY = (
@@ -96,13 +98,13 @@ class Hdfs:
 
 def hadoop_jars(cache: Path = ROOT / "build" / "cache" / "maven") -> Path:
     """Hadoop's own daemons and what they need, from Maven."""
-    found = cache / f"hadoop-{HADOOP}"
+    found = cache / f"hadoop-{HADOOP}-httpfs"
     if not found.is_dir():
         cache.mkdir(parents=True, exist_ok=True)
         # into a folder of its own first: another test run may be doing the same
         with tempfile.TemporaryDirectory(dir=cache) as name:
             folder = Path(name)
-            artifacts = ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common")
+            artifacts = ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common", "hadoop-hdfs-httpfs")
             pom = _POM.format("".join(_DEPENDENCY.format(artifact, HADOOP) for artifact in artifacts))
             (folder / "pom.xml").write_text(pom, "utf-8")
             jars = folder / "jars"
@@ -110,6 +112,11 @@ def hadoop_jars(cache: Path = ROOT / "build" / "cache" / "maven") -> Path:
             if not found.is_dir():
                 jars.rename(found)
     return found
+
+
+def _write_site(path: Path, values: Mapping[str, str]) -> None:
+    entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in values.items())
+    path.write_text(f"<configuration>{entries}</configuration>", "utf-8")
 
 
 @contextmanager
@@ -130,10 +137,11 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
         "dfs.datanode.hostname": "127.0.0.1",
         "dfs.replication": "1",
         "dfs.heartbeat.interval": "1",
+        f"hadoop.proxyuser.{user}.hosts": "127.0.0.1",  # HttpFS speaks for others
+        f"hadoop.proxyuser.{user}.groups": "*",
     }
-    entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in values.items())
     for name in ("core-site.xml", "hdfs-site.xml"):
-        (folder / name).write_text(f"<configuration>{entries}</configuration>", "utf-8")
+        _write_site(folder / name, values)
     for application in ("hdfs", "datanode"):  # pages of the daemons, which Maven's archives leave out
         (folder / "webapps" / application).mkdir(parents=True)
     java = ["java", *_JAVA, "-cp", f"{folder}:{hadoop_jars()}/*"]
@@ -158,6 +166,44 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
     finally:
         for daemon in started:
             daemon.end()
+
+
+@contextmanager
+def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
+    """The address of an HttpFS before ``cluster``, for which it speaks as the cluster's own user."""
+    port, home = free_port(), folder / "httpfs"
+    for name in ("conf", "log", "temp"):
+        (home / name).mkdir(parents=True)
+    (home / "secret").write_text("of nobody", "utf-8")
+    values = {
+        "httpfs.http.hostname": "127.0.0.1",
+        "httpfs.http.port": str(port),
+        "httpfs.authentication.signature.secret.file": str(home / "secret"),
+    }
+    _write_site(home / "conf" / "httpfs-site.xml", values)
+    _write_site(home / "conf" / "core-site.xml", {"fs.defaultFS": cluster.location})
+    places = [f"-Dhttpfs.{name}.dir={home / folder}" for name, folder in _HTTPFS_PLACES.items()]
+    server = Daemon(
+        name="httpfs",
+        folder=home,
+        command=["java", *_JAVA, *places, "-cp", f"{home / 'conf'}:{hadoop_jars()}/*", _HTTPFS],
+        environment={"HADOOP_USER_NAME": cluster.user},
+    )
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        try:
+            probe = f"{url}/webhdfs/v1/?op=LISTSTATUS&user.name={cluster.user}"
+            return requests.get(probe, timeout=10).status_code == 200
+        except requests.RequestException:
+            return False
+
+    server.start()
+    try:
+        server.until(answers)
+        yield url
+    finally:
+        server.end()
 
 
 class Between:
