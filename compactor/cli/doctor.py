@@ -29,7 +29,9 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
     is_flag=True,
     help="With --before-hive-3, beside a Hive 2.3 that still runs: give them that major compaction here.",
 )
-@click.option("--verify", type=click.Choice(["full"]), help="With --compact: decode every key of what was written.")
+@click.option(
+    "--verify", type=click.Choice(["full"]), help="With --compact: compare all that is written with what was read."
+)
 @faced
 def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -> None:
     """Check a deployment, writing nothing unless asked to compact, and say what to fix."""

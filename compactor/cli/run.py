@@ -123,7 +123,13 @@ def housekeeper(face: Face, once: bool) -> None:
 @click.option("--pool", metavar="Q", help="Only requests of this pool.")
 @click.option("--master", metavar="URL", help="Spark's master; else local[*].")
 @click.option("--in-process", is_flag=True, help="Without Spark, in this process.")
-@click.option("--verify", type=click.Choice(["fast", "full"]), default="fast", show_default=True)
+@click.option(
+    "--verify",
+    type=click.Choice(["fast", "full"]),
+    default="fast",
+    show_default=True,
+    help="Full: compare all that is written with what was read.",
+)
 @click.option("--linger", type=click.FloatRange(min=0), metavar="SECONDS", help="End after so long without a request.")
 @faced
 def worker(

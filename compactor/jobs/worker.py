@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help="wait so long for another batch")
     parser.add_argument("--max-seconds", type=float, default=None, help="after which nothing more is begun")
     parser.add_argument("--config", default=None, help="path of compactor.toml")
-    parser.add_argument("--verify", choices=("fast", "full"), default="fast")
+    parser.add_argument("--verify", choices=("fast", "full"), default="fast", help="full: compare all that is written")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting")
     return parser
 

@@ -26,6 +26,7 @@ from compactor.orc.tail import Tail
 from compactor.orc.types import Types
 from compactor.rewrite.attempts import attempt_folder, handed_over
 from compactor.rewrite.collapse import gone_by, load_changes
+from compactor.rewrite.content import same_rows
 from compactor.rewrite.division import Assembly, Division, EncodedSection, Section, divide, is_too_much
 from compactor.rewrite.events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.failure import Failure
@@ -205,9 +206,9 @@ def _write_rows(
         like = like or like_of(choices, types)
         if is_too_much(unit, final):
             return divide(unit, final, like, types, figures)
-        strung = _in_place(final, like, types, path, unit.acid_version)
+        strung = _in_place(unit, final, like, types, path)
     else:
-        strung = _merged(choices, like_of(choices, types), types, path, unit.acid_version)
+        strung = _merged(unit, choices, like_of(choices, types), types, path)
     verify(path, strung.last_keys, rows=figures.rows_out, full=unit.full_verify, deletes=None if gone else deletes)
     output = output_of(DeltaKind.INSERT, path, unit.number, strung.written)
     return UnitResult(
@@ -215,12 +216,12 @@ def _write_rows(
     )
 
 
-def _in_place(choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None) -> Strung:
+def _in_place(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Strung:
     """All in this task: re-encoded stripes go through files of their own, and then into the output as copies, unless it
     holds no others."""
     if all(c.action is Action.ENCODE for c in choices):
         try:
-            return _encoded(choices, like, types, path, version)
+            return _encoded(unit, choices, like, types, path)
         except NotLossless:  # some may have to be copied after all
             if not any(c.is_only_small for c in choices):
                 raise
@@ -235,33 +236,38 @@ def _in_place(choices: Sequence[Choice], like: Tail, types: Types, path: str, ve
             if not encodes:
                 yield from run
                 continue
-            for part in encoded(list(run), new_path, like=like, types=types):
+            for part in encoded(list(run), new_path, like=like, types=types, full=unit.full_verify):
                 yield part if isinstance(part, Choice) else Encoded(opener=partial(LocalSource, part))
 
     try:
-        return string_together(parts(), path, like=like, types=types, version=version)
+        return string_together(parts(), path, like=like, types=types, version=unit.acid_version, full=unit.full_verify)
     finally:
         for part in made:
             with suppress(FileNotFoundError):  # of a run that could not be encoded
                 os.unlink(part)
 
 
-def _merged(choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None) -> Strung:
+def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Strung:
     """Rows in key order where the inputs don't follow each other."""
     files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
         Run(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
         for of_file in files
     ]
-    seal = Seal(version=version)
+    seal = Seal(version=unit.acid_version)
     tail = merge([run for run in runs if run.pieces], path, like=like, types=types, metadata=seal.metadata)
+    if unit.full_verify:
+        same_rows([piece for run in runs for piece in run.pieces], path, types)
     return Strung(written=written(path, tail), last_keys=seal.last_keys, copied=[])
 
 
-def _encoded(choices: Sequence[Choice], like: Tail, types: Types, path: str, version: bytes | None) -> Strung:
+def _encoded(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Strung:
     """Rows that follow each other, none of whose stripes stay."""
-    seal = Seal(version=version)
-    tail = reencode([piece_of(c) for c in choices], path, like=like, types=types, metadata=seal.metadata)
+    seal = Seal(version=unit.acid_version)
+    pieces = [piece_of(c) for c in choices]
+    tail = reencode(pieces, path, like=like, types=types, metadata=seal.metadata)
+    if unit.full_verify:
+        same_rows(pieces, path, types)
     return Strung(written=written(path, tail), last_keys=seal.last_keys, copied=[])
 
 

@@ -33,6 +33,7 @@ def encode_section(section: Section, storage: Storage, folder: str, hand: Hand) 
         UnforeseenKeys: the section's stripes were chosen by statistics, and their keys are others.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
+        VerificationFailed: what was written is not what was read.
     """
     names = count()
     with reopened(storage) as files:
@@ -45,6 +46,7 @@ def encode_section(section: Section, storage: Storage, folder: str, hand: Hand) 
                         lambda: os.path.join(folder, f"part{next(names)}"),
                         like=section.like,
                         types=section.types,
+                        full=section.unit.full_verify,
                     )
                 )
                 for run in section.runs
@@ -79,6 +81,7 @@ def assemble(assembly: Assembly, storage: Storage, folder: str, hand: Hand) -> U
             like=assembly.like,
             types=assembly.types,
             version=unit.acid_version,
+            full=unit.full_verify,
         )
     verify(
         path,

@@ -13,9 +13,10 @@ from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Assembler, Written
 from compactor.orc.few_open import Closable, FewOpen
 from compactor.orc.reencode import last_key, reencode
-from compactor.orc.source import LocalSink
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.source import LocalSink, Source
+from compactor.orc.tail import Stripe, Tail, read_tail
 from compactor.orc.types import Types
+from compactor.rewrite.content import same_bytes, same_rows
 from compactor.rewrite.outputs import piece_of
 from compactor.rewrite.stripe_choice import Choice
 from compactor.rewrite.unit import Figures, Output
@@ -48,55 +49,75 @@ class Strung:
 
 
 def string_together(
-    parts: Iterable[Choice | Encoded], path: str, *, like: Tail, types: Types, version: bytes | None = ACID_VERSION
+    parts: Iterable[Choice | Encoded],
+    path: str,
+    *,
+    like: Tail,
+    types: Types,
+    version: bytes | None = ACID_VERSION,
+    full: bool = False,
 ) -> Strung:
     """A file at ``path`` of these stripes, in this order; the metadata of inserts is computed from them.
 
     Args:
         parts: a stripe of an input that is copied, or all stripes of a file that was encoded for this.
         version: of ACID, what the metadata say; None says nothing.
+        full: every stripe is read again and compared.
+
+    Raises:
+        VerificationFailed: (with ``full``) a stripe is another.
     """
     last_keys: list[RowId] = []
     copied: list[Choice] = []
-    with (
-        LocalSink(path) as sink,
-        FewOpen() as few,
-        Assembler(sink, like=like, types=types, checksum=True) as assembler,
-    ):
-        for part in parts:
-            if isinstance(part, Choice):
-                assembler.copy(part.file.source, part.file.tail, part.stripe)
-                assert part.last is not None
-                last_keys.append(part.last)
-                copied.append(part)
-            else:
-                source = few.open(part.opener)
-                tail = read_tail(source)
-                assembler.append_file(source, tail)
-                last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
-        written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
+    stripes: list[tuple[Source, Tail, Stripe]] = []
+    with FewOpen() as few:
+        with LocalSink(path) as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
+            for part in parts:
+                if isinstance(part, Choice):
+                    file = part.file
+                    assembler.copy(file.source, file.tail, part.stripe)
+                    assert part.last is not None
+                    last_keys.append(part.last)
+                    copied.append(part)
+                    stripes.append((file.source, file.tail, file.tail.stripes[part.stripe]))
+                else:
+                    source = few.open(part.opener)
+                    tail = read_tail(source)
+                    assembler.append_file(source, tail)
+                    last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
+                    stripes += [(source, tail, stripe) for stripe in tail.stripes]
+            written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
+        if full:
+            same_bytes(stripes, path)
     return Strung(written=written, last_keys=last_keys, copied=copied)
 
 
 def encoded(
-    choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types
+    choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
     """The kept rows of some stripes as files at new paths, or the stripes that are better copied after all.
 
+    Args:
+        full: all rows are decoded again and compared.
+
     Raises:
+        VerificationFailed: (with ``full``) a row is another.
         NotLossless: something would be lost of rows that cannot be copied either.
     """
     path = new_path()
+    pieces = [piece_of(c) for c in choices]
     try:
-        reencode([piece_of(c) for c in choices], path, like=like, types=types)
+        reencode(pieces, path, like=like, types=types)
     except NotLossless:
         if not any(c.is_only_small for c in choices):
             raise
     else:
+        if full:
+            same_rows(pieces, path, types)
         yield path
         return
     for is_only_small, run in groupby(choices, key=lambda c: c.is_only_small):
         if is_only_small:
             yield from run
         else:
-            yield from encoded(list(run), new_path, like=like, types=types)
+            yield from encoded(list(run), new_path, like=like, types=types, full=full)

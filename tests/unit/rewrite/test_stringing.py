@@ -22,10 +22,10 @@ def test_copied_and_encoded_stripes_stand_in_their_order(tmp_path: Path) -> None
     path = str(tmp_path / "out")
     with open_files(unit.location, unit.inserts[1:4], 0) as files:
         first, second, third = choose(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
-        (part,) = encoded([second], lambda: str(tmp_path / "part"), like=like(), types=TYPES)
+        (part,) = encoded([second], lambda: str(tmp_path / "part"), like=like(), types=TYPES, full=True)
         assert isinstance(part, str)
         strung = string_together(
-            [first, Encoded(opener=partial(LocalSource, part)), third], path, like=files[0].tail, types=TYPES
+            [first, Encoded(opener=partial(LocalSource, part)), third], path, like=files[0].tail, types=TYPES, full=True
         )
     assert po.ORCFile(path).read()["originalTransaction"].to_pylist() == [1] * 51 + [2] * 52 + [3] * 53
     assert [key.write_id for key in strung.last_keys] == [1, 2, 3]

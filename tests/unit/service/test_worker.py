@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from compactor.acid.directory import Listing
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog import Column, Table
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome, work
+from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
@@ -50,6 +52,21 @@ def test_a_compaction_tells_what_it_did(site: Site, table: Table) -> None:
     assert (f.rows_in, f.rows_out, f.rows_deleted) == (20, 19, 1)
     (entry,) = site.metastore.compactions.queue()
     assert (entry.state, entry.txn_id, entry.highest_write_id) == (State.READY_FOR_CLEANING, outcome.txn, 3)
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_a_location_is_listed_once(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """A listing is what costs most on an object store; what it said holds until the output is named."""
+    listed: list[str] = []
+    listing = LocalStorage.listing
+
+    def seen(self: LocalStorage, path: str) -> Listing:
+        listed.append(path)
+        return listing(self, path)
+
+    monkeypatch.setattr(LocalStorage, "listing", seen)
+    assert compact(site, kind).fate is Fate.COMPACTED
+    assert listed.count(table.location) == 1
 
 
 def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None:
