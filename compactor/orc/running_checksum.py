@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from isal import isal_zlib
 
 from compactor.orc.source import Source
 
@@ -18,7 +19,7 @@ class RunningChecksum:
     """CRC-32 of parts that are handed over one after another.
 
     Ranges of files are read again on a thread of its own, while the kernel copies them: reading them out of its cache and
-    adding them up takes as long as copying, and zlib lets go of the interpreter's lock. The thread starts with the first
+    adding them up takes as long as copying, and ISA-L lets go of the interpreter's lock. The thread starts with the first
     range. Whoever gives the checksum up must ``close`` it before the sources.
     """
 
@@ -63,7 +64,7 @@ class RunningChecksum:
         self._waiting.append(thread.submit(what, *given))
 
     def _take(self, data: bytes) -> None:
-        self._value = zlib.crc32(data, self._value)
+        self._value = isal_zlib.crc32(data, self._value)
 
     def _read(self, source: Source, offset: int, length: int) -> None:
         end = offset + length

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+
+from isal import isal_zlib
 
 from compactor.acid.names import DeltaKind
 from compactor.errors import VerificationFailed
@@ -73,5 +74,5 @@ def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Out
 def _checksum(storage: Storage, path: str, length: int) -> int:
     checksum = 0
     for offset in range(0, length, CHUNK):
-        checksum = zlib.crc32(storage.read_range(path, offset, min(CHUNK, length - offset)), checksum)
+        checksum = isal_zlib.crc32(storage.read_range(path, offset, min(CHUNK, length - offset)), checksum)
     return checksum

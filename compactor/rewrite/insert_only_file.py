@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
+
+from isal import isal_zlib
 
 from compactor.orc.source import CHUNK, LocalSink, Source
 
@@ -36,7 +37,7 @@ class Counted:
     def write(self, data: bytes) -> None:
         self._sink.write(data)
         self.length += len(data)
-        self.crc32 = zlib.crc32(data, self.crc32)
+        self.crc32 = isal_zlib.crc32(data, self.crc32)
 
     def __enter__(self) -> Counted:
         self._sink.__enter__()
@@ -60,5 +61,5 @@ def checksum(source: Source, offset: int, length: int) -> int:
     """The CRC-32 of a range."""
     crc = 0
     for data in chunks(source, offset, length):
-        crc = zlib.crc32(data, crc)
+        crc = isal_zlib.crc32(data, crc)
     return crc

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
+
+from isal import isal_zlib
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
@@ -40,5 +41,5 @@ def written(path: str, tail: Tail) -> Written:
     checksum = 0
     with LocalSource(path) as source:
         for offset in range(0, source.length, CHUNK):
-            checksum = zlib.crc32(source.read(offset, min(CHUNK, source.length - offset)), checksum)
+            checksum = isal_zlib.crc32(source.read(offset, min(CHUNK, source.length - offset)), checksum)
         return Written(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)
