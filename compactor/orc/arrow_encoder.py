@@ -112,7 +112,7 @@ class _Remembering(io.RawIOBase):
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
         self._path = path
-        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed with this object
+        self._file = open(path, "wb")  # noqa: SIM115 - closed with this object
         self._place = 0
         self._error: OSError | None = None
 
@@ -125,16 +125,18 @@ class _Remembering(io.RawIOBase):
     def write(self, data: Any) -> int:
         size = memoryview(data).nbytes
         self._place += size
-        view = memoryview(data).cast("B")
         try:
-            while self._error is None and view:
-                view = view[self._file.write(view) :]
+            if self._error is None:
+                self._file.write(data)
         except OSError as error:
             self._error = error
         return size
 
     def close(self) -> None:
-        self._file.close()
+        try:
+            self._file.close()  # what is buffered is written now
+        except OSError as error:
+            self._error = self._error or error
         super().close()
 
     def check(self) -> None:
