@@ -59,7 +59,7 @@ def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> message
 
 def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where: str) -> None:
     seen: set[tuple[int, int]] = set()
-    lengths = [0, 0]
+    data = indexes = 0
     for stream in footer.streams:
         kind, column = place = stream.kind, stream.column
         if kind > BLOOM_UTF8 or column >= columns or place in seen:
@@ -69,11 +69,14 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
                 f"(kinds 0..{BLOOM_UTF8}, columns 0..{columns - 1})",
             )
         seen.add(place)
-        lengths[kind in INDEX_STREAMS] += stream.length
-    if lengths != [stripe.data_length, stripe.index_length]:
+        if kind < ROW_INDEX:
+            data += stream.length
+        else:
+            indexes += stream.length
+    if data != stripe.data_length or indexes != stripe.index_length:
         _damaged(
             where,
-            f"its footer has {lengths[1]} bytes of indexes and {lengths[0]} of data, the file's footer says "
+            f"its footer has {indexes} bytes of indexes and {data} of data, the file's footer says "
             f"{stripe.index_length} and {stripe.data_length}",
         )
 
