@@ -87,16 +87,14 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
         Unfit, BadFile: as ``read_batches`` does, but the file that is meant is not known.
     """
     tail = stripes[0][1]
-    places = range(len(tail.types[0].children))
-    names = [f"f{place}" for place in places]
     try:
         reader: Any = po.ORCFile(pa.BufferReader(joint_file(stripes)))
-        (batch,) = reader.read(columns=names).select(names).combine_chunks().to_batches()
+        (batch,) = reader.read().combine_chunks().to_batches()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise decoding_failed(tail, error) from error
     for column in batch.columns:
         _check_first_day(column)
-    return relabelled_batch(batch, _schema(tail.types, tuple(places)))
+    return relabelled_batch(batch, schema(tail.types))
 
 
 def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
