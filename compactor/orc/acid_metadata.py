@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
+from compactor.errors import BadFile
+from compactor.ids import WriteId
 
 KEY_INDEX = "hive.acid.key.index"
 STATS = "hive.acid.stats"
@@ -16,6 +18,21 @@ def key_index(last_keys: Sequence[RowId]) -> bytes:
     """The last key of each stripe as ``writeId,bucket,rowId;``. One exact entry per stripe: Hive 2.3 and 3.1 need it,
     and with fewer entries or a wrong one a row-by-row reader of Hive loses rows or fails."""
     return "".join(f"{key.write_id},{key.bucket},{key.row_id};" for key in last_keys).encode("ascii")
+
+
+def last_keys_of(name: str, index: bytes) -> list[RowId]:
+    """The keys that the ``key_index`` of file ``name`` is of.
+
+    Raises:
+        BadFile: it is none.
+    """
+    try:
+        entries = [entry.split(",") for entry in index.decode("ascii").split(";")[:-1]]
+        return [RowId(WriteId(int(write_id)), int(bucket), int(row_id)) for write_id, bucket, row_id in entries]
+    except ValueError as error:
+        raise BadFile(
+            f"file {name}: its {KEY_INDEX} is {index[:80]!r}, writeId,bucket,rowId; of each stripe was wanted"
+        ) from error
 
 
 def acid_stats(inserts: int, updates: int, deletes: int) -> bytes:

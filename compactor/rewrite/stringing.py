@@ -9,10 +9,10 @@ from itertools import groupby
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 from compactor.errors import NotLossless
-from compactor.orc.acid_metadata import user_metadata
+from compactor.orc.acid_metadata import KEY_INDEX, last_keys_of, user_metadata
 from compactor.orc.assembler import Assembler, Written
 from compactor.orc.few_open import Closable, FewOpen
-from compactor.orc.reencode import last_key, reencode
+from compactor.orc.reencode import reencode
 from compactor.orc.source import LocalSink, Source
 from compactor.orc.tail import Stripe, Tail, read_tail
 from compactor.orc.types import Types
@@ -20,6 +20,7 @@ from compactor.rewrite.content import same_bytes, same_rows
 from compactor.rewrite.outputs import piece_of
 from compactor.rewrite.stripe_choice import Choice
 from compactor.rewrite.unit import Figures, Output
+from compactor.rows.sealing import Seal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ def string_together(
     """A file at ``path`` of these stripes, in this order; the metadata of inserts is computed from them.
 
     Args:
-        parts: a stripe of an input that is copied, or all stripes of a file that was encoded for this.
+        parts: a stripe of an input that is copied, or all stripes of a file that ``encoded`` made.
         version: of ACID, what the metadata say; None says nothing.
         full: every stripe is read again and compared.
 
@@ -84,7 +85,7 @@ def string_together(
                     source = few.open(part.opener)
                     tail = read_tail(source)
                     assembler.append_file(source, tail)
-                    last_keys += [last_key(source, tail, stripe) for stripe in range(len(tail.stripes))]
+                    last_keys += last_keys_of(tail.name, tail.user_metadata.get(KEY_INDEX, b""))
                     stripes += [(source, tail, stripe) for stripe in tail.stripes]
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:
@@ -95,7 +96,8 @@ def string_together(
 def encoded(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """The kept rows of some stripes as files at new paths, or the stripes that are better copied after all.
+    """The kept rows of some stripes as files at new paths, or the stripes that are better copied after all. A file says
+    the last key of each of its stripes, so that nobody must look for it.
 
     Args:
         full: all rows are decoded again and compared.
@@ -107,7 +109,7 @@ def encoded(
     path = new_path()
     pieces = [piece_of(c) for c in choices]
     try:
-        reencode(pieces, path, like=like, types=types)
+        reencode(pieces, path, like=like, types=types, metadata=Seal().metadata)
     except NotLossless:
         if not any(c.is_only_small for c in choices):
             raise

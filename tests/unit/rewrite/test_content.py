@@ -19,6 +19,7 @@ from compactor.orc.source import LocalSink, LocalSource
 from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite.content import same_bytes, same_rows
 from compactor.rewrite.merge import merge
+from compactor.rows.sealing import Seal
 from tests.support.acid_files import TYPES, Key, dense, write_file
 from tests.support.divided import WHOLE, large_unit
 from tests.support.units import execute
@@ -36,7 +37,7 @@ def encoded_again(path: Path, change: Callable[[list[dict[str, Any]]], list[dict
         [row for batch in batches for row in pa.RecordBatch.from_arrays(batch.columns, schema=schema).to_pylist()]
     )
     made = [pa.RecordBatch.from_pylist(rows, schema=schema)]
-    encode_acid(made, path, like=replace(tail, user_metadata={}), types=TYPES)
+    encode_acid(made, path, like=tail, types=TYPES, metadata=Seal().metadata)
 
 
 def another_value(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
