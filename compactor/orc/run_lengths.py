@@ -47,27 +47,43 @@ class IntegerColumn:
         self._name, self._type, self._stride = name, OrcType(kind=kind), stride
         self._data = bytearray()
         self._rows = 0
+        self._waiting = np.empty(0, np.int64)  #: the last rows, fewer than a run can have
         self._places: list[tuple[int, int]] = []  #: where each row group begins
         self._groups: list[messages.Message] = []  #: statistics of each; the last may go on
 
     def append(self, values: Integers) -> None:
-        """More rows; their runs end with them."""
+        """More rows."""
         if not len(values):
             return
-        begins = np.arange(-self._rows % self._stride, len(values), self._stride)
+        begins = self._begins(self._rows, len(values))
         goes_on = self._rows % self._stride > 0
         parts = _statistics(values, np.concatenate([[0], begins]) if goes_on else begins)
         if goes_on:
             self._groups[-1] = statistics.merge([self._groups[-1], parts.pop(0)], self._type)
         self._groups += parts
+        self._rows += len(values)
+        waiting = np.concatenate([self._waiting, values])
+        whole = len(waiting) - len(waiting) % MAX_RUN
+        self._waiting = waiting[whole:].copy()
+        self._encode(waiting[:whole], self._rows - len(waiting))
+
+    def _begins(self, first: int, count: int) -> npt.NDArray[np.intp]:
+        """Which of the ``count`` rows from row ``first`` on begin a row group."""
+        return np.arange(-first % self._stride, count, self._stride)
+
+    def _encode(self, values: Integers, first: int) -> None:
+        if not len(values):
+            return
         runs = _runs(values)
         places = np.cumsum([len(self._data), *map(len, runs)])
-        self._places += [(int(places[row // MAX_RUN]), row % MAX_RUN) for row in begins.tolist()]
+        self._places += [
+            (int(places[row // MAX_RUN]), row % MAX_RUN) for row in self._begins(first, len(values)).tolist()
+        ]
         self._data += b"".join(runs)
-        self._rows += len(values)
 
     def finish(self) -> EncodedColumn:
         """The column of all rows."""
+        self._encode(self._waiting, self._rows - len(self._waiting))
         index = messages.RowIndex()
         for place, group in zip(self._places, self._groups, strict=True):
             index.entry.add(positions=place, statistics=group)
