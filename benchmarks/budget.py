@@ -1,7 +1,7 @@
 """The budget: what a compaction may cost, as ratios to what it is measured beside. ``python benchmarks/budget.py``.
 
 Each ratio counts an entry from claim to commit, metastore included, Spark's start apart. Needs 10 GB of disk and some
-minutes. ``--only copy|rewrite|rivals|memory`` measures a part, ``--folder`` says on which disk; results of all
+minutes. ``--only copy|rewrite|rivals|fleet|memory`` measures a part, ``--folder`` says on which disk; results of all
 parts go to ``benchmarks/results/``. ``LIVE=0`` leaves Hive out.
 """
 
@@ -19,14 +19,18 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from fleet import asked, runner_of
+
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts import contents, spark
 from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
 from benchmarks.parts.peak import peak_of, planned, rewritten, seconds_of
-from benchmarks.parts.report import Row, keep, machine, say, told
+from benchmarks.parts.report import Row, disk, keep, machine, say, told
 from compactor.ids import WriteId
 from compactor.rewrite.runner import InProcessRunner
+from compactor.service.batch import run_batch
+from compactor.service.worker import Fate
 from compactor.spark.runner import SparkRunner
 from tests.support import hive4
 from tests.support.many import row_type
@@ -36,6 +40,8 @@ CORES = os.cpu_count() or 1
 BIG, BIG_FILE = 8, 128 << 20  #: deltas and bytes of each: 1 GB
 DELTAS, EACH = 20, 400_000  #: of the table of rows: some 240 MB
 DELETED = 80_000  #: 1 % of its rows
+LARGE = 2_250_000  #: rows of each delta of the same table of 1 GB
+PARTITIONS, TINY = 1000, 12  #: of the fleet, and tiny deltas of each
 PAIRS = 3
 
 
@@ -116,22 +122,22 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
 
 
 def rivals(lab: Lab, folder: Path, hive: hive4.Hive | None) -> list[Row]:
-    """No deletes, 240 MB: beside plain Spark and Hive's own compactor, each the second time."""
-    say(f"writing {DELTAS} deltas of {EACH} rows")
-    model = lab.table("facts", contents.ROWS, [contents.rows(EACH)] * DELTAS, 4)
+    """No deletes, 1 GB: beside plain Spark and Hive's own compactor, each the second time."""
+    say(f"writing {DELTAS} deltas of {LARGE} rows")
+    model = lab.table("facts", contents.ROWS, [contents.rows(LARGE)] * DELTAS, 4)
     warm(files(model))
     say("beside plain Spark")
     with spark.application(CORES) as application:
         ours = _second(lambda: lab.compact("facts", "major", SparkRunner(application)).seconds)
         theirs = _second(partial(spark.copied, application, model, folder / "spark"))
     details = {"s": ours, "s of Spark": theirs}
-    work = "major, 240 MB, no deletes: faster than Spark's read and write"
+    work = "major, 1 GB, no deletes: faster than Spark's read and write"
     rows = [Row(work=work, bar=15, measured=theirs / ours, more=True, details=details)]
     if hive is not None:
         say("beside Hive's own compactor")
         hives = _second(partial(_by_hive, lab, hive))
         details = {"s": ours, "s of Hive": hives}
-        work = "major, 240 MB, no deletes: faster than Hive's own"
+        work = "major, 1 GB, no deletes: faster than Hive's own"
         rows.append(Row(work=work, bar=10, measured=hives / ours, more=True, details=details))
     return rows
 
@@ -143,6 +149,22 @@ def _by_hive(lab: Lab, hive: hive4.Hive) -> float:
     start = time.perf_counter()
     hive.do("worker", session="roles")
     return time.perf_counter() - start
+
+
+def fleet(folder: Path) -> list[Row]:
+    """Tiny partitions, each a compaction of its own, the embedded metastore's work included; after the session's start."""
+    say(f"{PARTITIONS} partitions of {TINY} tiny deltas")
+    place = folder / "fleet"
+    place.mkdir()
+    with runner_of(None) as runner, asked("sqlite", place, PARTITIONS, TINY, "major") as (site, batch_id):
+        os.sync()
+        start = time.perf_counter()
+        done = run_batch(site, batch_id, runner, parallel=CORES)
+        seconds = time.perf_counter() - start
+    shutil.rmtree(place)
+    assert all(outcome.fate is Fate.COMPACTED for outcome in done.outcomes)
+    work = f"fleet of {PARTITIONS} partitions x {TINY} tiny deltas: compacted per second"
+    return [Row(work=work, bar=100, measured=len(done.outcomes) / seconds, more=True, details={"s": seconds})]
 
 
 def memory(folder: Path) -> list[Row]:
@@ -190,17 +212,17 @@ def _second(run: Callable[[], float]) -> float:
 
 
 def main() -> None:
-    parts = ("copy", "rewrite", "rivals", "memory")
+    parts = ("copy", "rewrite", "rivals", "fleet", "memory")
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=parts, default=None)
     parser.add_argument("--folder", type=Path, default=None)
     given = parser.parse_args()
     chosen = parts if given.only is None else (given.only,)
-    facts = machine()
     rows: list[Row] = []
     left_out = ["reading through hive_acid: there is no such reader in this release"]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
+        facts = machine() | {"disk": disk(folder)}
         place, server = stack.enter_context(hive4.placed("-Xmx2g"))
         lab = stack.enter_context(opened(folder, server.url.format(name="hive4")))
         if "rivals" in chosen:
@@ -216,6 +238,8 @@ def main() -> None:
             rows += copy(lab, folder)
         if "rewrite" in chosen:
             rows += rewrite(lab, folder)
+        if "fleet" in chosen:
+            rows += fleet(folder)
         if "memory" in chosen:
             rows += memory(folder)
     sys.stdout.write("\n" + told(rows, facts, left_out))

@@ -54,6 +54,17 @@ def runner_of(master: str | None) -> Iterator[Runner]:
         spark.stop()
 
 
+@contextmanager
+def asked(database: str, folder: Path, partitions: int, deltas: int, type: str) -> Iterator[tuple[Site, int]]:
+    """A site where a compaction of each of so many partitions is asked for, and the batch of all of them."""
+    with opened(database, folder) as (metastore, state):
+        table = make_partitions(metastore, folder / "warehouse", partitions, deltas=deltas)
+        site = site_of(metastore, state)
+        request_compaction(site, table=str(table), type=type)
+        (batch,) = plan_batches(site)
+        yield site, batch.batch_id
+
+
 def timed(site: Site, work: Callable[[], WorkerPass], *, statements: bool) -> tuple[WorkerPass, str]:
     assert site.state is not None
     with counted(*((site.metastore.database, site.state.database) if statements else ())) as count:
@@ -87,19 +98,15 @@ def main() -> None:
             f"{given.partitions} partitions x {given.deltas} deltas, {given.type}, {given.parallel} at once, "
             f"{given.master or 'in process'}, {given.database}, {facts(folder)}"
         )
-        with opened(given.database, folder) as (metastore, state), runner_of(given.master) as runner:
-            table = make_partitions(metastore, folder / "warehouse", given.partitions, deltas=given.deltas)
-            site = site_of(metastore, state)
-            request_compaction(site, table=str(table), type=given.type)
-            (batch,) = plan_batches(site)
-
+        queue = asked(given.database, folder, given.partitions, given.deltas, given.type)
+        with runner_of(given.master) as runner, queue as (site, batch_id):
             profiler = cProfile.Profile(time.thread_time)
 
             def batched() -> WorkerPass:
-                return run_batch(site, batch.batch_id, runner, parallel=given.parallel)
+                return run_batch(site, batch_id, runner, parallel=given.parallel)
 
             def one_by_one() -> WorkerPass:
-                waiting = [entry.id for entry in metastore.compactions.queue()]
+                waiting = [entry.id for entry in site.metastore.compactions.queue()]
                 outcomes: list[Outcome] = []
                 for start in range(0, len(waiting), TOGETHER):
                     group = waiting[start : start + TOGETHER]

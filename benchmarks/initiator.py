@@ -24,6 +24,7 @@ from sqlalchemy import event
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.parts.report import disk
 from compactor.database.engine import Database, open_database
 from compactor.metastore import schema
 from compactor.metastore.store import Metastore, open_metastore
@@ -64,19 +65,7 @@ def say(text: str) -> None:
 
 def facts(folder: Path) -> str:
     """What the figures depend on."""
-    device = os.stat(folder).st_dev
-    mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    kinds = [f"{m[2]} at {m[1]}" for m in mounts if os.path.isdir(m[1]) and os.stat(m[1]).st_dev == device]
-    place = f"{kinds[-1]}{_no_journal(device)}" if kinds else folder
-    return f"Python {platform.python_version()}, {os.cpu_count()} cores, directories in {place}"
-
-
-def _no_journal(device: int) -> str:
-    """Without one ext4 looks, for each new file or directory, at all that were removed in the last minutes: what a run
-    before this one removed makes it slower, so that it is no measure of a disk that people have."""
-    name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
-    is_ext4 = Path(f"/sys/fs/ext4/{name}").is_dir()
-    return " without a journal" if is_ext4 and not any(Path("/proc/fs/jbd2").glob(f"{name}-*")) else ""
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores, directories in {disk(folder)}"
 
 
 @contextmanager
