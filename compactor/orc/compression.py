@@ -4,8 +4,9 @@ specification."""
 from __future__ import annotations
 
 import enum
-import zlib
+from typing import Any
 
+import lz4.block
 import pyarrow as pa
 from isal import isal_zlib
 
@@ -29,6 +30,8 @@ _CODECS = {
     Compression.ZSTD: pa.Codec("zstd"),
     Compression.LZ4: pa.Codec("lz4_raw"),
 }
+#: What decoders make of damage; in the types of its authors ISA-L's error is an object.
+_DAMAGE: Any = (isal_zlib.error, lz4.block.LZ4BlockError, pa.ArrowException, OSError, ValueError)
 MAX_BLOCK = (1 << 23) - 1  #: a chunk's length has 23 bits
 #: Levels of ISA-L. The last is as small as zlib's second level, in a third of its time; the others take half of that and
 #: less, and are mostly as small, but miss what repeats from afar.
@@ -47,13 +50,26 @@ def decompress(data: bytes, compression: Compression, block_size: int, name: str
         return data
     parts, place = [], 0
     while place < len(data):
-        header = int.from_bytes(data[place : place + 3], "little")
-        chunk = data[place + 3 : place + 3 + (header >> 1)]
-        if len(data) < place + 3 or len(chunk) != header >> 1:
-            raise BadFile(f"file {name}: a compressed chunk of its {part} is cut off; the file is damaged")
-        parts.append(chunk if header & 1 else _plain(chunk, compression, block_size, name, part))
-        place += 3 + len(chunk)
+        size, is_plain = chunk_header(data[place : place + 3], len(data) - place, name, part)
+        place += 3
+        chunk = data[place : place + size]
+        parts.append(chunk if is_plain else decompress_chunk(chunk, compression, block_size, name, part))
+        place += size
     return b"".join(parts)
+
+
+def chunk_header(data: bytes, left: int, name: str, part: str) -> tuple[int, bool]:
+    """How many bytes follow a header, and whether they are stored as they are; ``left`` bytes are there with it.
+
+    Raises:
+        BadFile: not as many.
+    """
+    header = int.from_bytes(data, "little")
+    if left < 3 + (header >> 1):
+        raise BadFile(
+            f"file {name}: a compressed chunk of its {part} is cut off; the file is damaged, restore it or move it away"
+        )
+    return header >> 1, bool(header & 1)
 
 
 def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
@@ -73,7 +89,8 @@ def chunks(data: bytes, compression: Compression, block_size: int, *, level: int
     return found
 
 
-def _plain(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
+def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
+    """The plain bytes of a chunk that is not stored as it is, without its header; see ``decompress``."""
     if compression in (Compression.LZO, Compression.BROTLI):
         raise NotSupported(
             f"file {name}: compressed with {compression.name}, which is not read here; set orc.compress of the table to "
@@ -81,9 +98,10 @@ def _plain(chunk: bytes, compression: Compression, block_size: int, name: str, p
         )
     try:
         plain = _decoded(chunk, compression, block_size)
-    except (zlib.error, pa.ArrowException, OSError, ValueError, IndexError) as error:
+    except _DAMAGE as error:
         raise BadFile(
-            f"file {name}: its {part} is no {compression.name} data ({error}); the file is damaged"
+            f"file {name}: its {part} is no {compression.name} data ({error}); the file is damaged, restore it "
+            "or move it away"
         ) from error
     if len(plain) > block_size:
         raise BadFile(f"file {name}: a chunk of its {part} is longer than the block of {block_size} bytes")
@@ -92,17 +110,21 @@ def _plain(chunk: bytes, compression: Compression, block_size: int, name: str, p
 
 def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
     if compression is Compression.ZLIB:
-        return zlib.decompressobj(-15).decompress(chunk, block_size + 1)
+        inflater = isal_zlib.decompressobj(-15)
+        plain = inflater.decompress(chunk, block_size + 1)
+        if len(plain) <= block_size and not inflater.eof:
+            raise ValueError("it ends too early")
+        return plain
     if compression is Compression.SNAPPY:
         size = _snappy_size(chunk)
         if size > block_size:
             raise ValueError(f"{size} bytes said, a block has {block_size}")
-        return bytes(pa.Codec("snappy").decompress(chunk, decompressed_size=size, asbytes=True))
+        return bytes(_CODECS[compression].decompress(chunk, decompressed_size=size, asbytes=True))
     if compression is Compression.ZSTD:
         with pa.input_stream(pa.py_buffer(chunk), compression="zstd") as stream:
             return bytes(stream.read(block_size + 1))
     if compression is Compression.LZ4:
-        return _lz4(chunk, block_size)
+        return bytes(lz4.block.decompress(chunk, uncompressed_size=block_size))
     raise ValueError(f"{compression.name} is no codec of chunks")
 
 
@@ -121,37 +143,3 @@ def _snappy_size(chunk: bytes) -> int:
         if byte < 0x80:
             return size
     raise ValueError("no length at the start of a block")
-
-
-def _lz4(chunk: bytes, limit: int) -> bytes:
-    """A raw LZ4 block. Arrow wants the plain length beforehand, which the block does not hold."""
-    out = bytearray()
-    place = 0
-    while place < len(chunk):
-        token = chunk[place]
-        length, place = _lz4_length(chunk, place + 1, token >> 4)
-        if place + length > len(chunk) or len(out) + length > limit:
-            raise ValueError("literals reach beyond the block")
-        out += chunk[place : place + length]
-        place += length
-        if place == len(chunk):
-            break
-        distance = chunk[place] | chunk[place + 1] << 8
-        length, place = _lz4_length(chunk, place + 2, token & 15)
-        length += 4
-        if not 0 < distance <= len(out) or len(out) + length > limit:
-            raise ValueError("a match reaches beyond the block")
-        start = len(out) - distance
-        pattern = out[start : start + length]
-        out += (pattern * (length // len(pattern) + 1))[:length]
-    return bytes(out)
-
-
-def _lz4_length(chunk: bytes, place: int, length: int) -> tuple[int, int]:
-    if length < 15:
-        return length, place
-    while True:
-        byte = chunk[place]
-        length, place = length + byte, place + 1
-        if byte < 255:
-            return length, place

@@ -8,15 +8,14 @@ is quick and mostly enough, else by its numbers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
 
 from compactor.errors import BadFile
 from compactor.orc import messages
-from compactor.orc.compression import Compression, decompress
-from compactor.orc.source import Source
+from compactor.orc.plain import PlainStream
 from compactor.orc.stripe_footer import DATA, DICTIONARY, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
 from compactor.orc.tail import Tail
 from compactor.orc.types import Kind
@@ -33,33 +32,25 @@ class _Cut(Exception):
     """A run goes on beyond the end of its stream, or holds a number that no length is."""
 
 
-def check_lengths(
-    source: Source, tail: Tail, stripe_index: int, footer: messages.Message, columns: Collection[int]
-) -> None:
-    """That every length stream of ``columns`` (column ids) holds lengths, and that what they measure can be there.
+def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail: Tail, stripe_index: int) -> None:
+    """That every length stream among ``streams`` of a stripe holds lengths, and that what they measure can be there.
 
     Raises:
         BadFile: otherwise.
     """
-    place = tail.stripes[stripe_index].offset
-    spans: dict[tuple[int, int], tuple[int, int]] = {}
-    for stream in footer.streams:
-        spans[stream.kind, stream.column] = (place, stream.length)
-        place += stream.length
-    for (kind, column), (start, length) in spans.items():
-        if kind != LENGTH or column not in columns:
+    sizes = {(stream.kind, stream.column): stream.length for stream in streams}
+    for stream in streams:
+        if stream.kind != LENGTH:
             continue
-        where = f"{tail.name}, stripe {stripe_index}"
+        column = stream.column
         encoding = footer.columns[column]
-        part = f"length stream of column {column}"
-        plain = decompress(source.read(start, length), tail.compression, tail.compression_block_size, where, part=part)
         limit, entries = MAX_ELEMENTS, None
         if tail.types[column].kind not in (Kind.LIST, Kind.MAP):
             dictionary = encoding.kind in (DICTIONARY, DICTIONARY_V2)
             entries = encoding.dictionary_size if dictionary else None
-            measured = spans.get((DICTIONARY_DATA if dictionary else DATA, column), (0, 0))
-            limit = _most_bytes(source, tail, measured)
-        _check(plain, encoding.kind in (DIRECT, DICTIONARY), limit, entries, f"file {where}: its {part}")
+            limit = sizes.get((DICTIONARY_DATA if dictionary else DATA, column), 0)
+        what = f"file {tail.name}, stripe {stripe_index}: its length stream of column {column}"
+        _check(stream.read(), encoding.kind in (DIRECT, DICTIONARY), limit, entries, what)
 
 
 def _check(data: bytes, first_version: bool, limit: int, entries: int | None, what: str) -> None:
@@ -84,19 +75,6 @@ def _added(runs: Iterator[tuple[int, int]]) -> tuple[int, int]:
     for values, length in runs:
         total, count = total + length, count + values
     return count, total
-
-
-def _most_bytes(source: Source, tail: Tail, span: tuple[int, int]) -> int:
-    """How many plain bytes a stream can hold at most: what its chunks say, a full block for each compressed one."""
-    start, length = span
-    if tail.compression is Compression.NONE:
-        return length
-    most, place = 0, 0
-    while place + 3 <= length:
-        header = int.from_bytes(source.read(start + place, 3), "little")
-        most += header >> 1 if header & 1 else tail.compression_block_size
-        place += 3 + (header >> 1)
-    return most
 
 
 def _runs_v1(data: bytes) -> Iterator[tuple[int, int]]:

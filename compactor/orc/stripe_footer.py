@@ -22,6 +22,7 @@ from compactor.orc.types import TEXT_KINDS, Kind, Types
 PRESENT, DATA, LENGTH, DICTIONARY_DATA, DICTIONARY_COUNT, SECONDARY, ROW_INDEX, BLOOM, BLOOM_UTF8 = range(9)
 DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2 = range(4)
 INDEX_STREAMS = frozenset({ROW_INDEX, BLOOM, BLOOM_UTF8})
+DATA_STREAMS = frozenset(range(BLOOM_UTF8)) - INDEX_STREAMS
 MAX_FOOTER = 1 << 28  #: bytes; a longer one is damaged
 MAX_HASHES = 64  #: functions of a bloom filter; a probability of 1e-19 needs as many
 _RUN_LENGTHS = frozenset(

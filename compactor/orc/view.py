@@ -1,19 +1,22 @@
-"""A file as decoders shall see it: some of its stripes, and types that suit them, without copying its data."""
+"""A file as decoders shall see it: some of its stripes, plain, and types that suit them."""
 
 from __future__ import annotations
 
 import io
+from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import accumulate
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc import messages
-from compactor.orc.compression import Compression, decompress
+from compactor.orc.compression import Compression
 from compactor.orc.lengths import check_lengths
+from compactor.orc.plain import KEPT_BYTES, Part, PlainStream, plain_streams
 from compactor.orc.source import Source
-from compactor.orc.stripe_footer import INDEX_STREAMS, read_stripe_footer
-from compactor.orc.tail import MAGIC, Tail
+from compactor.orc.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
+from compactor.orc.tail import MAGIC, Stripe, Tail
 from compactor.orc.tail_writer import tail_bytes
 from compactor.orc.types import Kind, Types, schema_text, subtree
 
@@ -22,10 +25,14 @@ BATCH_ROWS = 65_536
 
 
 class StripeView(io.RawIOBase):
-    """The bytes of ``source`` up to ``tail.length``, followed by another tail that lists only ``stripes``.
+    """A file of ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns`` (places
+    in the root struct, None for all), which are decompressed as they are read.
 
-    Decoders then read just those, in batches of rows, and never see more of the file. Columns that are not among
-    ``columns`` (places in the root struct) are named by a kind that every decoder knows, since it will not read them.
+    The types of other columns are named by a kind that every decoder knows, since it will not read them.
+
+    Raises:
+        NotLossless: the file has encrypted columns.
+        BadFile: what a decoder would believe of a stripe is wrong, or a stream cannot be decompressed.
     """
 
     def __init__(self, source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
@@ -36,24 +43,12 @@ class StripeView(io.RawIOBase):
             )
         if tail.types[0].kind is not Kind.STRUCT:
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, Hive's files hold a struct")
-        _check(source, tail, stripes, columns)
-        self._source = source
-        self._end = tail.length
-        self._tail = tail_bytes(
-            replace(
-                tail,
-                types=_viewed(tail.types, None if columns is None else tuple(columns)),
-                stripes=tuple(tail.stripes[number] for number in stripes),
-                stripe_statistics=None,
-                user_metadata={},
-                rows=sum(tail.stripes[number].rows for number in stripes),
-                content_length=tail.length,
-            )
-        )
+        self._parts = _plain_file(source, tail, stripes, None if columns is None else tuple(columns))
+        self._starts = [0, *accumulate(part.length for part in self._parts)]
         self._place = 0
 
     def size(self) -> int:
-        return self._end + len(self._tail)
+        return self._starts[-1]
 
     def readable(self) -> bool:
         return True
@@ -72,14 +67,19 @@ class StripeView(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         left = max(0, self.size() - self._place)
         wanted = left if size is None or size < 0 else min(size, left)
-        data = b""
-        if self._place < self._end:
-            data = self._source.read(self._place, min(wanted, self._end - self._place))
-        start = self._place + len(data) - self._end
-        if len(data) < wanted:
-            data += self._tail[start : start + wanted - len(data)]
-        self._place += len(data)
-        return data
+        found = []
+        number = bisect_right(self._starts, self._place) - 1
+        while wanted:
+            part = self._parts[number]
+            start = self._place - self._starts[number]
+            end = min(part.length, start + wanted)
+            found.append(part.read(start, end))
+            if end == part.length:
+                part.forget()
+            self._place += end - start
+            wanted -= end - start
+            number += 1
+        return b"".join(found)
 
 
 def may_join(a: Tail, b: Tail) -> bool:
@@ -103,13 +103,18 @@ def may_join(a: Tail, b: Tail) -> bool:
 def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
     """A file in memory of these stripes, each given by its file and its number there; any two of the files may join.
 
+    They are so small that they are copied as they are: to make them plain would take longer than the decoder does.
+
     Raises:
-        BadFile: what a decoder would believe of a stripe is wrong.
+        BadFile: what a decoder would believe of a stripe is wrong, or its lengths add up to more than small ones' do.
     """
     tails = [tail for _, tail, _ in stripes]
+    wanted = DATA_STREAMS if tails[0].compression is Compression.ZSTD else frozenset({LENGTH})
     parts, place, listed = [MAGIC], len(MAGIC), []
     for source, tail, number in stripes:
-        _check(source, tail, [number], None)
+        footer = read_stripe_footer(source, tail, number)
+        read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted)
+        check_lengths(read, footer, tail, number)
         stripe = tail.stripes[number]
         parts.append(source.read(stripe.offset, stripe.length))
         listed.append(stripe._replace(offset=place))
@@ -127,30 +132,54 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
     return b"".join((*parts, tail_bytes(end)))
 
 
-def _check(source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
-    """What decoders would believe blindly: where a stripe's streams lie, and the lengths in them."""
-    read = _within(tail.types, None if columns is None else tuple(columns))
-    for stripe in stripes:
-        footer = read_stripe_footer(source, tail, stripe)
-        if tail.compression is Compression.ZSTD:
-            _check_chunks(source, tail, stripe, footer, read)
-        check_lengths(source, tail, stripe, footer, read)
+def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None) -> list[Part]:
+    read = _within(tail.types, columns) | {0}
+    parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
+    listed = []
+    for number in stripes:
+        footer = read_stripe_footer(source, tail, number)
+        streams = plain_streams(source, tail, number, footer, read, room=room)
+        check_lengths(streams, footer, tail, number)
+        found = [part for stream in streams for part in stream.parts]
+        room -= sum(part.kept for part in found)
+        end, size = _footer(streams, footer), sum(stream.length for stream in streams)
+        parts += [*found, _part(end)]
+        listed.append(
+            Stripe(
+                offset=place,
+                index_length=0,
+                data_length=size,
+                footer_length=len(end),
+                rows=tail.stripes[number].rows,
+            )
+        )
+        place = listed[-1].end
+    whole = replace(
+        tail,
+        types=_viewed(tail.types, columns),
+        compression=Compression.NONE,
+        row_index_stride=0,
+        stripes=tuple(listed),
+        stripe_statistics=None,
+        user_metadata={},
+        rows=sum(stripe.rows for stripe in listed),
+        content_length=place,
+    )
+    return [*parts, _part(tail_bytes(whole))]
 
 
-def _check_chunks(source: Source, tail: Tail, stripe: int, footer: messages.Message, columns: Collection[int]) -> None:
-    """That every chunk can be decompressed. The ORC C++ library takes an error of zstd for a length, and goes on with
-    whatever its memory holds; it hears the other codecs."""
-    place = tail.stripes[stripe].offset
-    for stream in footer.streams:
-        if stream.column in columns and stream.kind not in INDEX_STREAMS:
-            where, part = f"{tail.name}, stripe {stripe}", f"stream {stream.kind} of column {stream.column}"
-            data = source.read(place, stream.length)
-            at = 0
-            while at < len(data):
-                end = at + 3 + (int.from_bytes(data[at : at + 3], "little") >> 1)
-                decompress(data[at:end], tail.compression, tail.compression_block_size, where, part=part)
-                at = end
-        place += stream.length
+def _part(data: bytes) -> Part:
+    return Part(len(data), data)
+
+
+def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
+    """A stripe's footer that names only these streams."""
+    made = messages.StripeFooter(columns=footer.columns)
+    for stream in streams:
+        made.streams.add(kind=stream.kind, column=stream.column, length=stream.length)
+    if footer.HasField("writer_timezone"):
+        made.writer_timezone = footer.writer_timezone
+    return bytes(made.SerializeToString())
 
 
 @lru_cache(maxsize=256)

@@ -39,6 +39,14 @@ def test_a_cut_chunk_is_a_bad_file() -> None:
         decompress(compress(b"x" * 1000, Compression.ZLIB, 4096)[:-1], Compression.ZLIB, 4096, "f")
 
 
+@pytest.mark.parametrize("codec", [c for c in _HANDLED if c is not Compression.NONE])
+def test_a_chunk_that_ends_too_early_is_a_bad_file(codec: Compression) -> None:
+    data = bytes(n * n % 251 for n in range(300)) * 3
+    packed = compress(data, codec, 4096)[3:-1]
+    with pytest.raises(BadFile, match=f"is no {codec.name} data"):
+        decompress((len(packed) << 1).to_bytes(3, "little") + packed, codec, 4096, "f")
+
+
 def test_a_chunk_larger_than_its_block_is_a_bad_file() -> None:
     with pytest.raises(BadFile, match="longer than the block"):
         decompress(compress(b"x" * 1000, Compression.ZLIB, 4096), Compression.ZLIB, 100, "f")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from compactor.errors import BadFile
 from compactor.orc import lengths
 from compactor.orc.lengths import check_lengths
+from compactor.orc.plain import plain_streams
 from compactor.orc.source import BytesSource
 from compactor.orc.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.tail import read_tail
@@ -77,7 +78,8 @@ def judge(data: bytes) -> None:
     tail = read_tail(source)
     for stripe in range(len(tail.stripes)):
         footer = read_stripe_footer(source, tail, stripe)
-        check_lengths(source, tail, stripe, footer, range(len(tail.types)))
+        streams = plain_streams(source, tail, stripe, footer, range(len(tail.types)))
+        check_lengths(streams, footer, tail, stripe)
 
 
 def test_every_writer_s_lengths_pass() -> None:

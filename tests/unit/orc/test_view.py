@@ -12,7 +12,9 @@ import pytest
 
 from compactor.errors import BadFile
 from compactor.orc import arrow_codec
+from compactor.orc import view as view_module
 from compactor.orc.codec import KEYS, Codec
+from compactor.orc.compat import WRITABLE
 from compactor.orc.compression import Compression, decompress
 from compactor.orc.reencode import ARROW, PYORC
 from compactor.orc.source import BytesSource, LocalSource
@@ -76,18 +78,60 @@ def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
     view.seek(-1, os.SEEK_END)
     last = view.read()
     assert (len(last), view.tell()) == (1, view.size())
-    view.seek(tail.length - 2)
-    across = view.read(10)
-    assert across[:2] == source.read(tail.length - 2, 2)
+    assert view.read(1) == b""
+    view.seek(0)
+    whole = view.read()
+    for start, size in ((0, 1), (2, 5), (100, 400), (view.size() - 10, 20)):
+        view.seek(start)
+        assert view.read(size) == whole[start : start + size]
     assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
 
 
+def test_a_view_is_plain_and_has_only_what_is_read(write_acid: WriteAcid, opened: Opened) -> None:
+    """Row indexes name places in compressed chunks; who reads whole stripes needs none."""
+    source, tail = opened(write_acid(1, 60_000))
+    found = BytesSource(StripeView(source, tail, [1], (0, 3)).read())
+    seen = read_tail(found)
+    assert (seen.compression, seen.row_index_stride, seen.rows) == (Compression.NONE, 0, tail.stripes[1].rows)
+    streams = read_stripe_footer(found, seen, 0).streams
+    assert {stream.column for stream in streams} == {1, 4}
+    assert {stream.kind for stream in streams} == {DATA}
+
+
+@pytest.mark.parametrize("room", [0, 40_000, 1 << 30])
+@pytest.mark.parametrize("compression", sorted(WRITABLE), ids=lambda compression: compression.name)
+def test_rows_are_the_same_however_much_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: Compression, room: int
+) -> None:
+    """PROTOCOL 2.4: what does not fit in memory is decompressed when it is read."""
+    monkeypatch.setattr(view_module, "KEPT_BYTES", room)
+    types = parse_hive_type("struct<a:bigint,b:string,c:array<string>>")
+    schema = arrow_codec.schema(types)
+    rows = pa.record_batch(
+        [
+            pa.array([n * n for n in range(100_000)]),
+            pa.array([f"{n * 7919 % 10_007} is the name" for n in range(100_000)]),
+            pa.array([[str(n)] * (n % 3) for n in range(100_000)]),
+        ],
+        schema=schema,
+    )
+    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as out:
+        out.write(rows)
+    with LocalSource(tmp_path / "f") as source:
+        tail = read_tail(source)
+        for size in (100_000, 3000):  # at once, or through the view batch by batch
+            found = list(ARROW.read_batches(source, tail, rows=size))
+            assert pa.Table.from_batches(found).rename_columns(schema.names).equals(pa.Table.from_batches([rows]))
+        assert len(found) > 30
+
+
 @pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
-def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, codec: Codec) -> None:
+@pytest.mark.parametrize("compression", [Compression.ZLIB, Compression.SNAPPY, Compression.ZSTD], ids=str)
+def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, compression: Compression, codec: Codec) -> None:
     """The library itself would take zstd's error for a length, and read on in its memory."""
     types = parse_hive_type("struct<a:tinyint>")
     schema = arrow_codec.schema(types)
-    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=Compression.ZSTD), types=types) as out:
+    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as out:
         out.write(pa.record_batch([pa.array([n * n % 97 for n in range(5000)], pa.int8())], schema=schema))
     whole = (tmp_path / "f").read_bytes()
     tail = read_tail(BytesSource(whole))
@@ -101,6 +145,6 @@ def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, codec: C
             decompress(damaged.read(start, stream.length), tail.compression, tail.compression_block_size, "f")
         except BadFile:
             refused += 1
-            with pytest.raises(BadFile, match="stream 1 of column 1 is no ZSTD data"):
+            with pytest.raises(BadFile, match=f"stripe 0: its stream 1 of column 1 is no {compression.name} data"):
                 list(codec.read_batches(damaged, tail))
     assert refused > 3
