@@ -72,6 +72,8 @@ def _of_plain(array: Array) -> Hashes:
         return _mixed(_filled(array.view(pa.int32())).astype(np.int64).view(np.uint64))
     if pa.types.is_timestamp(kind):
         return _mixed(_filled(array.view(pa.int64())).view(np.uint64))
+    if pa.types.is_string(kind):
+        array = array.cast(pa.binary())  # a text may be no UTF-8
     coded = array.dictionary_encode()
     distinct = np.array([_of_value(value) for value in coded.dictionary.to_pylist()], dtype=np.uint64)
     if not len(distinct):
