@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -79,7 +79,7 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
     every, tenth = range(1, DELTAS + 1), range(1, DELTAS // 10 + 1)
     say(f"writing {DELTAS} deltas of {EACH} rows twice, with deletes")
     scattered = lab.table(
-        "scattered", contents.ROWS, [*inserts, contents.deletes(contents.ROWS, DELETED, every, EACH)], 7
+        "scattered", contents.ROWS, [*inserts, contents.deletes(contents.ROWS, DELETED, every, EACH)], PAIRS + 6
     )
     few = contents.deletes(contents.ROWS, DELETED // 10, tenth, EACH)
     lab.table("tenth", contents.ROWS, [*inserts, few], 3)
@@ -114,31 +114,30 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
     ]
     say("the same by plain Spark")
     with spark.application(CORES) as application:
-        ours = _second(lambda: lab.compact("scattered", "major", SparkRunner(application)).seconds)
-        theirs = _second(partial(spark.anti_joined, application, scattered, folder / "spark"))
-    details = {"s": ours, "s of Spark": theirs}
-    work = "deletes in every stripe: faster than Spark's anti-join"
-    return [*rows, Row(work=work, bar=3, measured=theirs / ours, more=True, details=details)]
+        pairs = _pairs(
+            lambda: lab.compact("scattered", "major", SparkRunner(application)).seconds,
+            partial(spark.anti_joined, application, scattered, folder / "spark"),
+        )
+    return [*rows, _faster("deletes in every stripe: faster than Spark's anti-join", 3, "Spark", pairs)]
 
 
 def rivals(lab: Lab, folder: Path, hive: hive4.Hive | None) -> list[Row]:
-    """No deletes, 1 GB: beside plain Spark and Hive's own compactor, each the second time."""
+    """No deletes, 1 GB: beside plain Spark and Hive's own compactor, each warmed up."""
     say(f"writing {DELTAS} deltas of {LARGE} rows")
-    model = lab.table("facts", contents.ROWS, [contents.rows(LARGE)] * DELTAS, 4)
+    model = lab.table("facts", contents.ROWS, [contents.rows(LARGE)] * DELTAS, 6)
     warm(files(model))
     say("beside plain Spark")
     with spark.application(CORES) as application:
-        ours = _second(lambda: lab.compact("facts", "major", SparkRunner(application)).seconds)
-        theirs = _second(partial(spark.copied, application, model, folder / "spark"))
-    details = {"s": ours, "s of Spark": theirs}
-    work = "major, 1 GB, no deletes: faster than Spark's read and write"
-    rows = [Row(work=work, bar=15, measured=theirs / ours, more=True, details=details)]
-    if hive is not None:
-        say("beside Hive's own compactor")
-        hives = _second(partial(_by_hive, lab, hive))
-        details = {"s": ours, "s of Hive": hives}
-        work = "major, 1 GB, no deletes: faster than Hive's own"
-        rows.append(Row(work=work, bar=10, measured=hives / ours, more=True, details=details))
+
+        def ours() -> float:
+            return lab.compact("facts", "major", SparkRunner(application)).seconds
+
+        pairs = _pairs(ours, partial(spark.copied, application, model, folder / "spark"), 1)
+        rows = [_faster("major, 1 GB, no deletes: faster than Spark's read and write", 15, "Spark", pairs)]
+        if hive is not None:
+            say("beside Hive's own compactor")
+            pairs = _pairs(ours, partial(_by_hive, lab, hive), 1)
+            rows.append(_faster("major, 1 GB, no deletes: faster than Hive's own", 10, "Hive", pairs))
     return rows
 
 
@@ -205,10 +204,17 @@ def memory(folder: Path) -> list[Row]:
     return [*rows, Row(work="memory for a 31 kB stripe of 3 million rows, GB", bar=1, measured=most)]
 
 
-def _second(run: Callable[[], float]) -> float:
-    """The seconds of the second of two runs."""
-    run()
-    return run()
+def _pairs(ours: Callable[[], float], theirs: Callable[[], float], count: int = PAIRS) -> list[tuple[float, float]]:
+    """Seconds of both in turns, so that a machine whose speed changes is as fast for one as for the other; a first time
+    that warms both up is left out."""
+    ours(), theirs()
+    return [(ours(), theirs()) for _ in range(count)]
+
+
+def _faster(work: str, bar: float, rival: str, pairs: Sequence[tuple[float, float]]) -> Row:
+    """How many times faster we were in the middle one of ``pairs``."""
+    details = {"s": median(a for a, _ in pairs), f"s of {rival}": median(b for _, b in pairs)}
+    return Row(work=work, bar=bar, measured=median(b / a for a, b in pairs), more=True, details=details)
 
 
 def main() -> None:
