@@ -8,27 +8,38 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Properties;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.IMetaStoreClient;
 import org.apache.hadoop.hive.metastore.MetaStoreThread;
 import org.apache.hadoop.hive.metastore.api.DataOperationType;
+import org.apache.hadoop.hive.metastore.api.FieldSchema;
 import org.apache.hadoop.hive.metastore.api.LockComponent;
 import org.apache.hadoop.hive.metastore.api.LockLevel;
 import org.apache.hadoop.hive.metastore.api.LockRequest;
 import org.apache.hadoop.hive.metastore.api.LockResponse;
 import org.apache.hadoop.hive.metastore.api.LockType;
+import org.apache.hadoop.hive.metastore.api.Table;
+import org.apache.hadoop.hive.metastore.api.TxnToWriteId;
 import org.apache.hadoop.hive.metastore.security.HadoopThriftAuthBridge;
 import org.apache.hadoop.hive.ql.DriverFactory;
 import org.apache.hadoop.hive.ql.IDriver;
+import org.apache.hadoop.hive.ql.io.AcidOutputFormat;
+import org.apache.hadoop.hive.ql.io.RecordUpdater;
+import org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat;
 import org.apache.hadoop.hive.ql.metadata.Hive;
 import org.apache.hadoop.hive.ql.session.SessionState;
 import org.apache.hadoop.hive.ql.txn.compactor.Cleaner;
 import org.apache.hadoop.hive.ql.txn.compactor.Initiator;
 import org.apache.hadoop.hive.ql.txn.compactor.Worker;
+import org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe;
+import org.apache.hadoop.io.Text;
 
 /**
  * Hive driven over a pipe: a JSON object a line comes in, one with the same "id" goes out. Requests of one "session" are
@@ -90,6 +101,7 @@ public class LiveHive {
     private final ExecutorService thread;
     private final HiveConf conf = new HiveConf(LiveHive.class);
     private IDriver driver;
+    private Batch batch;
 
     Session(String name) {
       thread = Executors.newSingleThreadExecutor(work -> {
@@ -152,6 +164,18 @@ public class LiveHive {
           return List.of();
         case "lock":
           return of(client.lock(lockRequest(txn, request)));
+        case "stream":
+          batch = new Batch(conf, client, request);
+          return batch.writeIds();
+        case "write":
+          batch.write(text(request, "text"));
+          return List.of();
+        case "end":
+          batch.end(request.get("commit").getAsBoolean());
+          return List.of();
+        case "close":
+          batch.close(request.get("lost").getAsBoolean());
+          return List.of();
         case "drop":
           client.dropTable(text(request, "database"), text(request, "table"));
           return List.of();
@@ -206,6 +230,89 @@ public class LiveHive {
 
     private static List<String> of(LockResponse response) {
       return List.of(String.valueOf(response.getLockid()), response.getState().name());
+    }
+  }
+
+  /**
+   * A batch of transactions that write one file of a partition one after the other, as the connections of
+   * hive-streaming do: Hive's own updater writes the file and, for as long as it is open, the side file with its length.
+   */
+  private static final class Batch {
+    private final IMetaStoreClient client;
+    private final JsonObject request;
+    private final List<TxnToWriteId> transactions;
+    private final LazySimpleSerDe lines = new LazySimpleSerDe();
+    private final RecordUpdater updater;
+    private int current; // its lock is taken with its first row
+
+    Batch(HiveConf given, IMetaStoreClient client, JsonObject request) throws Exception {
+      this.client = client;
+      this.request = request;
+      String database = text(request, "database");
+      Table table = client.getTable(database, text(request, "table"));
+      List<Long> opened = client.openTxns("somebody", request.get("transactions").getAsInt()).getTxn_ids();
+      transactions = client.allocateTableWriteIdsBatch(opened, database, table.getTableName());
+      HiveConf conf = new HiveConf(given);
+      conf.setBoolVar(HiveConf.ConfVars.HIVE_ORC_DELTA_STREAMING_OPTIMIZATIONS_ENABLED, true);
+      lines.initialize(conf, columns(table), null);
+      RawLocalFileSystem files = new RawLocalFileSystem(); // the usual one keeps bytes back for its checksums at a flush
+      files.initialize(new Path("file:///").toUri(), conf);
+      Properties properties = new Properties();
+      properties.putAll(table.getParameters());
+      String location =
+          client.getPartition(database, table.getTableName(), text(request, "partition")).getSd().getLocation();
+      updater = new OrcOutputFormat().getRecordUpdater(new Path(location), new AcidOutputFormat.Options(conf)
+          .filesystem(files)
+          .inspector(lines.getObjectInspector())
+          .bucket(0)
+          .tableProperties(properties)
+          .minimumWriteId(transactions.get(0).getWriteId())
+          .maximumWriteId(transactions.get(transactions.size() - 1).getWriteId())
+          .statementId(-1)
+          .finalDestination(new Path(location)));
+    }
+
+    private static Properties columns(Table table) {
+      Properties properties = new Properties();
+      List<FieldSchema> columns = table.getSd().getCols();
+      properties.setProperty("columns", String.join(",", columns.stream().map(FieldSchema::getName).toList()));
+      properties.setProperty("columns.types", String.join(":", columns.stream().map(FieldSchema::getType).toList()));
+      properties.setProperty("field.delim", ",");
+      return properties;
+    }
+
+    List<String> writeIds() {
+      return transactions.stream().map(one -> String.valueOf(one.getWriteId())).toList();
+    }
+
+    /** Rows, a line each, in the current transaction. */
+    void write(String rows) throws Exception {
+      LockRequest wanted = Session.lockRequest(transactions.get(current).getTxnId(), request);
+      wanted.getComponent().forEach(component -> component.setOperationType(DataOperationType.INSERT));
+      client.lock(wanted);
+      for (String row : rows.split("\n")) {
+        updater.insert(transactions.get(current).getWriteId(), lines.deserialize(new Text(row)));
+      }
+    }
+
+    void end(boolean commit) throws Exception {
+      long txn = transactions.get(current++).getTxnId();
+      if (commit) {
+        updater.flush();
+        client.commitTxn(txn);
+      } else {
+        client.rollbackTxn(txn);
+      }
+    }
+
+    /** What has not ended is aborted; of a writer that is lost nobody closes the file. */
+    void close(boolean lost) throws Exception {
+      while (current < transactions.size()) {
+        end(false);
+      }
+      if (!lost) {
+        updater.close(false);
+      }
     }
   }
 }
