@@ -82,7 +82,7 @@ def told(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) ->
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def keep(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str], *, name: str = "budget") -> None:
+def keep(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str], *, name: str) -> None:
     """Writes the table, what was measured and a plot to ``results/``, in files of this ``name``."""
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.txt").write_text(told(rows, facts, left_out))
