@@ -89,10 +89,10 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
     copies = [folder / "cores" / str(number) for number in range(CORES)]
     for place in copies:
         shutil.copytree(scattered, place, copy_function=os.link)
-    in_process = partial(seconds_of, row_type=row_type(contents.ROWS), highest=DELTAS + 1)
-    one_each = in_process(copies, threads=1)
-    together = in_process(copies[:1], threads=CORES)
-    alone = in_process(copies[:1], threads=1)
+    seconds = partial(seconds_of, row_type=row_type(contents.ROWS), highest=DELTAS + 1)
+    one_each = seconds(copies, cores=1)
+    together = seconds(copies[:1], cores=CORES)
+    alone = seconds(copies[:1], cores=1)
     say("deletes in every stripe and in a tenth of them")
     both, part = [], []
     for _ in range(2):

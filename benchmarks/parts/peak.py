@@ -1,5 +1,5 @@
 """A process that compacts one directory and says the most memory that this took, in bytes, and the seconds:
-``python -m benchmarks.parts.peak <location> <row type> <highest write ID> <threads>``."""
+``python -m benchmarks.parts.peak <location> <row type> <highest write ID> <cores>``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from compactor.acid.directory import acid_directory
@@ -15,6 +16,7 @@ from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite import stage
 from compactor.rewrite.plan import Plan, plan
+from compactor.rewrite.processes import ProcessRunner
 from compactor.rewrite.runner import InProcessRunner, Job, Runner
 from compactor.rewrite.unit import Shape
 from compactor.storage.local import LocalStorage
@@ -27,16 +29,16 @@ def peak_of(location: Path, row_type: str, highest: int) -> int:
     return int(answer[0])
 
 
-def seconds_of(locations: Sequence[Path], row_type: str, highest: int, threads: int) -> float:
+def seconds_of(locations: Sequence[Path], row_type: str, highest: int, cores: int) -> float:
     """What a process takes for each of ``locations``, the longest of all, when all run side by side."""
-    return max(float(answer[1]) for answer in _side_by_side(locations, row_type, highest, threads))
+    return max(float(answer[1]) for answer in _side_by_side(locations, row_type, highest, cores))
 
 
-def _side_by_side(locations: Sequence[Path], row_type: str, highest: int, threads: int) -> list[list[str]]:
+def _side_by_side(locations: Sequence[Path], row_type: str, highest: int, cores: int) -> list[list[str]]:
     command = [sys.executable, "-m", "benchmarks.parts.peak"]
     started = [
         subprocess.Popen(
-            [*command, str(location), row_type, str(highest), str(threads)],
+            [*command, str(location), row_type, str(highest), str(cores)],
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             text=True,
@@ -75,12 +77,17 @@ def rewritten(what: Plan, runner: Runner) -> None:
 
 
 def main() -> None:
-    location, row_type, highest, threads = sys.argv[1:]
+    location, row_type, highest, cores = sys.argv[1:]
     what = planned(location, row_type, int(highest))
-    forget_peak()
-    start = time.perf_counter()
-    rewritten(what, InProcessRunner(threads=int(threads)))
-    sys.stdout.write(f"{peak()} {time.perf_counter() - start:.3f}\n")
+    with ExitStack() as stack:
+        runner: Runner = InProcessRunner()
+        if int(cores) > 1:
+            runner = processes = stack.enter_context(ProcessRunner(int(cores)))
+            processes.start()
+        forget_peak()
+        start = time.perf_counter()
+        rewritten(what, runner)
+        sys.stdout.write(f"{peak()} {time.perf_counter() - start:.3f}\n")
 
 
 if __name__ == "__main__":
