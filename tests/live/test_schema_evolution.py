@@ -1,10 +1,13 @@
-"""Columns that changed, as Hive reads them by batch and row by row: the same before and after our compactions."""
+"""Columns that changed, as Hive reads them by batch and row by row, and Trino: the same before and after our compactions."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from tests.support.beside import TRANSACTIONAL, Beside
+from tests.support.trino import Trino
 
 OLD = "a int, t int, d int, v varchar(3), k char(3), f float, s struct<x:int>, l array<int>"
 CHANGES = (
@@ -16,6 +19,7 @@ CHANGES = (
     "f f double",
     "l l array<bigint>",
 )
+PREDICATES = ("true", "t = '1'", "a < 2", "d = 1", "w = 'v1'", "c is null", "f = 0.5")
 
 
 def _older(beside: Beside, name: str) -> None:
@@ -39,28 +43,34 @@ def _newer(beside: Beside, name: str) -> None:
 
 def _seen(beside: Beside, name: str) -> list[list[str]]:
     """All rows, and those that predicates on changed columns find, for both of Hive's readers."""
-    where = ["true", "t = '1'", "a < 2", "d = 1", "w = 'v1'", "c is null", "f = 0.5"]
     return [
         sorted(beside.hive.sql(f"select * from {name} where {condition}", session))
         for session in ("main", "by row")
-        for condition in where
+        for condition in PREDICATES
     ]
 
 
+def _shown(trino: Trino, name: str) -> list[list[list[Any]]]:
+    """The same by Trino."""
+    return [trino.sql(f"select * from {name} where {condition} order by a") for condition in PREDICATES]
+
+
 @pytest.mark.parametrize("kind", ["minor", "major"])
-def test_hive_reads_changed_columns_alike_before_and_after(beside: Beside, kind: str) -> None:
+def test_all_read_changed_columns_alike_before_and_after(beside: Beside, trino: Trino, kind: str) -> None:
     """DESIGN 8: the rows that a reader sees are the same before and after any compaction."""
     name = f"evolved_{kind}"
     _older(beside, name)
     for step in (lambda: None, lambda: _newer(beside, name)):
         step()
-        before = _seen(beside, name)
+        before, shown = _seen(beside, name), _shown(trino, name)
         [done] = beside.compact(name, kind)
         assert done["fate"] == "compacted", done
         assert _seen(beside, name) == before
+        assert _shown(trino, name) == shown
     while beside.queue():
         beside.clean()
     assert _seen(beside, name) == before
+    assert _shown(trino, name) == shown
     assert len(before[0]) == 3
     # A char that grew: over the old files Hive's predicate found the new row only, for it compares padded texts.
     for session in ("main", "by row"):
