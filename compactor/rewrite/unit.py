@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy
+from compactor.compaction.states import CompactionType
 from compactor.ids import WriteId
 from compactor.rewrite.file_format import FileFormat
 from compactor.rows.inputs import Input
@@ -26,6 +27,14 @@ class Shape(enum.Enum):
 
     MAJOR = "base"  #: every visible row that is not deleted
     MINOR = "deltas"  #: the rows of the insert deltas, and the delete events aimed below them
+
+
+#: What a worker makes of each type of request; another type's is not a worker's.
+SHAPES = {
+    CompactionType.MAJOR: Shape.MAJOR,
+    CompactionType.MINOR: Shape.MINOR,
+    CompactionType.REBALANCE: Shape.MAJOR,  # of which ``rewrite.rebalance`` makes its own
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,10 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.errors import CompactorError
 from compactor.metastore.catalog import Table
+from compactor.rewrite.unit import SHAPES
 from compactor.service import repair, show
 from compactor.service.blockers import Blocker, blockers
-from compactor.service.foreseen import SHAPES, Manner, manner_of
+from compactor.service.foreseen import Manner, manner_of
 from compactor.service.hive_roles import HiveRoles, hive_roles
 from compactor.service.initiator import Considered
 from compactor.service.mode import Mode, mode_of

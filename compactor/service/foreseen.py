@@ -13,17 +13,11 @@ from compactor.ids import TxnId
 from compactor.rewrite.chunks import bounded, must_hold
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.slices import sliced
-from compactor.rewrite.unit import Shape
+from compactor.rewrite.unit import SHAPES, Shape
 from compactor.service.bounded import bound_of
 from compactor.service.file_formats import file_format_of
 from compactor.service.seen_by_all import seen_by_all
 from compactor.service.site import Look, Site, Target, View, compactor_view
-
-SHAPES = {
-    CompactionType.MAJOR: Shape.MAJOR,
-    CompactionType.MINOR: Shape.MINOR,
-    CompactionType.REBALANCE: Shape.MAJOR,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

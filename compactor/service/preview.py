@@ -15,10 +15,10 @@ from compactor.rewrite.insert_only import measure
 from compactor.rewrite.outputs import output_types
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, target_tail
-from compactor.rewrite.unit import Shape, Unit
+from compactor.rewrite.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.file_formats import file_format_of
-from compactor.service.foreseen import SHAPES, Manner, manner, planned, view_now
+from compactor.service.foreseen import Manner, manner, planned, view_now
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target

@@ -29,7 +29,7 @@ from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.rebalance import rebalanced
 from compactor.rewrite.runner import Runner
 from compactor.rewrite.slices import condensed, sliced
-from compactor.rewrite.unit import Shape, UnitResult
+from compactor.rewrite.unit import SHAPES, Shape, UnitResult
 from compactor.service import repair
 from compactor.service.bounded import Pace, bound_of
 from compactor.service.exclusive import renames
@@ -47,11 +47,6 @@ from compactor.steps import Step, reach
 
 __all__ = ["Fate", "Options", "Outcome", "is_ours", "work", "work_together"]
 
-_SHAPES = {
-    CompactionType.MAJOR: Shape.MAJOR,
-    CompactionType.MINOR: Shape.MINOR,
-    CompactionType.REBALANCE: Shape.MAJOR,  # of which ``rewrite.rebalance`` makes its own
-}
 TOGETHER_BYTES = 4 * 1024 * 1024  #: of input that an entry may have to go with others: none waits long for another
 
 
@@ -227,7 +222,7 @@ class _Course:
         if isinstance(sufficient, NothingToDo):
             self.group.done(hold, _nothing_to_write(hold, sufficient))
         else:
-            hold.plan = self._planned(hold, _SHAPES[hold.entry.type])
+            hold.plan = self._planned(hold, SHAPES[hold.entry.type])
 
     def _planned(self, hold: Hold, shape: Shape) -> Plan:
         target, view = hold.the_target, hold.the_view
@@ -370,7 +365,7 @@ def _may_compact(target: Target, entry: Entry) -> None:
     if not table.is_transactional:
         raise Refused(f"{entry.entity}: the table is not transactional; only ACID tables are compacted")
     must_be_unsorted(entry.entity, table, target.partition)
-    if entry.type not in _SHAPES:
+    if entry.type not in SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"
         )
