@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
@@ -10,7 +10,7 @@ from compactor.orc import messages
 from compactor.orc.compat import copyable
 from compactor.orc.compression import Compression
 from compactor.orc.running_checksum import RunningChecksum
-from compactor.orc.source import CHUNK, Sink, Source
+from compactor.orc.source import CHUNK, Sink, Source, chunks
 from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.tail import MAGIC, Stripe, Tail, empty_tail
 from compactor.orc.tail_writer import tail_bytes
@@ -116,7 +116,7 @@ class Assembler:
             self._sink.copy(source, offset, length)
             self._position += length
             return
-        for part in _chunks(source, offset, length):  # what is far away is read once, what is small costs no thread
+        for part in chunks(source, offset, length):  # what is far away is read once, what is small costs no thread
             self._write(part)
 
     def _write(self, data: bytes) -> None:
@@ -166,10 +166,3 @@ def write_empty(
     """A file without rows: what stays where every row went (an empty directory lets old rows come back in Trino)."""
     target = replace(like, types=types) if like else empty_tail(types, compression=compression)
     return Assembler(sink, like=target, checksum=checksum).close(user_metadata or {})
-
-
-def _chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
-    while length > 0:
-        data = source.read(offset, min(length, CHUNK))
-        yield data
-        offset, length = offset + len(data), length - len(data)

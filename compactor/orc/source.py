@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
+
+from isal import isal_zlib
 
 from compactor.errors import BadFile, StorageError
 
@@ -51,6 +54,22 @@ class Sink(Protocol):
 
     def abort(self) -> None:
         """Give the file up; nothing of it remains (PROTOCOL 3.4)."""
+
+
+def chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
+    """A range of ``source`` in parts of bounded size."""
+    while length > 0:
+        data = source.read(offset, min(length, CHUNK))
+        yield data
+        offset, length = offset + len(data), length - len(data)
+
+
+def crc32(source: Source, offset: int, length: int) -> int:
+    """The CRC-32 of a range."""
+    found = 0
+    for data in chunks(source, offset, length):
+        found = isal_zlib.crc32(data, found)
+    return found
 
 
 class BytesSource:
@@ -141,10 +160,8 @@ class LocalSink:
             finally:
                 os.close(descriptor)
             offset, length = offset + done, length - done
-        while length > 0:
-            data = source.read(offset, min(length, CHUNK))
+        for data in chunks(source, offset, length):
             self.write(data)
-            offset, length = offset + len(data), length - len(data)
 
     def _kernel_copy(self, descriptor: int, offset: int, length: int) -> int:
         """How many bytes the kernel copied: fewer than ``length`` where it cannot, as between file systems."""

@@ -9,10 +9,9 @@ import pyarrow as pa
 from compactor.errors import VerificationFailed
 from compactor.orc.codec import Codec
 from compactor.orc.reencode import Piece, piece_batches, with_codec
-from compactor.orc.source import LocalSource, Source
+from compactor.orc.source import LocalSource, Source, crc32
 from compactor.orc.tail import Stripe, Tail, read_tail
 from compactor.orc.types import Types
-from compactor.rewrite.insert_only_file import checksum as checksum_of_range
 from compactor.rows.checksum import MODULUS, checksum
 
 
@@ -53,8 +52,8 @@ def same_bytes(stripes: Iterable[tuple[Source, Tail, Stripe]], path: str) -> Non
     """
     with LocalSource(path) as source:
         for number, ((given, tail, old), new) in enumerate(zip(stripes, read_tail(source).stripes, strict=True)):
-            read = checksum_of_range(given, old.offset, old.length)
-            if read != checksum_of_range(source, new.offset, new.length):
+            read = crc32(given, old.offset, old.length)
+            if read != crc32(source, new.offset, new.length):
                 raise VerificationFailed(
                     f"{path}, stripe {number}: other bytes than were read from {tail.name}; nothing was changed, please "
                     "report this"

@@ -11,10 +11,10 @@ from functools import partial
 
 from compactor.acid.names import DeltaKind, original_name
 from compactor.orc.few_open import FewOpen
-from compactor.orc.source import Source
+from compactor.orc.source import Source, chunks
 from compactor.rewrite import insert_only_orc, insert_only_parquet, insert_only_text, insert_only_whole
 from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.insert_only_file import Counted, Made, chunks
+from compactor.rewrite.insert_only_file import Counted, Made
 from compactor.rewrite.unit import Figures, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
 from isal import isal_zlib
 
-from compactor.orc.source import CHUNK, LocalSink, Source
+from compactor.orc.source import LocalSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +46,3 @@ class Counted:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._sink.__exit__(kind, error, trace)
-
-
-def chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
-    """A range of ``source`` in parts of bounded size."""
-    while length > 0:
-        data = source.read(offset, min(length, CHUNK))
-        yield data
-        offset, length = offset + len(data), length - len(data)
-
-
-def checksum(source: Source, offset: int, length: int) -> int:
-    """The CRC-32 of a range."""
-    crc = 0
-    for data in chunks(source, offset, length):
-        crc = isal_zlib.crc32(data, crc)
-    return crc

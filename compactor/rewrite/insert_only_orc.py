@@ -19,9 +19,9 @@ from compactor.orc.assembler import Assembler, Written
 from compactor.orc.compat import copyable, target_of, writable
 from compactor.orc.few_open import FewOpen
 from compactor.orc.reencode import Piece, reencode
-from compactor.orc.source import LocalSink, LocalSource
+from compactor.orc.source import LocalSink, LocalSource, crc32
 from compactor.orc.tail import Tail, read_tail
-from compactor.rewrite.insert_only_file import Made, checksum
+from compactor.rewrite.insert_only_file import Made
 from compactor.rows.acid_file import AcidFile
 
 
@@ -189,7 +189,7 @@ def _verify(group: Group, growing: _Growing, path: str, written: Written, full: 
         if full:
             for stripe, number in growing.copied:
                 old, new = stripe.file.tail.stripes[stripe.number], tail.stripes[number]
-                if checksum(stripe.file.source, old.offset, old.length) != checksum(source, new.offset, new.length):
+                if crc32(stripe.file.source, old.offset, old.length) != crc32(source, new.offset, new.length):
                     raise VerificationFailed(
                         f"{path}, stripe {number}: other bytes than were read; nothing was changed"
                     )

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from compactor.errors import BadFile, NotLossless, VerificationFailed
-from compactor.orc.source import LocalSource, Source
+from compactor.orc.source import LocalSource, Source, chunks, crc32
 from compactor.rewrite import parquet_footer as footer
-from compactor.rewrite.insert_only_file import Counted, Made, checksum, chunks
+from compactor.rewrite.insert_only_file import Counted, Made
 from compactor.rewrite.parquet_footer import BINARY, I16, I32, I64, LIST, MAGIC, STRUCT, Struct
 
 #: Fields of a row group, of its column chunks, of their metadata, and of a page's place.
@@ -216,4 +216,4 @@ def _decoded(written: Any, number: int, columns: list[str] | None, path: str) ->
 
 
 def _checksums(source: Source, group: Struct) -> list[int]:
-    return [checksum(source, *_extent(source, chunk)) for chunk in group[_COLUMNS][1][1]]
+    return [crc32(source, *_extent(source, chunk)) for chunk in group[_COLUMNS][1][1]]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compactor.errors import VerificationFailed
-from compactor.orc.source import LocalSource, Source
-from compactor.rewrite.insert_only_file import Counted, Made, checksum, chunks
+from compactor.orc.source import LocalSource, Source, chunks, crc32
+from compactor.rewrite.insert_only_file import Counted, Made
 
 _ENDINGS = ("txt", "csv", "tsv", "psv", "json", "jsonl", "log", "dat", "data")
 _BOM = b"\xef\xbb\xbf"
@@ -38,7 +38,7 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
                 out.write(b"\n")  # behind \r too: the two are one end of a line
     with LocalSource(path) as written:
         found = count(written)
-        if found != wanted or (full and checksum(written, 0, written.length) != out.crc32):
+        if found != wanted or (full and crc32(written, 0, written.length) != out.crc32):
             raise VerificationFailed(
                 f"{path}: {found} lines were written, the inputs have {wanted}; nothing was changed, please report this"
             )

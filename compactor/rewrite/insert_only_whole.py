@@ -10,8 +10,8 @@ import os
 from collections.abc import Sequence
 
 from compactor.errors import VerificationFailed
-from compactor.orc.source import LocalSource, Source
-from compactor.rewrite.insert_only_file import Counted, Made, checksum, chunks
+from compactor.orc.source import LocalSource, Source, chunks, crc32
+from compactor.rewrite.insert_only_file import Counted, Made
 
 
 def write(sources: Sequence[Source], path: str) -> list[Made]:
@@ -28,7 +28,7 @@ def _copied(source: Source, path: str) -> Made:
         for data in chunks(source, 0, source.length):
             out.write(data)
     with LocalSource(path) as written:
-        if written.length != source.length or checksum(written, 0, written.length) != out.crc32:
+        if written.length != source.length or crc32(written, 0, written.length) != out.crc32:
             raise VerificationFailed(f"{path}: holds other bytes than {source.name}; nothing was changed, ask again")
     ending = os.path.splitext(source.name.rpartition("/")[2])[1]
     return Made(path=path, rows=0, length=out.length, crc32=out.crc32, bytes_copied=out.length, ending=ending)

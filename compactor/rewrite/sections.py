@@ -10,11 +10,10 @@ from typing import TypeAlias
 
 from compactor.acid.names import DeltaKind
 from compactor.errors import VerificationFailed
-from compactor.orc.source import LocalSource
+from compactor.orc.source import LocalSource, crc32
 from compactor.orc.tail import read_tail
 from compactor.rewrite.division import Assembly, Chosen, EncodedSection, Reopened, Section, reopened, value_of
 from compactor.rewrite.events import Deletes, load
-from compactor.rewrite.insert_only_file import checksum
 from compactor.rewrite.outputs import output_of
 from compactor.rewrite.stringing import Encoded, encoded, string_together
 from compactor.rewrite.stripe_choice import Choice
@@ -62,7 +61,7 @@ def _output(section: Section, path: str) -> Output:
             number=section.unit.number,
             rows=read_tail(source).rows,
             length=source.length,
-            crc32=checksum(source, 0, source.length),
+            crc32=crc32(source, 0, source.length),
         )
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from isal import isal_zlib
-
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Written
 from compactor.orc.reencode import last_key
-from compactor.orc.source import CHUNK, LocalSource, Source
+from compactor.orc.source import LocalSource, Source, crc32
 from compactor.orc.tail import Tail
 
 
@@ -38,8 +36,6 @@ class Seal:
 
 def written(path: str, tail: Tail) -> Written:
     """The finished file at ``path``, whose tail is ``tail``."""
-    checksum = 0
     with LocalSource(path) as source:
-        for offset in range(0, source.length, CHUNK):
-            checksum = isal_zlib.crc32(source.read(offset, min(CHUNK, source.length - offset)), checksum)
+        checksum = crc32(source, 0, source.length)
         return Written(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)

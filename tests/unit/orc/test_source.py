@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import zlib
 from pathlib import Path
 
 import pytest
 
 from compactor.errors import BadFile, StorageError
-from compactor.orc.source import BytesSource, LocalSink, LocalSource
+from compactor.orc.source import BytesSource, LocalSink, LocalSource, chunks, crc32
 
 
 class _NoDescriptor(BytesSource):
@@ -86,3 +87,10 @@ def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         LocalSink(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b"kept"
+
+
+def test_ranges() -> None:
+    source = BytesSource(b"0123456789" * 1000)
+    assert b"".join(chunks(source, 5, 20)) == b"56789012345678901234"
+    assert crc32(source, 5, 20) == zlib.crc32(b"56789012345678901234")
+    assert crc32(source, 5, 0) == 0

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.orc.source import BytesSource
-from compactor.rewrite.insert_only_file import Counted, checksum, chunks
+from compactor.rewrite.insert_only_file import Counted
 
 
 def test_what_was_written_is_counted(tmp_path: Path) -> None:
@@ -23,10 +22,3 @@ def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
     with pytest.raises(TypeError), Counted(str(tmp_path / "f")) as out:
         out.write(None)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
-
-
-def test_ranges() -> None:
-    source = BytesSource(b"0123456789" * 1000)
-    assert b"".join(chunks(source, 5, 20)) == b"56789012345678901234"
-    assert checksum(source, 5, 20) == zlib.crc32(b"56789012345678901234")
-    assert checksum(source, 5, 0) == 0
