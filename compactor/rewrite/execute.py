@@ -20,7 +20,7 @@ from typing import TypeAlias, TypeVar
 from compactor.acid.names import DeltaKind
 from compactor.errors import CompactorError, NotLossless, StorageError, UnforeseenKeys
 from compactor.orc.allocator import keep_freed_memory
-from compactor.orc.reencode import reencode
+from compactor.orc.reencode import Piece, reencode
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types
@@ -221,7 +221,7 @@ def _in_place(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, p
     holds no others."""
     if all(c.action is Action.ENCODE for c in choices):
         try:
-            return _encoded(unit, choices, like, types, path)
+            return _without_copies(unit, choices, like, types, path)
         except NotLossless:  # some may have to be copied after all
             if not any(c.is_only_small for c in choices):
                 raise
@@ -254,18 +254,21 @@ def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, pat
         Run(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
         for of_file in files
     ]
-    seal = Seal(version=unit.acid_version)
-    tail = merge([run for run in runs if run.pieces], path, like=like, types=types, metadata=seal.metadata)
-    if unit.full_verify:
-        same_rows([piece for run in runs for piece in run.pieces], path, types)
-    return Strung(written=written(path, tail), last_keys=seal.last_keys, copied=[])
+    pieces = [piece for run in runs for piece in run.pieces]
+    encode = partial(merge, [run for run in runs if run.pieces], path, like=like, types=types)
+    return _sealed(unit, pieces, types, path, encode)
 
 
-def _encoded(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Strung:
+def _without_copies(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Strung:
     """Rows that follow each other, none of whose stripes stay."""
-    seal = Seal(version=unit.acid_version)
     pieces = [piece_of(c) for c in choices]
-    tail = reencode(pieces, path, like=like, types=types, metadata=seal.metadata)
+    return _sealed(unit, pieces, types, path, partial(reencode, pieces, path, like=like, types=types))
+
+
+def _sealed(unit: Unit, pieces: Sequence[Piece], types: Types, path: str, encode: Callable[..., Tail]) -> Strung:
+    """What ``encode`` makes of ``pieces`` at ``path``, which it asks for its ``metadata``."""
+    seal = Seal(version=unit.acid_version)
+    tail = encode(metadata=seal.metadata)
     if unit.full_verify:
         same_rows(pieces, path, types)
     return Strung(written=written(path, tail), last_keys=seal.last_keys, copied=[])
