@@ -72,6 +72,16 @@ class Daemon:
             time.sleep(0.1)
         raise AssertionError(f"{self.name} did not start: {(self.folder / f'{self.name}.log').read_text()[-4000:]}")
 
+    @contextmanager
+    def running(self, answers: Callable[[], bool]) -> Iterator[None]:
+        """It does its work in the block."""
+        self.start()
+        try:
+            self.until(answers)
+            yield
+        finally:
+            self.end()
+
     def end(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
@@ -198,12 +208,8 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
         except requests.RequestException:
             return False
 
-    server.start()
-    try:
-        server.until(answers)
+    with server.running(answers):
         yield url
-    finally:
-        server.end()
 
 
 class Between:
@@ -281,12 +287,8 @@ def s3(folder: Path) -> Iterator[str]:
         except (URLError, OSError):
             return False
 
-    server.start()
-    try:
-        server.until(answers)
+    with server.running(answers):
         yield url
-    finally:
-        server.end()
 
 
 @contextmanager
@@ -304,9 +306,5 @@ def gcs(folder: Path, bucket: str) -> Iterator[str]:
         except (URLError, OSError):
             return False
 
-    server.start()
-    try:
-        server.until(answers)
+    with server.running(answers):
         yield url
-    finally:
-        server.end()
