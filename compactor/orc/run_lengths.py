@@ -1,8 +1,8 @@
 """Columns of integers without NULL, encoded by numpy: run lengths of version 2 (ORC specification, "Run Length Encoding").
 
 The ORC C++ library takes one value after another and spends a third of its time on the keys of ACID rows, which are
-mostly constant or rise one by one. Here they are looked at by row groups: where all values are equal, one run stands for
-all; otherwise each run of up to 512 has the least room that a fixed or packed delta, or the values themselves, take.
+mostly constant or rise one by one. Here each run of up to 512 takes the least room of a fixed delta, packed deltas and the
+values themselves; rows that are all equal are not looked at run by run.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def history(site: Site, entity: Entity | None = None) -> list[EndedRow]:
         before, after = openings.get(entry.id, (None, None))
         rows.append(
             EndedRow(
-                **compaction_row(entry).to_json(),  # type: ignore[arg-type]
+                **compaction_row(entry).to_json(),  # type: ignore[arg-type]  # columns of the row that it is
                 deltas_left=deltas,
                 bytes_left=size,
                 opening_before=before,

@@ -26,9 +26,8 @@ from compactor.storage.tree import listing_of
 log = logging.getLogger(__name__)
 HTTP_PORT = 9870  #: of a NameNode, where nothing else is said
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
-_THROWN = re.compile(
-    r"\bjava\.[a-z.]+\.(\w+Exception)\b"
-)  #: as the page names it that HttpFS shows where a stream fails
+#: As the page names it that HttpFS shows where a stream fails.
+_THROWN = re.compile(r"\bjava\.[a-z.]+\.(\w+Exception)\b")
 _AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
 
 
