@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -85,3 +86,78 @@ def test_every_section_of_the_protocol_has_a_test_that_names_it() -> None:
     tests = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     sections = {number for number in _numbered("docs/protocol.md") if "." not in number}
     assert sorted(s for s in sections if not re.search(rf"PROTOCOL {s}\b", tests)) == []
+
+
+def _sections(document: str) -> dict[str, str]:
+    """The text below each heading ``## 1. …``, by its number."""
+    parts = re.split(r"^## (\d+)\..*\n", (ROOT / document).read_text("utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _plain(section: str) -> str:
+    """Without emphasis of whole sentences and the marks of lists; a line is a paragraph."""
+    return re.sub(r"^(?:\d+\.|-) ", "", section, flags=re.MULTILINE).replace("**", "").strip()
+
+
+def _sentence_starts(text: str) -> set[int]:
+    return {0, *(m.end() for m in re.finditer(r"(?<=[.!?])\s+(?=[A-Z0-9`*])|\n+", text))}
+
+
+def _rows(section: str) -> list[list[str]]:
+    """Opening words, home and tests of each rule."""
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+PROVEN = {number: _rows(text) for number, text in _sections("docs/protocol-tests.md").items()}
+
+
+@pytest.mark.parametrize("section", ["1", "2", "3"])
+def test_every_sentence_of_the_protocol_begins_with_a_row(section: str) -> None:
+    text = _plain(_sections("docs/protocol.md")[section])
+    begun: list[int] = []
+    at = 0
+    for words, *_ in PROVEN[section]:
+        place = text.find(words, at)
+        assert place >= 0, f"not in section {section}, or not behind the row before it: {words}"
+        begun.append(place)
+        at = place + len(words)
+    assert [text[start : start + 60] for start in sorted(_sentence_starts(text) - set(begun))] == []
+
+
+def _defined(path: Path) -> set[str]:
+    """What a module defines by name, and its classes within."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        names = _names(node)
+        found |= names
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{name}" for inner in node.body for name in _names(inner)}
+    return found
+
+
+def _names(node: ast.stmt) -> set[str]:
+    match node:
+        case ast.FunctionDef() | ast.ClassDef():
+            return {node.name}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return {name}
+    return set()
+
+
+def _is_there(folder: str, place: str) -> bool:
+    path, _, name = place.partition("::")
+    return (ROOT / folder / path).is_file() and (not name or name in _defined(ROOT / folder / path))
+
+
+@pytest.mark.parametrize("section", PROVEN)
+def test_a_rule_of_the_protocol_has_one_home_and_a_test(section: str) -> None:
+    for words, home, tests in PROVEN[section]:
+        named = re.findall(r"`([^`]+)`", tests)
+        assert [test for test in named if "::test_" not in test or not _is_there("tests", test)] == [], words
+        if home != "says why":
+            assert re.fullmatch(r"`[^`]+`", home), words
+            assert _is_there("compactor", home.strip("`")), words
+            assert named, words
