@@ -14,6 +14,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
+from compactor.orc.pandas_shim import leave_pandas_out
 from compactor.rewrite import stage
 from compactor.rewrite.plan import Plan, plan
 from compactor.rewrite.processes import ProcessRunner
@@ -80,6 +81,7 @@ def main() -> None:
     location, row_type, highest, cores = sys.argv[1:]
     what = planned(location, row_type, int(highest))
     with ExitStack() as stack:
+        leave_pandas_out()  # as the processes of a runner do
         runner: Runner = InProcessRunner()
         if int(cores) > 1:
             runner = processes = stack.enter_context(ProcessRunner(int(cores)))

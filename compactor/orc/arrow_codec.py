@@ -98,7 +98,7 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
 
 
 def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    # It imports pandas, which takes longer than what most processes of ours do, and they decode nothing.
+    # It imports pandas where that is not left out, which takes longer than what most processes of ours do.
     from pyarrow import dataset
 
     file: Any = pa.PythonFile(view, mode="r")

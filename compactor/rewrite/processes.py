@@ -11,6 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
 
+from compactor.orc.pandas_shim import leave_pandas_out
 from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.runner import PARCEL_BYTES, Answer, Job, Tally, attempt_parcels, begin_here, keep_busy
@@ -94,6 +95,7 @@ def _processes(width: int) -> ProcessPoolExecutor:
 
 def _begin() -> None:
     """An interruption of the command line is the parent's to handle; and nobody outlives it."""
+    leave_pandas_out()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
 
