@@ -11,6 +11,7 @@ from typing import Protocol
 from isal import isal_zlib
 
 from compactor.errors import BadFile, StorageError
+from compactor.orc.writeback import PART, begin_writeback
 
 CHUNK = 4 * 1024 * 1024  #: bytes moved at a time where the kernel cannot copy by itself
 
@@ -130,16 +131,20 @@ class LocalSource:
 
 
 class LocalSink:
-    """A new file of the local file system, closed by leaving a ``with`` block, not yet durable; aborted by an exception."""
+    """A new file of the local file system, closed by leaving a ``with`` block, not yet durable; aborted by an exception.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    The disk begins early with one that ``stays``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, stays: bool = False) -> None:
         self._path = Path(path)
+        self._stays = stays
         self._descriptor = -1
         try:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         except OSError as error:
             raise StorageError(f"file {self._path}: cannot be created: {error.strerror}") from error
-        self._position = 0
+        self._position = self._begun = 0
         self._kernel_copies = hasattr(os, "copy_file_range")
 
     def write(self, data: bytes) -> None:
@@ -151,6 +156,7 @@ class LocalSink:
                 raise StorageError(f"file {self._path}: cannot be written: {error.strerror}") from error
             self._position += done
             view = view[done:]
+        self._begin()
 
     def copy(self, source: Source, offset: int, length: int) -> None:
         descriptor = source.descriptor() if self._kernel_copies else None
@@ -168,14 +174,20 @@ class LocalSink:
         done = 0
         try:
             while done < length:
-                part = os.copy_file_range(descriptor, self._descriptor, length - done, offset + done)
+                part = os.copy_file_range(descriptor, self._descriptor, min(PART, length - done), offset + done)
                 if part == 0:  # the source ends here; reading says so in words
                     break
                 done += part
                 self._position += part
+                self._begin()
         except OSError:
             self._kernel_copies = False
         return done
+
+    def _begin(self) -> None:
+        if self._stays and self._position - self._begun >= PART:
+            begin_writeback(self._descriptor, self._begun, self._position - self._begun)
+            self._begun = self._position
 
     def tell(self) -> int:
         return self._position

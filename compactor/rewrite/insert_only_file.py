@@ -29,7 +29,7 @@ class Counted:
     removes it."""
 
     def __init__(self, path: str) -> None:
-        self._sink = LocalSink(path)
+        self._sink = LocalSink(path, stays=True)
         self.length = 0
         self.crc32 = 0
 

@@ -145,7 +145,11 @@ class _Growing:
 
 def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made:
     stripes = group.stripes(small_stripe_bytes)
-    with LocalSink(path) as sink, FewOpen() as few, Assembler(sink, like=group.like, checksum=True) as assembler:
+    with (
+        LocalSink(path, stays=True) as sink,
+        FewOpen() as few,
+        Assembler(sink, like=group.like, checksum=True) as assembler,
+    ):
         growing = _Growing(assembler=assembler, like=group.like, path=path, few=few)
         try:
             for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):

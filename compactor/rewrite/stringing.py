@@ -72,7 +72,7 @@ def string_together(
     copied: list[Choice] = []
     stripes: list[tuple[Source, Tail, Stripe]] = []
     with FewOpen() as few:
-        with LocalSink(path) as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
+        with LocalSink(path, stays=True) as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
             for part in parts:
                 if isinstance(part, Choice):
                     file = part.file

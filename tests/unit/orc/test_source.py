@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile, StorageError
+from compactor.orc import source as source_module
 from compactor.orc.source import BytesSource, LocalSink, LocalSource, chunks, crc32
+from compactor.orc.writeback import PART
 
 
 class _NoDescriptor(BytesSource):
@@ -44,6 +46,23 @@ def test_copies_by_the_kernel_and_by_hand_are_alike(
         sink.write(b"cd")
         assert sink.tell() == 50_011
     assert (tmp_path / "out").read_bytes() == b"ab" + data[1000:51_000] + data[5:12] + b"cd"
+
+
+@pytest.mark.parametrize(
+    ("stays", "told"), [(True, [(0, PART + 5), (PART + 5, PART), (2 * PART + 5, PART)]), (False, [])]
+)
+def test_the_disk_begins_early_with_a_file_that_stays(
+    tmp_path: Path, stays: bool, told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(source_module, "begin_writeback", lambda _, offset, length: found.append((offset, length)))
+    (tmp_path / "in").write_bytes(bytes(3 * PART))
+    with LocalSource(tmp_path / "in") as source, LocalSink(tmp_path / "out", stays=stays) as sink:
+        sink.write(b"12345")
+        sink.copy(source, 0, 3 * PART)
+        sink.write(b"end")
+    assert found == told
+    assert (tmp_path / "out").stat().st_size == 3 * PART + 8
 
 
 def test_a_copy_beyond_the_end_says_so(tmp_path: Path) -> None:
