@@ -17,14 +17,13 @@ import numpy.typing as npt
 
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.errors import NotLossless
 from compactor.ids import WriteId
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types
-from compactor.rows.acid_file import keys, open_files
+from compactor.rows.delete_files import stored_events
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
-from compactor.rows.keys import DELETE, KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at, valid_mask
+from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at, valid_mask
 from compactor.rows.opening import LOCAL
 from compactor.storage.protocol import Storage
 
@@ -171,23 +170,14 @@ def load(
     total = invisible = 0
     like: Tail | None = None
     types: Types | None = None
-    for source in sources:
-        with open_files(location, [source], number, storage) as files:
-            for file in files:
-                if file.is_raw:
-                    raise NotLossless(
-                        f"{file.path}: expected delete events, found rows without ACID columns; move it away"
-                    )
-                like = like or file.tail
-                types = file.tail.types if len(file.tail.types.row) > 1 else types
-                for stripe in range(len(file.tail.stripes)):
-                    for found in keys(file, stripe):
-                        if np.any(found.operation != DELETE):
-                            raise NotLossless(f"{file.path}: expected delete events only (operation 2), found others")
-                        valid = valid_mask(write_ids, found.current)
-                        total += len(valid)
-                        invisible += int(np.count_nonzero(~valid))
-                        sorter.add(events_of(found.block[valid], found.current[valid]))
+    for tail, stored in stored_events(location, sources, number, storage):
+        like = like or tail
+        types = tail.types if len(tail.types.row) > 1 else types
+        for found in stored:
+            valid = valid_mask(write_ids, found.current)
+            total += len(valid)
+            invisible += int(np.count_nonzero(~valid))
+            sorter.add(events_of(found.block[valid], found.current[valid]))
     return LoadedEvents(events=sorter.done(), total=total, invisible=invisible, like=like, types=types)
 
 

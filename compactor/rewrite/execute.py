@@ -26,7 +26,7 @@ from compactor.orc.tail import Tail
 from compactor.orc.types import Types
 from compactor.rewrite.attempts import attempt_folder, handed_over
 from compactor.rewrite.collapse import gone_by, load_changes
-from compactor.rewrite.content import same_rows
+from compactor.rewrite.content import same_events, same_rows
 from compactor.rewrite.division import Assembly, Division, EncodedSection, Section, divide, is_too_much
 from compactor.rewrite.events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.failure import Failure
@@ -40,7 +40,7 @@ from compactor.rewrite.stripe_choice import Action, Choice, Gone, choose, fit, i
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
 from compactor.rows.acid_file import AcidFile, open_files
-from compactor.rows.delete_files import write_events
+from compactor.rows.delete_files import visible_events, write_events
 from compactor.rows.sealing import Seal, written
 from compactor.steps import Step, reach
 from compactor.storage.options import StoreOptions
@@ -152,10 +152,14 @@ def _attempt(unit: Unit, storage: Storage, folder: str, hand: Hand) -> UnitResul
     with open_files(unit.location, unit.inserts, unit.number, storage) as files:
         kept, applied = events.events.split(unit.applies_from)
         is_minor = unit.shape is Shape.MINOR
-        outputs: tuple[Output, ...] = ()
+        written_events: tuple[Output, ...] = ()
         if is_minor and len(kept):
             types = output_types(unit, files, events)
-            outputs = hand(_write_kept(unit, kept, types, files, events, os.path.join(folder, "events")))
+            written_events = (_write_kept(unit, kept, types, files, events, os.path.join(folder, "events")),)
+        if unit.full_verify:
+            read = visible_events(unit.location, unit.deletes, unit.number, unit.write_ids, storage)
+            same_events(read, unit.applies_from, next((o.path for o in written_events), None), applied)
+        outputs = hand(*written_events)
         done = _write_rows(unit, files, applied, rows)
     return _handed(done, hand).besides(
         outputs,
@@ -163,7 +167,7 @@ def _attempt(unit: Unit, storage: Storage, folder: str, hand: Hand) -> UnitResul
             events_in=events.total,
             events_invisible=events.invisible,
             events_applied=len(applied) if is_minor else 0,
-            events_out=len(kept) if is_minor else 0,
+            events_out=sum(o.rows for o in outputs),
             files_in=len(unit.inserts) + len(unit.deletes),
             files_out=len(outputs),
             bytes_in=unit.input_bytes,
@@ -282,5 +286,7 @@ def _write_kept(
     loaded: LoadedEvents,
     path: str,
 ) -> Output:
-    like = new_tail(loaded.like or files[0].tail, types)
-    return output_of(DeltaKind.DELETE, path, unit.number, write_events(events, path, like=like, types=types))
+    like, seal = new_tail(loaded.like or files[0].tail, types), Seal(deletes=True)
+    made = write_events(events, path, like=like, types=types, seal=seal)
+    verify(path, seal.last_keys, rows=len(events), full=False, deletes=None)  # keys may occur twice
+    return output_of(DeltaKind.DELETE, path, unit.number, made)

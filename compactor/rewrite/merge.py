@@ -14,7 +14,7 @@ from compactor.orc.reencode import Piece, encode_acid, piece_batches, with_codec
 from compactor.orc.tail import Tail
 from compactor.orc.tail_writer import Metadata, no_metadata
 from compactor.orc.types import Types
-from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers, order
+from compactor.rows.keys import KeyBlock, is_sorted, keys_in, order
 
 BATCH_ROWS = 65_536
 
@@ -53,7 +53,7 @@ def _batches(run: Run, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
     together = list(found)
     if together:
         table = pa.Table.from_batches(together).combine_chunks()
-        yield from table.take(pa.array(order(_keys(table)))).to_batches(max_chunksize=BATCH_ROWS)
+        yield from table.take(pa.array(order(keys_in(table)))).to_batches(max_chunksize=BATCH_ROWS)
 
 
 def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
                 buffers[number] = pa.Table.from_batches([batch])
         if not buffers:
             return
-        blocks = {number: _keys(table) for number, table in buffers.items()}
+        blocks = {number: keys_in(table) for number, table in buffers.items()}
         # Of the runs that go on, nothing above their buffered last key is known yet.
         limit = min((blocks[n][-1].item() for n in live), default=None)
         taken: list[pa.Table] = []
@@ -84,7 +84,7 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
             if not buffers[number].num_rows and number not in live:
                 del buffers[number]
         together = pa.concat_tables(taken).combine_chunks()
-        block = _keys(together)
+        block = keys_in(together)
         by_key = order(block)
         block = block[by_key]
         _no_twice(block if last is None else np.concatenate([last, block]))
@@ -105,11 +105,3 @@ def _no_twice(block: KeyBlock) -> None:
             "a ROW__ID occurs twice among the rows of one file number; which row a later delete means is not known; "
             "rewrite the partition with INSERT OVERWRITE"
         )
-
-
-def _keys(table: pa.Table) -> KeyBlock:
-    return key_block(
-        numbers(table.column(WRITE_ID)),
-        numbers(table.column(BUCKET)).astype(np.int32),
-        numbers(table.column(ROW_ID)),
-    )

@@ -28,6 +28,7 @@ from compactor.orc.reencode import Piece, check_calendar, encode_acid, joined, p
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import Tail, read_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type
+from compactor.rewrite.content import same_events
 from compactor.rewrite.events import load
 from compactor.rewrite.outputs import class_of, output_of, piece_of
 from compactor.rewrite.plan import Plan
@@ -37,6 +38,7 @@ from compactor.rewrite.unit import Figures, Part, Rebalance, Unit, UnitResult
 from compactor.rewrite.verify import verify
 from compactor.rows.acid_file import open_files
 from compactor.rows.checksum import MODULUS, checksum
+from compactor.rows.delete_files import visible_events
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.keys import BUCKET, INSERT, ROW, ROW_ID, WRITE_ID
 from compactor.rows.sealing import Seal, written
@@ -146,6 +148,9 @@ class _Work:
         unit = self.unit
         for part in self.asked.parts:
             events = load(unit.location, part.deletes, part.number, unit.write_ids, self.folder, self.storage)
+            if unit.full_verify:
+                read = visible_events(unit.location, part.deletes, part.number, unit.write_ids, self.storage)
+                same_events(read, unit.applies_from, None, events.events)
             self.figures += Figures(events_in=events.total, events_invisible=events.invisible)
             with open_files(unit.location, part.inserts, part.number, self.storage) as files:
                 for choice in choose(files, events.events, unit.write_ids, look_always=unit.looks_always):

@@ -17,7 +17,7 @@ from compactor.orc.source import LocalSource, Source
 from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite.events import Deletes
-from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, key_block, numbers
+from compactor.rows.keys import KeyBlock, is_sorted, keys_in
 
 
 def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
@@ -27,7 +27,7 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
     to the row, as a reader's would.
 
     Args:
-        full: also decode every key: strictly rising, and none of them deleted.
+        full: also decode every key: strictly rising, as those of rows are, and none of them deleted.
         deletes: None where keys alone don't tell what is gone.
 
     Raises:
@@ -62,11 +62,7 @@ def _every_key(source: Source, tail: Tail, deletes: Deletes | None) -> None:
     before: KeyBlock | None = None
     for stripe in range(len(tail.stripes)):
         for batch in read_keys(source, tail, stripe):
-            block = key_block(
-                numbers(batch.column(WRITE_ID)),
-                numbers(batch.column(BUCKET)).astype(np.int32),
-                numbers(batch.column(ROW_ID)),
-            )
+            block = keys_in(batch)
             whole = block if before is None else np.concatenate([before, block])
             if not is_sorted(whole) or (deletes is not None and deletes.hits(block).any()):
                 raise VerificationFailed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +16,16 @@ from compactor.orc.codec import Codec
 from compactor.orc.reencode import encode_acid, with_codec
 from compactor.orc.tail import Tail
 from compactor.orc.types import Types
-from compactor.rows.acid_file import keys, open_files
+from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
-from compactor.rows.keys import DELETE, valid_mask
+from compactor.rows.keys import DELETE, KeyBlock, Numbers, valid_mask
 from compactor.rows.opening import LOCAL
 from compactor.rows.sealing import Seal, written
 from compactor.storage.protocol import Storage
 
 BATCH_ROWS = 65_536
+Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events and the write ID that deletes with each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,29 +48,61 @@ def load_events(
         BadFile: a file cannot be read.
         NotLossless: a delete delta holds something else than delete events.
     """
-    blocks = []
+    blocks: list[Block] = []
+    tails: list[Tail] = []
     total = invisible = 0
-    with open_files(location, sources, number, storage) as files:
-        for file in files:
-            if file.is_raw:
-                raise NotLossless(f"{file.path}: expected delete events, found rows without ACID columns; move it away")
-            for stripe in range(len(file.tail.stripes)):
-                for found in keys(file, stripe):
-                    if np.any(found.operation != DELETE):
-                        raise NotLossless(f"{file.path}: expected delete events only (operation 2), found others")
-                    valid = valid_mask(write_ids, found.current)
-                    total += len(valid)
-                    invisible += int(np.count_nonzero(~valid))
-                    blocks.append((found.block[valid], found.current[valid]))
-        tails = tuple(file.tail for file in files)
+    for tail, events in stored_events(location, sources, number, storage):
+        tails.append(tail)
+        for found in events:
+            valid = valid_mask(write_ids, found.current)
+            total += len(valid)
+            invisible += int(np.count_nonzero(~valid))
+            blocks.append((found.block[valid], found.current[valid]))
     whole = [t.types for t in tails if len(t.types.row) > 1]
     return LoadedEvents(
         events=DeleteEvents.of(blocks),
         total=total,
         invisible=invisible,
-        tails=tails,
+        tails=tuple(tails),
         types=whole[-1] if whole else None,
     )
+
+
+def stored_events(
+    location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL
+) -> Iterator[tuple[Tail, Iterator[Keys]]]:
+    """Each file's tail and events, seen by anybody or not, in their order; the file is open until the next one.
+
+    Raises:
+        BadFile: a file cannot be read.
+        NotLossless: a delete delta holds something else than delete events.
+    """
+    for source in sources:
+        with open_files(location, [source], number, storage) as files:
+            for file in files:
+                if file.is_raw:
+                    raise NotLossless(
+                        f"{file.path}: expected delete events, found rows without ACID columns; move it away"
+                    )
+                yield file.tail, _only_deletes(file)
+
+
+def _only_deletes(file: AcidFile) -> Iterator[Keys]:
+    for stripe in range(len(file.tail.stripes)):
+        for found in keys(file, stripe):
+            if np.any(found.operation != DELETE):
+                raise NotLossless(f"{file.path}: expected delete events only (operation 2), found others")
+            yield found
+
+
+def visible_events(
+    location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList, storage: Storage = LOCAL
+) -> Iterator[Block]:
+    """Those of ``stored_events`` that the snapshot sees: keys and deleting write IDs."""
+    for _, events in stored_events(location, sources, number, storage):
+        for found in events:
+            valid = valid_mask(write_ids, found.current)
+            yield found.block[valid], found.current[valid]
 
 
 class Events(Protocol):
@@ -81,8 +114,13 @@ class Events(Protocol):
         """The events at these places."""
 
 
-def write_events(events: Events, path: str, *, like: Tail, types: Types) -> Written:
-    """A file of delete events in key order, each with a null row, as Hive writes them."""
+def write_events(events: Events, path: str, *, like: Tail, types: Types, seal: Seal | None = None) -> Written:
+    """A file of delete events in key order, each with a null row, as Hive writes them.
+
+    Args:
+        seal: of delete events, which then knows the file's last keys.
+    """
+    metadata = (seal or Seal(deletes=True)).metadata
 
     def batches(codec: Codec) -> Iterator[pa.RecordBatch]:
         schema = codec.schema(types)
@@ -91,9 +129,7 @@ def write_events(events: Events, path: str, *, like: Tail, types: Types) -> Writ
 
     tail = with_codec(
         [types],
-        lambda codec: encode_acid(
-            batches(codec), path, like=like, types=types, metadata=Seal(deletes=True).metadata, codec=codec
-        ),
+        lambda codec: encode_acid(batches(codec), path, like=like, types=types, metadata=metadata, codec=codec),
     )
     return written(path, tail)
 

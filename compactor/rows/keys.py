@@ -31,6 +31,12 @@ def key_block(write_id: Numbers, bucket: npt.NDArray[np.int32], row_id: Numbers)
     return block
 
 
+def keys_in(rows: pa.RecordBatch | pa.Table) -> KeyBlock:
+    """The keys of events whose columns stand as in a file."""
+    write_id, bucket, row_id = (numbers(rows.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))
+    return key_block(write_id, bucket.astype(np.int32), row_id)
+
+
 def numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
     """A column of integers without nulls as numpy."""
     return np.asarray(column.to_numpy(zero_copy_only=False))

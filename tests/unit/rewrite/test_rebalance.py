@@ -20,6 +20,7 @@ from compactor.compaction.order_by import OrderBy, parse_order_by
 from compactor.errors import NotSupported, VerificationFailed
 from compactor.ids import TxnId, WriteId
 from compactor.orc.types import acid_types, parse_hive_type, schema_text
+from compactor.rewrite import events
 from compactor.rewrite import rebalance as module
 from compactor.rewrite.plan import Plan
 from compactor.rewrite.rebalance import column_keys, rebalanced
@@ -105,9 +106,22 @@ def test_deletes_meet_the_rows_of_their_own_file_only(tmp_path: Path) -> None:
     first, second = table(tmp_path, ROW_TYPE, [[(n,) for n in range(6)]])
     deleted = [(1, bucket.encode(1), 0), (1, bucket.encode(0), 2)]
     path = write_file(tmp_path / "delete_delta_2_2" / "bucket_00000", sorted(deleted), current=[2, 2], operation=2)
-    events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
-    result = execute(unit(tmp_path, ROW_TYPE, [replace(first, deletes=(events,)), second], 1))
+    source_of_events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
+    result = execute(unit(tmp_path, ROW_TYPE, [replace(first, deletes=(source_of_events,)), second], 1))
     assert (result.figures.rows_deleted, result.figures.rows_out, result.figures.events_in) == (1, 5, 2)
+
+
+def test_a_delete_event_that_is_lost_on_the_way_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 4: its row would come back."""
+    first, second = table(tmp_path, ROW_TYPE, [[(n,) for n in range(6)]])
+    path = write_file(tmp_path / "x" / "bucket_00000", dense(1, 2), current=[2, 2], operation=2)
+    source = Input(path="x/bucket_00000", length=path.stat().st_size)
+    asked = unit(tmp_path, ROW_TYPE, [replace(first, deletes=(source,)), second], 1)
+    add = events.Sorter.add
+    monkeypatch.setattr(events.Sorter, "add", lambda sorter, found: add(sorter, found[1:]))
+    with pytest.raises(VerificationFailed, match="delete events that were read to be applied"):
+        execute(asked)
+    assert execute(replace(asked, full_verify=False)).figures.rows_out == 5
 
 
 def test_keys_out_of_order_are_met_by_the_deletes_of_their_own_rows(tmp_path: Path) -> None:
@@ -116,8 +130,8 @@ def test_keys_out_of_order_are_met_by_the_deletes_of_their_own_rows(tmp_path: Pa
     rows = write_file(tmp_path / "delta_1_1" / "bucket_00000", keys)
     path = write_file(tmp_path / "delete_delta_2_2" / "bucket_00000", [keys[0]], current=[2], operation=2)
     source = Input(path="delta_1_1/bucket_00000", length=rows.stat().st_size)
-    events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
-    asked = unit(tmp_path, ROW_TYPE, [Part(number=0, inserts=(source,), deletes=(events,))], 1)
+    source_of_events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
+    asked = unit(tmp_path, ROW_TYPE, [Part(number=0, inserts=(source,), deletes=(source_of_events,))], 1)
     result = execute(replace(asked, full_verify=False))
     assert sorted(rows_of(result)[0]) == [(0,), (2,), (3,), (4,), (5,)]
     assert (result.figures.rows_in, result.figures.rows_deleted, result.figures.rows_out) == (6, 1, 5)

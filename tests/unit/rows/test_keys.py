@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.rows.keys import is_sorted, key_block, numbers, order, row_id_at, valid_mask
+from compactor.rows.keys import is_sorted, key_block, keys_in, numbers, order, row_id_at, valid_mask
 from tests.support.acid_files import block
 
 KEYS = st.tuples(st.integers(0, 4), st.sampled_from([-5, 1 << 29, 1 << 29 | 1]), st.integers(0, 5))
@@ -55,3 +55,12 @@ def test_blocks_of_columns() -> None:
         np.array([1, 2], dtype=np.int64), np.array([5, -6], dtype=np.int32), numbers(pa.chunked_array([[7], [8]]))
     )
     assert row_id_at(found, 1) == RowId(WriteId(2), -6, 8)
+
+
+def test_keys_of_rows_as_they_stand_in_a_file() -> None:
+    keys = [(1, -5, 2), (1, 1 << 29, 0), (3, 1 << 29, 2)]
+    write_id, bucket, row_id = (list(column) for column in zip(*keys, strict=True))
+    columns = [pa.array(column) for column in ([0, 0, 0], write_id, pa.array(bucket, pa.int32()), row_id, [9, 9, 9])]
+    rows = pa.Table.from_arrays(columns, names=[*"owbrc"])
+    assert keys_in(rows).tolist() == keys
+    assert keys_in(rows.to_batches()[0]).tolist() == keys
