@@ -9,6 +9,8 @@ from types import MappingProxyType
 NO_AUTO_COMPACTION = "no_auto_compaction"
 NO_CLEANUP = "no_cleanup"
 
+_MARKS = frozenset(":<>,`")  #: what the text of a type is divided by
+
 
 def _nothing() -> Mapping[str, str]:
     return MappingProxyType({})
@@ -51,7 +53,7 @@ class Table:
     @property
     def row_type(self) -> str:
         """Hive's type of the rows as they stand in files: without partition columns."""
-        return f"struct<{','.join(f'{column.name}:{column.type}' for column in self.columns)}>"
+        return f"struct<{','.join(f'{_quoted(column.name)}:{column.type}' for column in self.columns)}>"
 
     @property
     def is_transactional(self) -> bool:
@@ -103,6 +105,11 @@ class StorageFormat:
 
     input_format: str | None
     serde_parameters: Mapping[str, str] = field(default_factory=_nothing)
+
+
+def _quoted(name: str) -> str:
+    """A column's name as it stands in the text of a type: Hive takes any sign in a name between back-ticks."""
+    return f"`{name.replace('`', '``')}`" if _MARKS.intersection(name) else name
 
 
 def parameter(parameters: Mapping[str, str], key: str) -> str | None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from compactor.metastore.catalog_values import Column, Partition, Table, is_true, parameter
+from compactor.orc.types import parse_hive_type
 
 
 def table(**parameters: str) -> Table:
@@ -54,3 +57,11 @@ def test_names_and_keys() -> None:
     assert not table().is_partitioned
     keyed = Table(id=1, database="d", name="t", location="/", partition_keys=(Column(name="p", type="int"),))
     assert keyed.is_partitioned
+
+
+def test_names_that_hold_the_marks_of_a_type_are_quoted_in_it() -> None:
+    names = ["a", "b,c", "d:e", "f<g>", "back`tick", "with space", "a.b"]
+    found = replace(table(), columns=tuple(Column(name=name, type="map<string,int>") for name in names))
+    types = parse_hive_type(found.row_type)
+    assert list(types[0].field_names) == names
+    assert replace(table(), columns=(Column(name="a", type="int"),)).row_type == "struct<a:int>"
