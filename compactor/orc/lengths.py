@@ -53,6 +53,13 @@ def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail
         _check(stream.read(), encoding.kind in (DIRECT, DICTIONARY), limit, entries, what)
 
 
+def total_length(stream: PlainStream, footer: messages.Message) -> int:
+    """What all lengths of a checked stream add up to."""
+    data = stream.read()
+    runs = _runs_v1(data) if footer.columns[stream.column].kind == DIRECT else _runs_v2(data, exact=True)
+    return _added(runs)[1]
+
+
 def _check(data: bytes, first_version: bool, limit: int, entries: int | None, what: str) -> None:
     try:
         if not first_version:

@@ -7,7 +7,7 @@ column's kind says: every value that an ORC file can have. All other columns are
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Context, Decimal
 from itertools import islice
 from pathlib import Path
@@ -22,9 +22,12 @@ from compactor.errors import NotLossless, NotSupported
 from compactor.orc.bloom_filters import FALSE_POSITIVES
 from compactor.orc.codec import STRIPE_BYTES, decoding_failed, encoder_block, named, root_names
 from compactor.orc.compression import Compression
+from compactor.orc.lengths import total_length
+from compactor.orc.plain import plain_streams
 from compactor.orc.source import Source
+from compactor.orc.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.tail import Tail
-from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, valid_name
+from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, subtree, valid_name
 from compactor.orc.view import StripeView, batch_rows
 
 name = "pyorc"
@@ -119,7 +122,8 @@ def read_batches(
     """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
 
     Raises:
-        NotLossless: a value that cannot be held: a union's, a text that is no UTF-8, a NULL key of a map.
+        NotLossless: a value that cannot be held: a union's, a text that is no UTF-8, a NULL key of a map; also, after the
+            last batch, a map that held a key twice.
         BadFile: the stripes cannot be decoded.
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
@@ -135,14 +139,20 @@ def read_batches(
     try:
         reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)
         order = sorted(range(len(children)), key=lambda place: children[place])
+        plain = _Plain(tail.types)
         while batch := list(islice(reader, size)):
             arrays: list[Array] = [pa.nulls(0)] * len(children)
             for found, place in enumerate(order):
-                values = [_plain(row[found], tail.types, children[place]) for row in batch]
+                values = [plain(row[found], children[place]) for row in batch]
                 arrays[place] = _array(values, kinds[place], tail)
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
     except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error
+    if plain.entries != (there := _entries(source, tail, chosen, children)):
+        raise NotLossless(
+            f"file {tail.name}: {there - plain.entries} of {there} entries of maps have a key that stands twice in its map "
+            "(0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT OVERWRITE"
+        )
 
 
 def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
@@ -154,17 +164,41 @@ def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
         ) from error
 
 
-def _plain(value: Any, types: Types, column: int) -> Any:
-    """What Arrow takes for a value of pyorc: maps as lists of pairs."""
-    item = types[column]
-    if value is None or not item.children:
-        return value
-    if item.kind is Kind.STRUCT:
-        return tuple(_plain(part, types, child) for part, child in zip(value, item.children, strict=True))
-    if item.kind is Kind.LIST:
-        return [_plain(part, types, item.children[0]) for part in value]
-    key, content = item.children
-    return [(_plain(k, types, key), _plain(v, types, content)) for k, v in value.items()]
+class _Plain:
+    """What Arrow takes for values of pyorc: maps as lists of pairs. ``entries`` counts them, since a dictionary, which
+    pyorc makes of a map, keeps one entry of several with equal keys."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self.entries = 0
+
+    def __call__(self, value: Any, column: int) -> Any:
+        item = self._types[column]
+        if value is None or not item.children:
+            return value
+        if item.kind is Kind.STRUCT:
+            return tuple(self(part, child) for part, child in zip(value, item.children, strict=True))
+        if item.kind is Kind.LIST:
+            return [self(part, item.children[0]) for part in value]
+        key, content = item.children
+        self.entries += len(value)
+        return [(self(k, key), self(v, content)) for k, v in value.items()]
+
+
+def _entries(source: Source, tail: Tail, stripes: Sequence[int], columns: Sequence[int]) -> int:
+    """How many entries the maps in ``columns``, and below, have in these stripes, by their streams of lengths."""
+    maps = frozenset(
+        number
+        for column in columns
+        for number in range(column, column + len(subtree(tail.types, column)))
+        if tail.types[number].kind is Kind.MAP
+    )
+    footers = {number: read_stripe_footer(source, tail, number) for number in stripes} if maps else {}
+    return sum(
+        total_length(stream, footer)
+        for number, footer in footers.items()
+        for stream in plain_streams(source, tail, number, footer, maps, kinds=frozenset({LENGTH}))
+    )
 
 
 class PyorcWriter:
@@ -238,7 +272,7 @@ def _values(array: Array, types: Types, column: int) -> list[Any]:
     if item.kind is Kind.MAP:
         keys = _values(array.keys, types, item.children[0])
         contents = _values(array.items, types, item.children[1])
-        return _spread(array, list(zip(keys, contents, strict=True)), dict)
+        return _spread(array, list(zip(keys, contents, strict=True)), _mapping)
     return list(array.to_pylist())
 
 
@@ -253,7 +287,15 @@ def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
     return seconds, nanos
 
 
-def _spread(array: Array, values: list[Any], kind: type[list[Any]] | type[dict[Any, Any]]) -> list[Any]:
+def _mapping(pairs: list[Any]) -> dict[Any, Any]:
+    """What pyorc takes for a map."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotLossless("a map that holds a key twice cannot be encoded; rewrite the partition with INSERT OVERWRITE")
+    return found
+
+
+def _spread(array: Array, values: list[Any], kind: Callable[[list[Any]], Any]) -> list[Any]:
     """``values`` cut into the lists of ``array``."""
     bounds = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import NotLossless, NotSupported
-from compactor.orc import pyorc_codec
+from compactor.orc import arrow_codec, pyorc_codec
 from compactor.orc.compression import Compression
 from compactor.orc.pyorc_codec import TIMESTAMP, raw_type
-from compactor.orc.source import BytesSource
+from compactor.orc.source import BytesSource, LocalSource
 from compactor.orc.tail import empty_tail, read_tail
 from compactor.orc.types import parse_hive_type
 
@@ -82,3 +82,33 @@ def test_the_last_fraction_before_1970_is_refused_and_not_moved(tmp_path: Path) 
     ):
         writer.write(row)
     assert not (tmp_path / "file").exists()
+
+
+@pytest.mark.parametrize("kind", ["map<double,int>", "array<struct<f0:map<double,int>>>"])
+def test_a_map_with_two_keys_that_python_holds_for_one_is_refused_and_not_thinned(tmp_path: Path, kind: str) -> None:
+    """Java's maps hold 0.0 beside -0.0, and other writers any key twice."""
+    types = parse_hive_type(f"struct<a:{kind}>")
+
+    def rows(*keys: float) -> pa.RecordBatch:
+        found: Any = [(key, place) for place, key in enumerate(keys)]
+        found = [{"f0": found}] if kind.startswith("array") else found
+        schema = pyorc_codec.schema(types)
+        return pa.record_batch([pa.array([found, None] * 200, schema.field(0).type)], schema=schema)
+
+    def write(path: Path, batch: pa.RecordBatch) -> Path:
+        with arrow_codec.writer(path, like=empty_tail(types), types=types) as writer:
+            writer.write(batch)
+        return path
+
+    def read(path: Path) -> int:
+        with LocalSource(path) as source:
+            return sum(batch.num_rows for batch in pyorc_codec.read_batches(source, read_tail(source)))
+
+    assert read(write(tmp_path / "sound", rows(0.0, 1.0))) == 400
+    with pytest.raises(NotLossless, match="200 of 600 entries of maps have a key that stands twice"):
+        read(write(tmp_path / "twice", rows(0.0, -0.0, 1.0)))
+    with (
+        pytest.raises(NotLossless, match="a map that holds a key twice"),
+        pyorc_codec.writer(tmp_path / "file", like=empty_tail(types), types=types) as writer,
+    ):
+        writer.write(rows(0.0, -0.0))
