@@ -154,25 +154,25 @@ def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
 
 
 def _costed(target: Target, kind: CompactionType, because: str, made: Plan, delay: str | None = None) -> Preview:
-    cost = sum((_unit(unit) for unit in made.units), Cost())
+    costs = [(output, sum((_unit(unit) for unit in output.units), Cost())) for output in made.outputs]
     return Preview(
         entity=target.entity,
         type=kind,
         because=f"{because}; {made.left}" if made.left else because,
         inputs=made.inputs,
-        outputs=tuple(name for output in made.outputs for name in _names(output)),
+        outputs=tuple(name for output, cost in costs for name in _names(output, cost)),
         input_bytes=made.input_bytes,
         highest_write_id=made.highest_write_id,
         manner=manner(made, target, delay),
-        cost=cost,
+        cost=sum((cost for _, cost in costs), Cost()),
     )
 
 
-def _names(made: Plan) -> list[str]:
+def _names(made: Plan, cost: Cost) -> list[str]:
+    """As ``rewrite.stage`` makes them: a minor's by what is left to write, and a delta where nothing is."""
     kinds = [DeltaKind.INSERT]
-    if made.shape is Shape.MINOR:
-        kinds = [DeltaKind.INSERT] if any(unit.inserts for unit in made.units) else []
-        kinds += [DeltaKind.DELETE] if any(unit.deletes for unit in made.units) else []
+    if made.shape is Shape.MINOR and cost.delete_events_out:
+        kinds = [DeltaKind.INSERT, DeltaKind.DELETE] if cost.rows_out else [DeltaKind.DELETE]
     return [made.directory(kind) for kind in kinds]
 
 

@@ -14,7 +14,7 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from tests.support.expected import step
 from tests.support.passes import compact
-from tests.support.tables import make_table, story
+from tests.support.tables import delete, insert, make_table, story
 
 
 def tree(root: Path) -> set[str]:
@@ -36,6 +36,24 @@ def test_what_is_foretold_is_what_happens(kind: str, deployment: Site, warehouse
     assert told.cost.stripes_reencoded == outcome.figures.stripes_encoded
     assert told.input_bytes == outcome.figures.bytes_in
     assert told.highest_write_id == deployment.metastore.compactions.entry(asked.entry_id).highest_write_id
+
+
+@pytest.mark.parametrize("gone", [range(0), range(1), range(10)], ids=["none", "some", "all"])
+@pytest.mark.parametrize("below", [False, True], ids=["no base", "base"])
+def test_the_directories_of_a_minor_go_by_what_is_left_to_write(
+    gone: range, below: bool, deployment: Site, warehouse: Path
+) -> None:
+    """Events that are applied within the range need no directory."""
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, [100, 101])
+    if below:
+        insert(deployment, table, [102])
+        compact(deployment)
+        delete(deployment, table, [100])
+    insert(deployment, table, range(10))
+    delete(deployment, table, gone)
+    (told,) = preview(deployment, "default.t", type="minor")
+    assert told.outputs == compact(deployment, "minor").output
 
 
 def test_a_rebalance_is_foretold_with_the_next_write_id(deployment: Site, warehouse: Path) -> None:
