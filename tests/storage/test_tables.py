@@ -484,17 +484,22 @@ def uploads(place: Place, top: str) -> list[str]:
     return [upload["Key"] for upload in found.get("Uploads", ())]
 
 
-def test_an_object_too_large_for_one_request_is_copied_by_parts(
-    s3_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("whole_bytes", [1 << 20, 1 << 30], ids=["parts", "whole"])
+def test_an_object_is_copied_within_the_store_and_one_too_large_for_one_request_by_parts(
+    s3_place: Place, between: Between, monkeypatch: pytest.MonkeyPatch, whole_bytes: int
 ) -> None:
+    """PROTOCOL 3.4: the driver copies server-side; no byte of it passes here."""
     from compactor.storage import s3
 
-    monkeypatch.setattr(s3, "WHOLE_COPY_BYTES", 1 << 20)
+    monkeypatch.setattr(s3, "WHOLE_COPY_BYTES", whole_bytes)
     monkeypatch.setattr(s3, "COPY_PART_BYTES", 5 << 20)
     top = s3_place.stores.resolve(s3_place.location)
     content = bytes(range(256)) * (6 << 12)
     s3_place.stores.write(f"{top}/a/f", content)
+    between.seen.clear()
     s3_place.stores.rename(f"{top}/a", f"{top}/b")
+    assert [path for method, path in between.seen if method == "GET" and path.endswith("/f")] == []
+    assert any("partNumber=2" in path for _, path in between.seen) is (whole_bytes < len(content))
     assert s3_place.stores.read(f"{top}/b/f") == content
     assert not s3_place.stores.exists(f"{top}/a")
 

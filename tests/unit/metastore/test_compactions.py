@@ -7,7 +7,9 @@ import pytest
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import NotFound, Refused
+from compactor.ids import WriteId
 from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import TxnType
 
 T = Entity(database="d", table="t")
 
@@ -57,3 +59,24 @@ def test_aborted_writers_are_counted(metastore: Metastore) -> None:
         metastore.transactions.abort(txn, "by a test")
     assert metastore.compactions.aborted(T).count == 2
     assert metastore.compactions.aborts()[T] == metastore.compactions.aborted(T)
+
+
+def test_what_is_recorded_of_a_compaction_is_recorded_at_once(
+    metastore: Metastore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 3.2: transaction, user, number and component in one transaction: where one fails none is there."""
+    ask(metastore)
+    entry = metastore.compactions.claim("compactor-1", "test", pool_timeout_ms=0)
+    assert entry is not None
+    (txn,) = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("compactor.metastore.compactions.insert_components", fail)
+        with pytest.raises(ZeroDivisionError):
+            metastore.compactions.record(entry, "compactor-1", txn, "ann", WriteId(3))
+    assert metastore.compactions.entry(entry.id) == entry
+    recorded = metastore.compactions.record(entry, "compactor-1", txn, "ann", WriteId(3))
+    assert (recorded.txn_id, recorded.run_as, recorded.highest_write_id) == (txn, "ann", 3)

@@ -24,8 +24,13 @@ def _tail(text: str = "struct<a:int>", **options: object) -> Tail:
 
 @pytest.mark.parametrize(
     "change",
-    [{"row_index_stride": 1000}, {"compression": Compression.ZSTD}, {"file_version": (0, 11)}],
-    ids=["stride", "compression", "file version"],
+    [
+        {"types": acid_types(parse_hive_type("struct<a:bigint>"))},
+        {"row_index_stride": 1000},
+        {"compression": Compression.ZSTD},
+        {"file_version": (0, 11)},
+    ],
+    ids=["types", "stride", "compression", "file version"],
 )
 def test_mixed_files_are_of_different_classes(change: dict[str, object]) -> None:
     """PROTOCOL 2.2: mixed strides lose rows silently under a predicate, or fail."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.orc as po
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import BadFile
+from compactor.orc import messages
 from compactor.orc.compression import Compression
 from compactor.orc.source import BytesSource, LocalSource
 from compactor.orc.tail import Tail, key_statistics, read_tail
@@ -63,6 +65,27 @@ def test_statistics_that_say_no_rows_are_no_knowledge(opened: Opened) -> None:
             assert all(key_statistics(tail, number) is None for number in range(len(tail.stripes)))
             found += 1
     assert found > 10
+
+
+@pytest.mark.parametrize("column", range(5))
+@pytest.mark.parametrize("lacks", ["rows", "no null", "minimum", "maximum"])
+def test_statistics_that_do_not_speak_of_every_key_are_no_knowledge(opened: Opened, column: int, lacks: str) -> None:
+    """PROTOCOL 2.1: they count only if they cover every row and have minimum and maximum, of each key column."""
+    _, tail = opened(ONE_FILE)
+    assert tail.stripe_statistics is not None
+    assert key_statistics(tail, 0) is not None
+    columns = list(tail.stripe_statistics[0])
+    part = messages.ColumnStatistics()
+    part.CopyFrom(columns[1 + column])
+    match lacks:
+        case "rows":
+            part.number_of_values -= 1
+        case "no null":
+            part.has_null = True
+        case _:
+            part.int_statistics.ClearField(lacks)
+    columns[1 + column] = part
+    assert key_statistics(replace(tail, stripe_statistics=(tuple(columns), *tail.stripe_statistics[1:])), 0) is None
 
 
 def test_every_cut_is_a_bad_file() -> None:

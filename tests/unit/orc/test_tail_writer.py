@@ -50,6 +50,14 @@ def test_file_statistics_are_those_of_the_stripes(tmp_path: Path) -> None:
     assert (statistics["minimum"], statistics["maximum"], statistics["number_of_values"]) == (1, 3, 3)
 
 
+def test_a_file_whose_stripes_have_no_statistics_has_none(tmp_path: Path) -> None:
+    """PROTOCOL 2.2: file statistics only if every stripe has them; readers would take the others' for all."""
+    tail = replace(encoded(tmp_path / "f"), stripe_statistics=None)
+    again = (tmp_path / "f").read_bytes()[: tail.stripes[-1].end] + tail_bytes(tail)
+    found = read_tail(BytesSource(again))
+    assert (found.rows, list(found.statistics), found.stripe_statistics) == (3, [], None)
+
+
 def test_sealing_changes_the_tail_and_no_row(tmp_path: Path) -> None:
     """PROTOCOL 2.2: footer types are those wanted, whatever the encoder was told."""
     path = tmp_path / "f"

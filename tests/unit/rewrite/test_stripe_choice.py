@@ -151,10 +151,11 @@ def test_an_event_within_the_range_that_hits_nothing_leaves_a_copy(tmp_path: Pat
 
 
 @pytest.mark.parametrize("current", [5, 12])
-def test_aborted_and_unseen_rows_are_invisible(tmp_path: Path, current: int) -> None:
-    """PROTOCOL 1.1."""
+@pytest.mark.parametrize("has_events", [False, True])
+def test_aborted_and_unseen_rows_are_invisible(tmp_path: Path, current: int, has_events: bool) -> None:
+    """PROTOCOL 1.1, 2.1."""
     with opened(tmp_path, dense(current, 3)) as files:
-        choice = one(files, deleting(*dense(current, 3)))
+        choice = one(files, deleting(*dense(current, 3)) if has_events else NONE)
     assert (choice.action, choice.invisible, choice.deleted) == (Action.DROP, 3, 0)
 
 

@@ -12,7 +12,9 @@ import pytest
 from compactor.acid import bucket
 from compactor.errors import BadFile, NotLossless
 from compactor.ids import WriteId
+from compactor.orc import arrow_codec
 from compactor.orc.source import LocalSource
+from compactor.orc.stripe_footer import DATA_STREAMS, read_stripe_footer
 from compactor.orc.tail import read_tail
 from compactor.rows.acid_file import keys, must_insert, open_files, write_empty
 from compactor.storage.local import LocalStorage
@@ -40,6 +42,27 @@ def test_keys_of_acid_rows_are_what_stands_there(tmp_path: Path) -> None:
         (found,) = keys(file, 0)
     assert [k.item() for k in found.block] == dense(3, 4)
     assert found.current.tolist() == [3, 3, 4, 4]
+
+
+def test_who_looks_at_keys_reads_no_row(tmp_path: Path) -> None:
+    """PROTOCOL 2.1: key columns only. Here the rows' streams are garbage."""
+    path = write_file(tmp_path / "bucket_00000", dense(3, 1000))
+    content = bytearray(path.read_bytes())
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+        place, garbled = tail.stripes[0].offset, 0
+        for stream in read_stripe_footer(source, tail, 0).streams:
+            if stream.column > 5 and stream.kind in DATA_STREAMS:
+                content[place : place + stream.length] = b"\xff" * stream.length
+                garbled += stream.length
+            place += stream.length
+    assert garbled
+    path.write_bytes(content)
+    with open_files(str(tmp_path), [Named("bucket_00000")], 0) as (file,):
+        (found,) = keys(file, 0)
+        assert [k.item() for k in found.block] == dense(3, 1000)
+        with pytest.raises(BadFile, match="bucket_00000"):
+            list(arrow_codec.read_batches(file.source, file.tail))
 
 
 def test_row_numbers_of_originals_run_on_over_the_files_of_a_group(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
 from compactor.metastore.compactions import Commit, Committing, Compactions
 from compactor.rewrite.runner import InProcessRunner
-from compactor.service import worker
+from compactor.service import batch, worker
 from compactor.service.batch import claimable, run_entries
 from compactor.service.outcome import Fate, Outcome
 from compactor.service.request import request_compaction
@@ -177,6 +177,24 @@ def test_what_is_too_large_to_go_with_others_goes_alone(
     assert_nothing_left(site)
     (alone,) = run_entries(site, [left], InProcessRunner()).outcomes
     assert alone.fate is Fate.COMPACTED
+
+
+@pytest.mark.parametrize(("together", "bytes_together", "open_at_once"), [(2, 1 << 20, [2, 1]), (3, 0, [0, 1, 1, 1])])
+def test_transactions_are_open_of_one_group_at_a_time(
+    site: Site,
+    tables: list[Table],
+    monkeypatch: pytest.MonkeyPatch,
+    together: int,
+    bytes_together: int,
+    open_at_once: list[int],
+) -> None:
+    """PROTOCOL 3.2: not those of a whole batch, which would hold back every cleaner; what is large is open alone."""
+    monkeypatch.setattr(batch, "TOGETHER", together)
+    monkeypatch.setattr(worker, "TOGETHER_BYTES", bytes_together)
+    found: list[int] = []
+    runner = Interrupted(before=lambda: found.append(len(site.metastore.transactions.open_transactions())))
+    assert [o.fate for o in run_entries(site, asked(site), runner).outcomes] == [Fate.COMPACTED] * 3
+    assert found == open_at_once
 
 
 def test_a_pass_takes_up_again_what_left_its_group(

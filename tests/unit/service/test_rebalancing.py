@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Column, Table
 from compactor.metastore.tables import TXN_COMPONENTS
 from compactor.metastore.transactions import TxnType
+from compactor.metastore.write_ids import WriteIds
 from compactor.rewrite.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.rows.writer import write_deletes, write_rows
@@ -94,9 +95,10 @@ def files(table: Table, outcome: Outcome) -> dict[str, list[dict[str, Any]]]:
 def test_rows_stay_and_files_are_even(site: Site, table: Table) -> None:
     """PROTOCOL 1.6: a base under a write ID of its own; write IDs are kept, row numbers run on over all files."""
     before = rows_of(site, table)
+    own = site.metastore.write_ids.next("default", "t")
     outcome = rebalance(site, buckets=3)
     assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
-    own = site.metastore.write_ids.next("default", "t") - 1
+    assert site.metastore.write_ids.next("default", "t") == own + 1
     assert outcome.output == (f"base_{own:07d}_v{outcome.txn:07d}",)
     after = rows_of(site, table)
     assert values(after) == values(before)
@@ -276,23 +278,62 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
     assert values(rows_of(site, table)) == [*before, (700, "row 700")]
 
 
-def test_a_larger_write_id_that_committed_meanwhile_is_not_read(site: Site, table: Table) -> None:
+class Meanwhile:
+    """What another transaction does beside ``own_view``: ``before`` its write ID is given out, and ``after``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.before: list[Callable[[], object]] = []
+        self.after: list[Callable[[], object]] = []
+        allocate, add_component = WriteIds.allocate, WriteIds.add_component
+
+        def allocated(ids: WriteIds, *args: Any) -> WriteId:
+            while self.before:
+                self.before.pop()()
+            return allocate(ids, *args)
+
+        def added(ids: WriteIds, *args: Any) -> None:
+            add_component(ids, *args)
+            while self.after:
+                self.after.pop()()
+
+        monkeypatch.setattr(WriteIds, "allocate", allocated)
+        monkeypatch.setattr(WriteIds, "add_component", added)
+
+
+def test_a_smaller_write_id_that_was_given_out_meanwhile_lets_it_wait(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 1.6: whoever draws one between the first look and the rebalance's own is seen by the second."""
+    writer, own_txn = (site.metastore.transactions.open("u", "h")[0] for _ in range(2))
+    number = site.metastore.write_ids.next("default", "t")
+    meanwhile = Meanwhile(monkeypatch)
+    meanwhile.before.append(lambda: site.metastore.write_ids.allocate(writer, "default", "t"))
+    with pytest.raises(LockNotGranted, match=f"write ID {number} of the table is open"):
+        own_view(site, site.target(entity_of(table)), own_txn)
+    assert meanwhile.before == []
+
+
+def test_a_larger_write_id_that_committed_meanwhile_is_not_read(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PROTOCOL 1.6: a base must not hold rows that stand above its number as well: they would be read twice."""
     before = values(rows_of(site, table))
     older = site.metastore.transactions.open("u", "h")[0]
     own_txn = site.metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)[0]
     target = site.target(entity_of(table))
+    below = [d.directory for d in compactor_view(site, target).directory.compactable()]
+
+    def insert_above() -> None:
+        larger = site.metastore.write_ids.allocate(older, "default", "t")
+        row = pa.table({"a": pa.array([700], pa.int32()), "b": ["row 700"]})
+        write_rows(target.location, target.row_type, row, write_id=larger, statement_id=0)
+        site.metastore.transactions.commit(older)
+
+    Meanwhile(monkeypatch).after.append(insert_above)
     view, own = own_view(site, target, own_txn)
-    larger = site.metastore.write_ids.allocate(older, "default", "t")
-    assert larger == own + 1
-    row = pa.table({"a": pa.array([700], pa.int32()), "b": ["row 700"]})
-    write_rows(target.location, target.row_type, row, write_id=larger, statement_id=0)
-    site.metastore.transactions.commit(older)
-    assert [d.delta.max_write_id for d in compactor_view(site, target, own_txn).directory.compactable()][-1] == larger
-    capped = compactor_view(site, target, own_txn, up_to=own)
-    assert capped.write_ids.high_watermark == view.write_ids.high_watermark == own
-    names = [d.directory for d in capped.directory.compactable()]
-    assert names == [d.directory for d in view.directory.compactable()]
+    assert compactor_view(site, target, own_txn).write_ids.high_watermark == own + 1
+    assert view.write_ids.high_watermark == own
+    assert [d.directory for d in view.directory.compactable()] == below
     site.metastore.transactions.abort(own_txn, "the test is over")
     assert values(rows_of(site, table)) == [*before, (700, "row 700")]
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
+from sqlalchemy import select, update
 
 from compactor.acid.directory import Listing
+from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
+from compactor.ids import TxnId
 from compactor.metastore.catalog import Column, Table
+from compactor.metastore.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXNS
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome, work
@@ -69,10 +77,22 @@ def test_a_location_is_listed_once(site: Site, table: Table, monkeypatch: pytest
     assert listed.count(table.location) == 1
 
 
+class _Staging(LocalStorage):
+    """A store that tells of each directory before it makes it."""
+
+    def __init__(self, told: Callable[[], None]) -> None:
+        self._told = told
+
+    def make_directories(self, path: str, *, like: str) -> None:
+        self._told()
+        super().make_directories(path, like=like)
+
+
 def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None:
     """PROTOCOL 3.2: recorded, with its component, before anything is staged; under a shared lock."""
+    looked: list[str] = []
 
-    def look() -> None:
+    def look(when: str) -> None:
         (entry,) = site.metastore.compactions.queue()
         assert entry.txn_id is not None
         assert site.metastore.transactions.state(entry.txn_id) == "o"
@@ -80,9 +100,45 @@ def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None
         assert entry.run_as
         (lock,) = site.metastore.locks.show()
         assert lock.type.name == "SHARED_READ"
+        with site.metastore.database.read() as conn:
+            components = conn.execute(select(TXN_COMPONENTS).where(TXN_COMPONENTS.c.TC_TXNID.in_([entry.txn_id]))).all()
+            history = conn.execute(select(MIN_HISTORY_LEVEL.c.MHL_TXNID)).scalars().all()
+        assert [(row.TC_OPERATION_TYPE, row.TC_WRITEID) for row in components] == [("c", 3)]
+        assert history == [entry.txn_id]
+        looked.append(when)
 
-    assert compact(site, runner=Interrupted(before=look)).fate is Fate.COMPACTED
+    watched = replace(site, storage=_Staging(partial(look, "staging")))
+    assert compact(watched, runner=Interrupted(before=partial(look, "units"))).fate is Fate.COMPACTED
+    assert looked[0] == "staging"
+    assert "units" in looked
     assert site.metastore.locks.show() == []
+
+
+def test_its_transaction_is_kept_alive_while_its_units_run(site: Site, table: Table) -> None:
+    """PROTOCOL 3.2: heartbeats."""
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_txn_timeout="2s")
+
+    def wait() -> None:
+        with site.metastore.database.write() as conn:
+            conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
+        deadline = time.monotonic() + 60
+        while site.metastore.transactions.open_transactions()[0].last_heartbeat == 0:
+            assert time.monotonic() < deadline, "no heartbeat comes"
+            time.sleep(0.02)
+
+    assert compact(site, runner=Interrupted(before=wait)).fate is Fate.COMPACTED
+
+
+def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, table: Table) -> None:
+    """PROTOCOL 3.1: Hive's cleaner ends the row and leaves the staging directory; the next compaction there takes it."""
+    done = compact(site)
+    staged = Path(table.location) / staging_name(done.txn or TxnId(0))
+    (staged / "out").mkdir(parents=True)  # as if its worker had died before it removed it
+    (entry,) = site.metastore.compactions.queue()
+    site.metastore.compactions.mark_cleaned(entry, (), all_below=False)
+    insert(site, table, [100])
+    assert compact(with_settings(site, compactor_mode="compact")).fate is Fate.COMPACTED
+    assert not staged.exists()
 
 
 def test_nothing_to_merge_and_something_to_remove_is_the_cleaners(site: Site, table: Table) -> None:
