@@ -105,9 +105,9 @@ class AcidDirectory:
     """What a snapshot reads in one directory, and what nobody reads any more.
 
     ``deltas`` are in reading order. ``originals`` are data files without ACID columns in path order, which gives their
-    rows their synthetic ROW__IDs. ``obsolete`` and ``aborted`` are top-level names (an original file in a
-    sub-directory: its path) that the given snapshot does not need. ``left_out`` are directories that hold an open write
-    ID, or reach above the list's high watermark. ``unseen`` are ``_v`` directories whose transaction is neither valid
+    rows their synthetic ROW__IDs; one of 0 bytes, which Hive passes over as well, is only ever obsolete. ``obsolete``
+    and ``aborted`` are top-level names (an original file in a sub-directory: its path) that the given snapshot does not
+    need. ``left_out`` are directories that hold an open write ID, or reach above the list's high watermark. ``unseen`` are ``_v`` directories whose transaction is neither valid
     nor aborted. ``unparsable`` are names that begin like an ACID directory and are none: nothing is decided while there
     is one.
     """
@@ -236,9 +236,9 @@ def acid_directory(
 
     current, hidden = _best_deltas(working, best[1] if best else None, write_ids)
     obsolete.extend(hidden)
-    originals = found.originals
+    originals = tuple(f for f in found.originals if f.length)  # an empty bucket of a plain table is a file of 0 bytes
     if best is not None:
-        obsolete.extend(f.path for f in originals)
+        obsolete.extend(f.path for f in found.originals)
         originals = ()
     return AcidDirectory(
         base=found.acid_dir(best[0], best[1]) if best else None,
