@@ -107,9 +107,9 @@ class AcidDirectory:
     ``deltas`` are in reading order. ``originals`` are data files without ACID columns in path order, which gives their
     rows their synthetic ROW__IDs; one of 0 bytes, which Hive passes over as well, is only ever obsolete. ``obsolete``
     and ``aborted`` are top-level names (an original file in a sub-directory: its path) that the given snapshot does not
-    need. ``left_out`` are directories that hold an open write ID, or reach above the list's high watermark. ``unseen`` are ``_v`` directories whose transaction is neither valid
-    nor aborted. ``unparsable`` are names that begin like an ACID directory and are none: nothing is decided while there
-    is one.
+    need. ``left_out`` are directories that hold an open write ID, or reach above the list's high watermark.
+    ``unseen`` are ``_v`` directories whose transaction is neither valid nor aborted. ``unparsable`` are names that begin
+    like an ACID directory and are none: nothing is decided while there is one.
     """
 
     base: AcidDir | None = None

@@ -207,7 +207,8 @@ class Compactions:
                 raise NotFound(f"compaction {entry_id} is not in the queue; look at `compactor show compactions`")
             if entry.state is not State.INITIATED:
                 raise Refused(
-                    f"compaction {entry_id} is {entry.state.label}; only one that is initiated can be taken off the queue"
+                    f"compaction {entry_id} is {entry.state.label}; only one that is initiated, or that our worker has, "
+                    "can be aborted"
                 )
             self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
 

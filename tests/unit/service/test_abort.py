@@ -121,6 +121,6 @@ def test_a_worker_notices_between_two_units_and_ends_its_row(site: Site, table: 
 
 def test_what_is_committed_stays(site: Site, table: Table) -> None:
     outcome = compact(site)
-    with pytest.raises(Refused, match="initiated can be taken off"):
+    with pytest.raises(Refused, match="ready for cleaning; only one that is initiated, or"):
         abort_compaction(site, outcome.entry.id)
     assert site.metastore.compactions.entry(outcome.entry.id).state is State.READY_FOR_CLEANING
