@@ -21,7 +21,7 @@ from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
-from compactor.orc.bloom_filters import filtered_columns
+from compactor.orc.bloom_filters import Ambiguous, check_hashes, filtered_columns
 from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
@@ -110,22 +110,30 @@ def reencode(
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
         return joined(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
 
+    def encode(filtered: frozenset[int]) -> Tail:
+        return with_codec(
+            [types, *(piece.tail.types for piece in pieces)],
+            lambda codec: encode_acid(
+                rows(codec), path, like=like, types=types, metadata=metadata, codec=codec, filtered=filtered
+            ),
+        )
+
     filtered = _filtered(pieces, types)
-    return with_codec(
-        [types, *(piece.tail.types for piece in pieces)],
-        lambda codec: encode_acid(
-            rows(codec), path, like=like, types=types, metadata=metadata, codec=codec, filtered=filtered
-        ),
-    )
+    while True:
+        try:
+            return encode(filtered)
+        except Ambiguous as reason:
+            log.info("%s gets fewer bloom filters: %s", path, reason)
+            filtered -= reason.columns
 
 
-def _filtered(pieces: Sequence[Piece], types: Types) -> Collection[int]:
+def _filtered(pieces: Sequence[Piece], types: Types) -> frozenset[int]:
     """The columns that have bloom filters in the longest stripe of files of ``types``. In a single row group they would
     be of no use."""
     alike = [piece for piece in pieces if same(piece.tail.types, types) and not piece.tail.encrypted]
     stripes = [piece.tail.stripes[piece.stripe_index] for piece in alike]
     if sum(stripe.rows for stripe in stripes) <= max((piece.tail.row_index_stride for piece in alike), default=0):
-        return ()
+        return frozenset()
     longest = alike[max(range(len(alike)), key=lambda place: stripes[place].length)]
     return filtered_columns(longest.source, longest.tail, longest.stripe_index)
 
@@ -182,11 +190,13 @@ def encode_acid(
 
     Raises:
         Unfit: ``codec`` is Arrow's and would lose something; start again with ``PYORC`` (``with_codec`` does).
+        Ambiguous: some columns cannot have bloom filters; start again without these.
     """
     last: pa.RecordBatch | None = None
     try:
         with codec.writer(path, like=like, types=types, filtered=filtered) as writer:
             for batch in batches:
+                check_hashes(batch, types, filtered)
                 writer.write(batch)
                 last = batch if batch.num_rows else last
         return seal(path, like, types, metadata, _last_of(last) if last is not None and types.is_acid else None)

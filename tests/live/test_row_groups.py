@@ -30,31 +30,46 @@ def test_every_row_group_of_a_large_stripe_answers_point_predicates(
         return made[-1]
 
     monkeypatch.setattr(arrow_codec, "ZlibEncoder", noted)
-    filtered = "'transactional'='true', 'orc.bloom.filter.columns'='a,b'"
-    beside.hive.sql(f"create table row_groups (a int, b string) stored as orc tblproperties({filtered})")
+    filtered = "'transactional'='true', 'orc.bloom.filter.columns'='a,b,c,d,e,f'"
+    columns = "a int, b string, c char(20), d decimal(20,3), e timestamp, f double"
+    beside.hive.sql(f"create table row_groups ({columns}) stored as orc tblproperties({filtered})")
     numbers = f"select posexplode(split(space({ROWS - 1}), ' ')) as (a, nothing)"
-    beside.hive.sql(f"insert into row_groups select a, concat('the row number ä', a) from ({numbers}) t")
+    values = "a, concat('the row number ä', a), concat('ä', a), a / 8, from_unixtime(1000000000 + a * 7201), a / 16"
+    beside.hive.sql(f"insert into row_groups select {values} from ({numbers}) t")
     beside.hive.sql("delete from row_groups where a % 97 = 3")
     keys = range(GROUP // 2, ROWS, GROUP)
     points = {key: f"select ROW__ID.rowid, * from row_groups where a = {key}" for key in keys}
     texts = {key: f"select a from row_groups where b = 'the row number ä{key}'" for key in keys}
     before = {key: beside.hive.sql(point) for key, point in points.items()}
+    others = {
+        (key, column): f"select a from row_groups where {column} = {literal}"
+        for key, [line] in before.items()
+        for column, literal in zip("cdef", _literals(line.split("\t")[3:]), strict=True)
+    }
     [done] = beside.compact("row_groups", "major")
     assert done["fate"] == "compacted", done
     assert len(made) == 1
     for key, point in points.items():
-        assert [line.split("\t")[1:] for line in before[key]] == [[str(key), f"the row number ä{key}"]]
+        assert [line.split("\t")[1:3] for line in before[key]] == [[str(key), f"the row number ä{key}"]]
         for session in ("main", "by row"):
             assert beside.hive.sql(point, session) == before[key], (key, session)
             assert beside.hive.sql(texts[key], session) == [str(key)], (key, session)
         assert trino.sql(texts[key]) == [[key]]
+        for column in "cdef" if key in keys[::4] else "":
+            assert beside.hive.sql(others[key, column]) == [str(key)], (key, column)
         found = trino.sql(f"select a, b from row_groups where a = {key}")
         assert [tuple(row) for row in found] == [(key, f"the row number ä{key}")]
     left = ROWS - len(range(3, ROWS, 97))
     assert trino.sql("select count(*), sum(a) from row_groups") == [[left, sum(range(ROWS)) - sum(range(3, ROWS, 97))]]
-    assert _filtered(beside.directory("row_groups")) == {7, 8}
+    assert _filtered(beside.directory("row_groups")) == {7, 8, 9, 10, 11, 12}
     while beside.queue():
         assert beside.clean()["failed"] == []
+
+
+def _literals(values: list[str]) -> list[str]:
+    """A char, a decimal, a timestamp and a double as Hive spells them."""
+    text, decimal, moment, number = values
+    return [f"'{text.rstrip()}'", f"{decimal}BD", f"timestamp'{moment}'", f"{number}D"]
 
 
 def _filtered(location: Path) -> frozenset[int]:
