@@ -7,7 +7,7 @@ Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -52,6 +52,7 @@ from compactor.metastore.tables import (
     TXN_COMPONENTS,
     TXN_TO_WRITE_ID,
     TXNS,
+    WRITE_SET,
 )
 from compactor.metastore.write_ids import insert_components, next_write_id
 
@@ -213,13 +214,17 @@ class Compactions:
             self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
 
     @retried
-    def abort_running(self, entry_id: int) -> State:
+    def abort_running(self, entry_id: int, first: Callable[[TxnId, TxnId], object] | None = None) -> State:
         """Stop a worker of ours: its transaction is aborted and the row marked by its message, both or neither.
 
         From then on the worker can neither record nor name nor commit. One that is in its critical section holds the
         transaction's row: it commits first, or finds itself aborted, never half of it. The row stays until nothing of
         it is in storage: its worker then ends it, or repair does (``end_aborted``, ``requeue``). A worker that has
         recorded no transaction has staged nothing either; its row goes to the history at once.
+
+        Args:
+            first: does what must be done before its locks are gone, with its transaction and the newest one; it must not
+                touch a database.
 
         Returns:
             ABORTED, or WORKING where storage has to be tidied first.
@@ -239,6 +244,8 @@ class Compactions:
             if seen is None or (entry.worker_id, entry.txn_id) != (seen.worker_id, seen.txn_id):
                 raise TryAgain(f"compaction {entry_id} began its transaction, or changed hands, meanwhile")
             for txn in open_ones:
+                if first is not None:
+                    first(txn, self._dialect.newest(conn))
                 txn_rows.mark_aborted(conn, self._dialect, txn, ABORT_MESSAGE)
             if entry.txn_id is None:
                 self._end(conn, entry, State.ABORTED, ABORT_MESSAGE)
@@ -460,6 +467,12 @@ class Compactions:
             return txn_rows.COMMITTED
         with self._database.read() as conn:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == entry.txn_id)).scalar()
+
+    def rebalance_committed(self, txn: TxnId) -> bool:
+        """Whether WRITE_SET holds what only its commit writes there, of a rebalance whose row in TXNS is gone."""
+        written = select(WRITE_SET.c.WS_TXNID).where(WRITE_SET.c.WS_TXNID == txn, WRITE_SET.c.WS_OPERATION_TYPE == "u")
+        with self._database.read() as conn:
+            return conn.execute(written.limit(1)).first() is not None
 
     @retried
     def requeue(self, entry_id: int, worker_id: str) -> bool:

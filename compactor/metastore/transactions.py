@@ -212,10 +212,16 @@ class Transactions:
             )
 
     @retried
-    def abort(self, txn: TxnId, reason: str) -> bool:
-        """Abort ``txn``; False when it had ended already or never was. Its components stay until it is cleaned."""
+    def abort(self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None) -> bool:
+        """Abort ``txn``; False when it had ended already or never was. Its components stay until it is cleaned.
+
+        ``first`` does what must be done before its locks are gone: it gets the newest transaction, while ``txn`` is open
+        and locked, and must not touch a database.
+        """
         with self._database.write() as conn:
-            txn_rows.locked_row(conn, self._dialect, txn)
+            row = txn_rows.locked_row(conn, self._dialect, txn)
+            if first is not None and row is not None and row.is_open:
+                first(self._dialect.newest(conn))
             return txn_rows.mark_aborted(conn, self._dialect, txn, reason)
 
     @contextmanager

@@ -38,7 +38,12 @@ def condensed(planned: Plan, results: Sequence[UnitResult]) -> Plan:
 
     Args:
         results: of the units of all slices, in their order.
+
+    Raises:
+        VerificationFailed: a row or delete event of a slice is not accounted for.
     """
+    for result in results:
+        result.figures.check(planned.location, Shape.MINOR)
     slice_of = {name: number for number, of_slice in enumerate(planned.slices) for name in of_slice.inputs}
     made: dict[tuple[int, int, DeltaKind], list[Input]] = {}
     left = list(results)

@@ -13,6 +13,7 @@ from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy
 from compactor.compaction.states import CompactionType
+from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
 from compactor.rewrite.file_format import FileFormat
 from compactor.rows.inputs import Input
@@ -144,6 +145,24 @@ class Figures:
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+    def check(self, location: str, shape: Shape) -> None:
+        """That every row is accounted for, and every delete event of a minor.
+
+        Raises:
+            VerificationFailed: otherwise.
+        """
+        if self.rows_in != self.rows_out + self.rows_deleted + self.rows_invisible:
+            raise VerificationFailed(
+                f"{location}: {self.rows_in} rows were read and {self.rows_out} written, {self.rows_deleted} are deleted "
+                f"and {self.rows_invisible} invisible; the sum must agree. Nothing was changed; please report this"
+            )
+        if shape is Shape.MINOR and self.events_in != self.events_out + self.events_applied + self.events_invisible:
+            raise VerificationFailed(
+                f"{location}: {self.events_in} delete events were read and {self.events_out} written, "
+                f"{self.events_applied} applied and {self.events_invisible} invisible; the sum must agree. Nothing was "
+                "changed; please report this"
+            )
 
     def handed_on(self) -> Figures:
         """Of a step whose outputs the next one reads: what came to an end in it. Added to the next one's, both together

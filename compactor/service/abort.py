@@ -31,7 +31,9 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
     if entry.state is not State.WORKING:
         compactions.abort_request(entry_id)
         return compactions.entry(entry_id)
-    if compactions.abort_running(entry_id) is State.WORKING and may(site.settings_of(entry.entity), Mode.COMPACT):
+    tidies = may(site.settings_of(entry.entity), Mode.COMPACT)
+    hide = repair.hiding(site, repair.target_of(site, entry)) if tidies else None
+    if compactions.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:
             repair.take_back(site, compactions.entry(entry_id), "it was aborted by a person")
         except StorageError as error:

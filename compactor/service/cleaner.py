@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory, acid_directory
-from compactor.acid.names import parse_directory, parse_hidden, parse_staging
+from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import Clean, Drop, Wait, may_clean, removable, retry_retention
 from compactor.compaction.eligibility import no_cleanup
@@ -228,10 +228,13 @@ def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | Non
 
 
 def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
-    """A rebalance whose row in TXNS is gone committed if its base bears its number (PROTOCOL 7.4)."""
+    """Of one whose row in TXNS is gone: WRITE_SET says it, or its base (PROTOCOL 7.4). Had it aborted, its components
+    would keep that row as long as the base is there."""
     if entry.type is not CompactionType.REBALANCE or entry.txn_id is None:
         return False
-    return bool(publish.named_by(site.storage, target.location, entry.txn_id))
+    named = publish.named_by(site.storage, target.location, entry.txn_id)
+    is_there = any(isinstance(parse_directory(name), Base) for name in named)
+    return is_there or site.metastore.compactions.rebalance_committed(entry.txn_id)
 
 
 def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:

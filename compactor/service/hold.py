@@ -78,10 +78,12 @@ class Hold:
         return self.staged
 
     def abandon(self) -> None:
-        """Abort the transaction, hide what it named, remove what it staged; in this order (PROTOCOL 6)."""
+        """Hide what it named and abort the transaction with that, then remove what it staged (PROTOCOL 6)."""
         if self.txn is None:
             return
-        self.site.metastore.transactions.abort(self.txn, "compaction transaction abort")
+        txn, target = self.txn, None if self.staged is None else self.target  # before that nothing can be named
+        hide = repair.hiding(self.site, target, is_alone=self.is_alone)
+        self.site.metastore.transactions.abort(txn, "compaction transaction abort", lambda newest: hide(txn, newest))
         if self.target is not None:
             repair.erase(self.site, self.target, self.txn)
 

@@ -1,14 +1,14 @@
 """What dead workers left half done, made good before anything new begins (PROTOCOL 6).
 
 Order: abort the transaction, hide what bears its number, remove its staging directory, and only then queue the request
-again. Where we time it out ourselves, the hiding comes first, in the same database transaction, before its locks are
-gone. Every pass of every acting role repairs first.
+again. Where we end it ourselves, the hiding comes first, in the same database transaction, before its locks are gone.
+Every pass of every acting role repairs first.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
@@ -69,21 +69,54 @@ def repair(site: Site) -> tuple[Repaired, ...]:
 def _hide_before_its_locks_go(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> None:
     """Times the transaction of a lost worker out, and hides first what it has named.
 
-    As long as its locks are there, nobody without visibility reads half of a pair, and nobody writes by the ROW__IDs of a
-    rebalance that is going to be hidden. Where the store has no rename, or somebody else was faster, ``take_back`` does it.
+    Where the store has no rename, or somebody else was faster, ``take_back`` does it.
     """
-    if not site.metastore.dialect.layout.has_visibility:
+    target = target_of(site, entry)
+    if target is None or not _vanishes(site, target):
         return
     try:
-        target = site.target(entry.entity)
-        if not renames(site, target):
-            return
         with site.metastore.transactions.timing_out(txn, timeout_ms) as newest:
             if newest is not None:
-                named = publish.named_by(site.storage, target.location, txn)
-                publish.hide(site.storage, target.location, named, until=newest)
-    except (NotFound, BadFile, StorageError, TryAgain) as error:
+                _hide_named(site, target, txn, newest)
+    except (StorageError, TryAgain) as error:
         log.warning("%s entry %d: what its lost worker named is not hidden yet: %s", entry.entity, entry.id, error)
+
+
+def hiding(site: Site, target: Target | None, *, is_alone: bool = False) -> Callable[[TxnId, TxnId], None]:
+    """What hides the names that a compaction's transaction has given in ``target``, before whoever aborts it takes its
+    locks away: it gets that transaction and the newest one.
+
+    As long as its locks are there, nobody without visibility reads half of a pair, and nobody writes by the ROW__IDs of a
+    rebalance that is going to be hidden. ``erase`` does it afterwards where storage fails, or where it has no rename and
+    the transaction does not hold the table alone (``is_alone``).
+    """
+
+    def hide(txn: TxnId, newest: TxnId) -> None:
+        if target is None or not _vanishes(site, target, is_alone=is_alone):
+            return
+        try:
+            _hide_named(site, target, txn, newest)
+        except StorageError as error:
+            log.warning("%s: what transaction %d named is not hidden yet: %s", target.entity, txn, error)
+
+    return hide
+
+
+def target_of(site: Site, entry: Entry) -> Target | None:
+    """Where ``entry`` is compacted; None where that is gone, or cannot be understood."""
+    try:
+        return site.target(entry.entity)
+    except (NotFound, BadFile):
+        return None
+
+
+def _vanishes(site: Site, target: Target, *, is_alone: bool = False) -> bool:
+    """Whether names there tell their transaction, and nobody sees half of what is being hidden."""
+    return site.metastore.dialect.layout.has_visibility and (is_alone or renames(site, target))
+
+
+def _hide_named(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
+    publish.hide(site.storage, target.location, publish.named_by(site.storage, target.location, txn), until=newest)
 
 
 def lost(site: Site) -> tuple[tuple[Entry, str], ...]:

@@ -312,8 +312,12 @@ class _Course:
         for hold, answer in zip(holds, self.runner.run(jobs) if jobs else [], strict=True):
             if isinstance(answer, CompactorError):
                 self.group.out(hold, answer)
-            else:
-                hold.plan = condensed(hold.the_plan, answer)
+                continue
+
+            def read_on(hold: Hold, results: list[UnitResult] = answer) -> None:
+                hold.plan = condensed(hold.the_plan, results)
+
+            self.group.each(read_on, [hold])
 
     def _pace(self, hold: Hold) -> Pace:
         bound = bound_of(hold.the_target.settings)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import NEXT, CompactionType, IllegalTransition, State
@@ -98,6 +98,18 @@ def _other_worker(compaction: Compaction) -> None:
     claim(compaction.metastore, "compactor-2")
 
 
+def _waits_again(compaction: Compaction) -> None:
+    """By the hand of somebody who left the worker's name there."""
+    with compaction.metastore.database.write() as conn:
+        conn.execute(t.COMPACTION_QUEUE.update().values(CQ_STATE="i"))
+
+
+def _of_another_transaction(compaction: Compaction) -> None:
+    """The same worker has recorded another one."""
+    [other] = compaction.metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
+    compaction.metastore.compactions.record(compaction.entry, WORKER, other, None, compaction.highest)
+
+
 def _ended(compaction: Compaction) -> None:
     compaction.metastore.compactions.finish(compaction.entry, State.FAILED, "cancelled")
 
@@ -124,7 +136,14 @@ def _write_ids_begin_again(compaction: Compaction) -> None:
         conn.execute(t.NEXT_WRITE_ID.delete())
 
 
-BREAKS = [_aborted, _taken_away, _other_worker, _ended, _dropped, _made_again, _moved, _write_ids_begin_again]
+def _next_is_the_highest(compaction: Compaction) -> None:
+    """Made again, and written to as often but for one."""
+    with compaction.metastore.database.write() as conn:
+        conn.execute(t.NEXT_WRITE_ID.update().values(NWI_NEXT=compaction.highest))
+
+
+BREAKS = [_aborted, _taken_away, _other_worker, _waits_again, _of_another_transaction, _ended, _dropped, _made_again]
+BREAKS += [_moved, _write_ids_begin_again, _next_is_the_highest]
 
 
 @pytest.mark.parametrize("change", BREAKS)
@@ -137,6 +156,58 @@ def test_committing_does_nothing_when(change: Callable[[Compaction], None], comp
         compaction.commit(lambda: named.append("named"))
     assert not named
     assert everything(compaction.metastore) == before
+
+
+#: What a statement of the critical section does, by what stands in it; the first that fits.
+_SAYS = {
+    "TXN_LOCK_TBL": "lock",
+    "NTXN_NEXT": "newest",
+    "MAX(TXNS.TXN_ID)": "newest",
+    "FROM TXNS": "our transaction",
+    "FROM COMPACTION_QUEUE": "our row",
+    "FROM TBLS": "place",
+    "FROM NEXT_WRITE_ID": "write IDs",
+    "UPDATE COMPACTION_QUEUE": "ready",
+}
+
+
+def _says(statement: str) -> str | None:
+    plain = " ".join(statement.upper().replace('"', "").replace("`", "").split())
+    if "NTXN_NEXT" in plain and "FOR UPDATE" in plain:
+        return "lock"  # Hive 3.1's counter stands for TXN_LOCK_TBL
+    forgets = plain.startswith("DELETE")  # as Hive 3.1 does with the row of what commits
+    return None if forgets else next((step for word, step in _SAYS.items() if word in plain), None)
+
+
+def test_what_is_locked_and_read_in_which_order(compaction: Compaction, store: str) -> None:
+    """PROTOCOL 5, 9: the transaction's row, the queue row, table and write IDs; then the body; then TXN_LOCK_TBL, the
+    newest transaction after it, stamps; and what is decided by is locked."""
+    engine = compaction.metastore.database.engine
+    steps: list[str] = []
+    locked: set[str] = set()
+
+    def see(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if (step := _says(statement)) is not None:
+            steps.append(step)
+            locked.update([step] if "FOR UPDATE" in statement.upper() else [])
+
+    def committed(conn: Any) -> None:
+        steps.append("commit")
+
+    event.listen(engine, "before_cursor_execute", see)
+    event.listen(engine, "commit", committed)
+    try:
+        compaction.commit(lambda: steps.append("named"))
+    finally:
+        event.remove(engine, "before_cursor_execute", see)
+        event.remove(engine, "commit", committed)
+    steps = steps[: steps.index("commit") + 1]  # what is kept in our own state follows
+    before, after = ["our transaction", "our row", "place", "write IDs"], ["newest", "ready", "commit"]
+    if store == "sqlite":  # it has one writer at a time, who began with BEGIN IMMEDIATE
+        assert steps == [*before, "named", *after]
+    else:
+        assert steps == [*before, "named", "lock", *after]
+        assert locked >= {"our transaction", "our row"}
 
 
 def test_committing_rolls_back_when_naming_fails(compaction: Compaction) -> None:
@@ -278,6 +349,20 @@ def test_rebalance_leaves_its_write_set(metastore: Metastore) -> None:
     assert [(row.WS_TXNID, row.WS_OPERATION_TYPE) for row in found["WRITE_SET"]] == [(txn, "u")]
     assert [row.CTC_TXNID for row in found["COMPLETED_TXN_COMPONENTS"]] == [1]
     assert metastore.compactions.entry(entry.id).next_txn_id == txn
+
+
+@pytest.mark.usefixtures("hive4")
+def test_what_tells_of_a_rebalance_whose_transaction_is_forgotten(metastore: Metastore) -> None:
+    """PROTOCOL 7.4: an op u row in WRITE_SET, which only a commit writes; a component that is left keeps its transaction."""
+    create(metastore)
+    [txn] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
+    metastore.write_ids.add_component(txn, ENTITY, "u", metastore.write_ids.allocate(txn, "default", "t"))
+    assert not metastore.compactions.rebalance_committed(txn)
+    with pytest.raises(IntegrityError), metastore.database.engine.begin() as conn:
+        conn.execute(t.TXNS.delete().where(txn == t.TXNS.c.TXN_ID))
+    metastore.transactions.commit(txn)
+    assert metastore.compactions.rebalance_committed(txn)
+    assert not metastore.compactions.rebalance_committed(TxnId(txn + 1))
 
 
 def test_partition_is_checked_by_id(metastore: Metastore) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pytest
+from sqlalchemy import Engine, event
 
 from compactor.compaction.entry import Entry
 from compactor.errors import LostClaim
 from compactor.ids import TxnId
-from compactor.metastore.compactions import Commit, Committing
+from compactor.metastore.compactions import Commit, Committing, Compactions
 from compactor.metastore.store import Metastore
 
 
@@ -36,3 +40,40 @@ def committing(
         if isinstance(held, LostClaim):
             raise held
         yield held
+
+
+@dataclass(slots=True)
+class Sections:
+    """How many entries each critical section was about, and what any database was asked while names were given there."""
+
+    entries: list[int] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def watched_sections() -> Iterator[Sections]:
+    """What the critical sections of the block do."""
+    seen, inside = Sections(), [False]
+    committing_all = Compactions.committing_all
+
+    @contextmanager
+    def watched(self: Compactions, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+        with committing_all(self, commits) as found:
+            seen.entries.append(len(commits))
+            inside[0] = True
+            try:
+                yield found
+            finally:
+                inside[0] = False
+
+    def see(conn: object, cursor: object, statement: str, *rest: object) -> None:
+        if inside[0]:
+            seen.asked.append(statement)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Compactions, "committing_all", watched)
+        event.listen(Engine, "before_cursor_execute", see)
+        try:
+            yield seen
+        finally:
+            event.remove(Engine, "before_cursor_execute", see)

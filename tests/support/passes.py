@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from sqlalchemy import update
 
 from compactor.acid.directory import acid_directory
+from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
 from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog import Table
@@ -80,6 +82,19 @@ class Renames(LocalStorage):
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         super().rename(source, target, durable=durable)
         self._seen(source, target)
+
+
+class Hides(Renames):
+    """Remembers of each directory that is hidden what it was called, and who held locks just then."""
+
+    def __init__(self, site: Site) -> None:
+        self.seen: list[tuple[str, list[TxnId | None]]] = []
+
+        def look(source: str, target: str) -> None:
+            if parse_hidden(os.path.basename(target)):
+                self.seen.append((os.path.basename(source), [lock.txn for lock in site.metastore.locks.show()]))
+
+        super().__init__(look)
 
 
 def with_storage(site: Site, storage: LocalStorage) -> Site:

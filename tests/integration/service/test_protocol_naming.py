@@ -38,6 +38,7 @@ from compactor.service.transaction import Operation, writing
 from compactor.service.worker import Fate
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
+from tests.support.committing import watched_sections
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, files_below, names_in
@@ -135,6 +136,28 @@ def test_a_minor_that_gets_no_exclusive_lock_becomes_a_major_and_says_so(site: S
     assert {row.state for row in site.metastore.locks.show()} == {LockState.ACQUIRED}
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
     assert not any(name.startswith("_compactor_v") for name in names_in(Path(table.location)))
+
+
+def test_half_of_a_pair_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
+    """PROTOCOL 5, 6: the second name fails; the first one vanishes under the same exclusive lock."""
+    wanted = rows_of(site, table)
+    held: list[tuple[set[str], int]] = []
+
+    class Full(LocalStorage):
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            name = os.path.basename(target)
+            if "/out/" in source and name.startswith("delete_delta"):
+                raise StorageError(f"{target}: no room")
+            super().rename(source, target, durable=durable)
+            if parse_hidden(name):
+                opened = len(site.metastore.transactions.open_transactions())
+                held.append(({row.type.name for row in site.metastore.locks.show()}, opened))
+
+    outcome = compact(with_storage(site, Full()), "minor")
+    assert (outcome.fate, "no room" in outcome.message) == (Fate.FAILED, True)
+    assert [("EXCLUSIVE" in locks, opened) for locks, opened in held] == [(True, 1)]
+    assert (site.metastore.locks.show(), site.metastore.transactions.open_transactions()) == ([], [])
+    assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
 
 
 def test_readers_who_honour_visibility_need_no_exclusive_lock_for_a_pair(site: Site, table: Table) -> None:
@@ -255,6 +278,13 @@ def test_a_compaction_yields_to_a_statement_that_waits_exclusively(site: Site, t
 
 
 # --- 5: the critical section ------------------------------------------------------------------------------------------
+
+
+def test_while_names_are_given_no_database_is_asked_anything(site: Site, table: Table) -> None:
+    """PROTOCOL 5: the rows that are locked would wait for an answer that another connection waits for them to give."""
+    with watched_sections() as seen:
+        assert compact(site, "minor").fate is Fate.COMPACTED
+    assert (seen.entries, seen.asked) == ([1], [])
 
 
 def test_naming_refuses_a_target_that_exists(site: Site, table: Table) -> None:

@@ -40,7 +40,12 @@ def test_copied_files_answer_right(tmp_path: Path, write_acid: WriteAcid, opened
     assembler.close({})
     source, tail = opened(tmp_path / "out")
     assert len(tail.stripes) > 2
-    check_points(source, tail, _last_keys(source, tail))
+    keys = _last_keys(source, tail)
+    check_points(source, tail, keys)
+    for stripe, key in enumerate(keys):  # none is passed over
+        wrong = [*keys[:stripe], key._replace(row_id=key.row_id + 1_000_000), *keys[stripe + 1 :]]
+        with pytest.raises(VerificationFailed, match=f"of stripe {stripe} is not found by its key"):
+            check_points(source, tail, wrong)
 
 
 @pytest.mark.parametrize("damage", ["statistics", "stride"])

@@ -11,6 +11,7 @@ import pytest
 from compactor.acid.directory import FileStatus, Listing, acid_directory
 from compactor.acid.names import DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.errors import VerificationFailed
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog import Table
 from compactor.rewrite.file_format import FileFormat
@@ -89,6 +90,14 @@ def test_what_came_of_a_slice_is_read_in_its_place() -> None:
     assert (after.slices, after.inputs, after.highest_write_id) == ((), whole.inputs, 6)
     ended = Figures(rows_in=6, rows_deleted=2, rows_invisible=4, files_in=3, bytes_in=33)
     assert after.before == ended
+
+
+def test_a_slice_that_lost_a_row_is_not_read_on() -> None:
+    """PROTOCOL 4: per file, also where another slice doubled one."""
+    whole = planned(["base_0000001", *deltas(2, 3, 4, 5)], 2)
+    results = [UnitResult(number=0, outputs=(), figures=Figures(rows_in=2, rows_deleted=deleted)) for deleted in (1, 3)]
+    with pytest.raises(VerificationFailed, match="2 rows were read and 0 written, 1 are deleted"):
+        condensed(whole, results)
 
 
 # --- a worker's whole way ---------------------------------------------------------------------------------------------

@@ -198,6 +198,18 @@ def test_every_row_and_event_is_accounted_for(tmp_path: Path, shape: Shape, figu
         stage.check(STORAGE, made, staged)
 
 
+def test_what_one_unit_lost_another_does_not_make_up_for(tmp_path: Path) -> None:
+    """PROTOCOL 4: per file."""
+    made = plan(tmp_path, Shape.MAJOR)
+    stage.prepare(STORAGE, made)
+    lost, doubled = Figures(rows_in=10, rows_out=9), Figures(rows_in=10, rows_out=11)
+    results = [UnitResult(number=n, outputs=(), figures=figures) for n, figures in enumerate([lost, doubled])]
+    staged = stage.accept(STORAGE, made, results)
+    assert staged.figures.rows_in == staged.figures.rows_out
+    with pytest.raises(VerificationFailed, match="10 rows were read and 9 written"):
+        stage.check(STORAGE, made, staged)
+
+
 def test_a_file_that_is_not_as_long_as_it_was_written_is_found(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)

@@ -9,6 +9,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
 from compactor.metastore.compactions import ABORT_MESSAGE
 from compactor.metastore.transactions import TxnType
@@ -17,7 +18,7 @@ from compactor.service.repair import repair
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker import Fate
-from tests.support.passes import compact
+from tests.support.passes import Hides, compact, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -63,6 +64,18 @@ def test_nothing_of_it_is_seen_any_more(site: Site, table: Table) -> None:
     assert not [name for name in names if name.startswith("base_")]
     assert rows_of(site, table) == wanted
     assert compact(site).fate is Fate.COMPACTED
+
+
+def test_what_it_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
+    """PROTOCOL 6: else readers without visibility see half of a pair as soon as they get the table."""
+    entry = working(site, table)
+    assert entry.txn_id is not None
+    request = site.target(entry.entity).lock(LockType.EXCLUSIVE)
+    assert site.metastore.locks.try_acquire(entry.txn_id, [request], site.user, site.host) is not None
+    disk = Hides(site)
+    abort_compaction(with_storage(site, disk), entry.id)
+    assert disk.seen == [(f"base_0000002_v{entry.txn_id:07d}", [entry.txn_id])]
+    assert site.metastore.locks.show() == []
 
 
 def test_a_request_that_waits_is_taken_off(site: Site, table: Table) -> None:

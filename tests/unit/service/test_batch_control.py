@@ -7,6 +7,7 @@ import pytest
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
+from compactor.locking.kinds import LockType
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service import batch_control
@@ -14,6 +15,7 @@ from compactor.service.batch import own_state, plan_batches, run_batch
 from compactor.service.batch_control import Stand, standing
 from compactor.service.request import request_compaction
 from compactor.service.site import Site
+from tests.support.passes import Hides, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 
 DRIVER, WORKER = "compactor-driver-h-77-aaaa", "compactor-worker-h-77-bbbb"
@@ -80,6 +82,21 @@ def test_a_released_batch_can_be_done_anew_and_its_driver_cannot_commit(site: Si
     assert standing(site, batch).open_entries == ()
     for name in ("a", "b"):
         assert len(rows_of(site, site.metastore.catalog.table("default", name))) == 2
+
+
+def test_what_a_released_driver_named_is_hidden_before_its_locks_go(site: Site, batch: int) -> None:
+    """PROTOCOL 6: it may have died between the two names of a pair, and nobody repairs before the next pass."""
+    entry = begin(site, batch)
+    assert entry.txn_id is not None
+    target = site.target(entry.entity)
+    request = target.lock(LockType.EXCLUSIVE)
+    assert site.metastore.locks.try_acquire(entry.txn_id, [request], site.user, site.host) is not None
+    named = f"delta_0000001_0000002_v{entry.txn_id:07d}"
+    site.storage.make_directories(f"{target.location}/{named}", like=target.location)
+    disk = Hides(site)
+    batch_control.release(with_storage(site, disk), batch, "its driver died")
+    assert disk.seen == [(named, [entry.txn_id])]
+    assert (site.metastore.transactions.state(entry.txn_id), site.metastore.locks.show()) == ("a", [])
 
 
 def test_an_aborted_batch_takes_its_requests_with_it(site: Site, batch: int) -> None:

@@ -23,6 +23,7 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker import Options, work_together
 from compactor.storage.local import LocalStorage
+from tests.support.committing import watched_sections
 from tests.support.passes import clean_all
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
@@ -291,6 +292,14 @@ def test_one_that_cannot_be_named_falls_out_alone(site: Site, tables: list[Table
     assert not [name for name in names_in(Path(place)) if name.startswith(("base", "_compactor_v"))]
     assert [rows_of(site, table) for table in tables] == wanted
     assert_nothing_left(site)
+
+
+def test_while_names_are_given_no_database_is_asked_anything(site: Site, tables: list[Table]) -> None:
+    """PROTOCOL 5: one critical section for all, which touches no other connection."""
+    with watched_sections() as seen:
+        done = worked(site)
+    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED] * 3
+    assert (seen.entries, seen.asked) == ([3], [])
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

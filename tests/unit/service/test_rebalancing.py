@@ -19,7 +19,7 @@ from compactor.errors import LockNotGranted, NotSupported, Refused, TransactionA
 from compactor.ids import WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Column, Table
-from compactor.metastore.tables import TXN_COMPONENTS
+from compactor.metastore.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS, WRITE_SET
 from compactor.metastore.transactions import TxnType
 from compactor.metastore.write_ids import WriteIds
 from compactor.rewrite.runner import InProcessRunner
@@ -206,6 +206,31 @@ def test_an_old_snapshot_keeps_its_directories(site: Site, table: Table) -> None
     site.metastore.transactions.commit(reader)
     clean_all(site)
     assert names_in(Path(table.location)) == set(outcome.output)
+
+
+@pytest.mark.parametrize(("write_set", "base"), [(True, False), (False, True), (False, False)])
+def test_whether_one_committed_whose_transaction_is_forgotten(
+    site: Site, table: Table, write_set: bool, base: bool
+) -> None:
+    """PROTOCOL 7.4: Hive leaves no stamp on it, so what else a commit leaves tells; and nothing is removed in doubt."""
+    outcome = rebalance(site)
+    assert outcome.txn is not None
+    site.metastore.transactions.open("later", "h")
+    with site.metastore.database.write() as conn:
+        conn.execute(TXNS.delete().where(outcome.txn == TXNS.c.TXN_ID))
+        conn.execute(COMPACTION_QUEUE.update().values(CQ_NEXT_TXN_ID=None, CQ_COMMIT_TIME=None))
+        if not write_set:
+            conn.execute(WRITE_SET.delete())
+    location = Path(table.location)
+    if not base:  # a delta that bears the number proves nothing
+        (location / outcome.output[0]).rename(location / f"delta_0000001_0000099_v{outcome.txn:07d}")
+    before = names_in(location)
+    passed = clean(site)
+    assert names_in(location) == before
+    if write_set or base:
+        assert [one.entry_id for one in passed.waiting] == [outcome.entry.id]  # for who was open at first sight
+    else:
+        assert [(one.entry_id, one.state) for one in passed.ended] == [(outcome.entry.id, State.REFUSED)]
 
 
 def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,12 @@ from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE
 from compactor.metastore.transactions import TxnType
+from compactor.rewrite.runner import InProcessRunner
 from compactor.service import repair
+from compactor.service.batch import plan_batches, run_entries
+from compactor.service.cleaner import clean
+from compactor.service.housekeeper import keep_house
+from compactor.service.initiator import initiate
 from compactor.service.request import request_compaction
 from compactor.service.site import Site, compactor_view
 from tests.support.passes import Renames, age, with_storage
@@ -78,6 +84,26 @@ def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site
     assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
     assert repair.repair(site) == ()
+
+
+ROLES: list[Callable[[Site], object]] = [
+    initiate,
+    plan_batches,
+    lambda site: run_entries(site, [], InProcessRunner()),
+    clean,
+    keep_house,
+]
+
+
+@pytest.mark.parametrize("role", ROLES, ids=["initiator", "planner", "worker", "cleaner", "housekeeper"])
+def test_every_pass_of_every_role_repairs_first(site: Site, table: Table, role: Callable[[Site], object]) -> None:
+    """PROTOCOL 6."""
+    entry, txn = begun(site, table)
+    age(site)
+    role(site)
+    assert site.metastore.transactions.state(txn) == "a"
+    assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
+    assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
 
 
 def test_what_a_lost_worker_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:

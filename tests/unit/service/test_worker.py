@@ -22,7 +22,7 @@ from compactor.rewrite.runner import InProcessRunner
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome, work
 from compactor.storage.local import LocalStorage
-from tests.support.passes import clean_all, compact
+from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -139,6 +139,29 @@ def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, 
     insert(site, table, [100])
     assert compact(with_settings(site, compactor_mode="compact")).fate is Fate.COMPACTED
     assert not staged.exists()
+
+
+def test_what_is_not_proven_fails_and_gets_no_manifest(site: Site, table: Table) -> None:
+    """PROTOCOL 4: a mismatch fails the request and leaves the table as it was; the manifest comes after."""
+    written: list[str] = []
+    before = names_in(Path(table.location))
+
+    class Short(LocalStorage):
+        """Says of what was staged that a byte is missing."""
+
+        def length(self, path: str) -> int:
+            return super().length(path) - ("/out/" in path)
+
+        def write(self, path: str, content: bytes) -> None:
+            written.append(path)
+            super().write(path, content)
+
+    outcome = compact(with_storage(site, Short()))
+    assert (outcome.fate, "nothing was changed" in outcome.message) == (Fate.FAILED, True)
+    (row, *_) = site.metastore.compactions.history()
+    assert (row.id, row.state) == (outcome.entry.id, State.FAILED)
+    assert names_in(Path(table.location)) == before
+    assert [path for path in written if path.endswith("manifest.json")] == []
 
 
 def test_nothing_to_merge_and_something_to_remove_is_the_cleaners(site: Site, table: Table) -> None:
