@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from compactor.metastore.locks import LockState
 from compactor.metastore.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
 from compactor.rewrite.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
+from compactor.service import naming as naming_module
 from compactor.service.batch import claimable, run_entries
 from compactor.service.cleaner import clean
 from compactor.service.housekeeper import keep_house
@@ -136,6 +138,28 @@ def test_a_minor_that_gets_no_exclusive_lock_becomes_a_major_and_says_so(site: S
     assert {row.state for row in site.metastore.locks.show()} == {LockState.ACQUIRED}
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
     assert not any(name.startswith("_compactor_v") for name in names_in(Path(table.location)))
+
+
+def test_the_exclusive_lock_is_tried_again_and_later_each_time(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 5: with back-off for compactor.lock.wait; between two tries nothing of it is in anybody's way."""
+    patient = with_settings(site, compactor_lock_wait="1h", hive_txn_opentxn_timeout="1ms")
+    (reader,) = site.metastore.transactions.open("ann", "laptop")
+    site.metastore.locks.acquire(reader, [read_lock(table)], "ann", "laptop")
+    waits: list[float] = []
+    kinds: set[str] = set()
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        kinds.update(row.type.name for row in site.metastore.locks.show())
+        if len(waits) == 5:
+            site.metastore.transactions.commit(reader)
+
+    monkeypatch.setattr(naming_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+    outcome = compact(patient, "minor")
+    assert (outcome.fate, outcome.message, len(outcome.output)) == (Fate.COMPACTED, "", 2)
+    assert (waits, kinds) == ([0.1, 0.2, 0.4, 0.8, 1.6], {"SHARED_READ"})
 
 
 def test_half_of_a_pair_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:

@@ -9,16 +9,18 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import insert as sql_insert
-from sqlalchemy import select
+from sqlalchemy import select, update
 
-from compactor.compaction.states import State
+from compactor.acid.names import parse_hidden
+from compactor.compaction.entry import Request
+from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE
 from compactor.service.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact
-from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
 
@@ -64,6 +66,37 @@ def test_what_came_after_the_compaction_stays(site: Site, table: Table) -> None:
     cleaned(site)
     assert "delta_0000004_0000004_0000" in names_in(Path(table.location))
     assert rows_of(site, table) == wanted
+
+
+def test_what_goes_is_hidden_before_it_is_emptied(site: Site, table: Table) -> None:
+    """PROTOCOL 7.3: file by file a reader would see half of it."""
+    compact(site)
+    removed: list[str] = []
+
+    class Seen(LocalStorage):
+        def remove(self, path: str, *, durable: bool = True) -> None:
+            removed.append(Path(path).name)
+            super().remove(path, durable=durable)
+
+    clean_all(replace(site, storage=Seen()))
+    assert len(removed) == 3
+    assert [name for name in removed if parse_hidden(name) is None] == []
+    assert len(names_in(Path(table.location))) == 1
+
+
+def test_soft_deleted_data_never_means_what_was_made_there_again(site: Site, table: Table) -> None:
+    """PROTOCOL 7.4: such a row tells a location and no table; the one that is there now is another one."""
+    before, wanted = names_in(Path(table.location)), rows_of(site, table)
+    soft = {"location": table.location}
+    asked = Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="hms", properties=soft)
+    number = site.metastore.compactions.request(asked)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=99))
+    time.sleep(0.01)
+    (failed,) = clean(site).failed
+    assert (failed.entry_id, "soft-deleted data" in failed.because) == (number, True)
+    assert (names_in(Path(table.location)), rows_of(site, table)) == (before, wanted)
+    assert site.metastore.compactions.entry(number).state is State.READY_FOR_CLEANING
 
 
 def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:

@@ -17,13 +17,14 @@ from compactor.metastore.tables import COMPACTION_QUEUE
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service import repair
-from compactor.service.batch import plan_batches, run_entries
+from compactor.service.batch import claimable, plan_batches, run_entries
 from compactor.service.cleaner import clean
 from compactor.service.housekeeper import keep_house
 from compactor.service.initiator import initiate
 from compactor.service.request import request_compaction
 from compactor.service.site import Site, compactor_view
-from tests.support.passes import Renames, age, with_storage
+from compactor.service.worker import Fate
+from tests.support.passes import Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
 from tests.support.watching import names_in
 
@@ -191,6 +192,21 @@ def test_no_plan_beside_an_unfinished_compaction(site: Site, table: Table) -> No
     site.metastore.transactions.abort(txn, "by hand")
     repair.sweep(site, target)
     repair.no_strangers(site, target, compactor_view(site, target))
+
+
+def test_a_worker_plans_nothing_beside_an_unfinished_compaction(site: Site, table: Table) -> None:
+    """PROTOCOL 6: its transaction is open, or was never opened here."""
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
+    for number, fate in ((txn, Fate.WAITING), (9999, Fate.REFUSED)):
+        named = Path(table.location) / f"base_0000002_v{number:07d}"
+        named.mkdir()
+        before = names_in(Path(table.location))
+        outcome = (
+            compact(site) if fate is Fate.WAITING else run_entries(site, claimable(site), InProcessRunner()).outcomes[0]
+        )
+        assert (outcome.fate, named.name in outcome.message) == (fate, True)
+        assert names_in(Path(table.location)) == before
+        named.rmdir()
 
 
 def test_a_directory_of_a_transaction_that_was_never_opened_is_refused(site: Site, table: Table) -> None:
