@@ -12,7 +12,7 @@ from compactor.orc.arrow_encoder import ZlibEncoder
 from compactor.orc.bloom_filters import filtered_columns
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
-from tests.support.beside import Beside
+from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.trino import Trino
 
 ROWS, GROUP = 90_000, 10_000
@@ -70,6 +70,35 @@ def _literals(values: list[str]) -> list[str]:
     """A char, a decimal, a timestamp and a double as Hive spells them."""
     text, decimal, moment, number = values
     return [f"'{text.rstrip()}'", f"{decimal}BD", f"timestamp'{moment}'", f"{number}D"]
+
+
+def test_files_of_two_strides_become_one_whose_row_groups_are_found(beside: Beside, trino: Trino) -> None:
+    """PROTOCOL 2.2: stripes of mixed strides in one file would lose rows silently under a predicate, or fail."""
+    name, strides = "strides", (1000, 1500)
+    beside.hive.sql(f"create table {name} (a int, b string) {TRANSACTIONAL}")
+    for place, stride in enumerate(strides):
+        beside.hive.sql(f"alter table {name} set tblproperties ('orc.row.index.stride'='{stride}')")
+        numbers = "select posexplode(split(space(3999), ' ')) as (a, nothing)"
+        beside.hive.sql(f"insert into {name} select a + {4000 * place}, concat('row ', a) from ({numbers}) t")
+    assert _strides(beside.directory(name), "delta_*/bucket_*") == [*strides]
+    [done] = beside.compact(name, "major")
+    assert done["fate"] == "compacted", done
+    assert len(_strides(beside.directory(name), "base_*/bucket_*")) == 1
+    for key in (999, 1500, 4999, 5500, 7999):
+        for session in ("main", "by row"):
+            assert beside.hive.sql(f"select b from {name} where a = {key}", session) == [f"row {key % 4000}"], key
+        assert trino.sql(f"select b from {name} where a = {key}") == [[f"row {key % 4000}"]]
+    assert trino.sql(f"select count(*), sum(a) from {name}") == [[8000, sum(range(8000))]]
+    while beside.queue():
+        assert beside.clean()["failed"] == []
+
+
+def _strides(location: Path, files: str) -> list[int]:
+    found = []
+    for path in sorted(location.glob(files)):
+        with LocalSource(path) as source:
+            found.append(read_tail(source).row_index_stride)
+    return found
 
 
 def _filtered(location: Path) -> frozenset[int]:

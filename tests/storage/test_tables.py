@@ -443,10 +443,11 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     assert rows(site, table) == before
 
 
+@pytest.mark.parametrize("act", ["upload", "begin"])
 def test_an_upload_by_parts_that_fails_is_aborted(
-    s3_place: Place, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3_place: Place, between: Between, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
 ) -> None:
-    """PROTOCOL 3.4: no key appears, and no part goes on costing."""
+    """PROTOCOL 3.4: no key appears, and no part goes on costing, whether the store's client sends the parts or we do."""
     from compactor.errors import StorageError
     from compactor.storage import s3
 
@@ -456,7 +457,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
     top = s3_place.stores.resolve(s3_place.location)
     between.fails = lambda method, path: "partNumber=2" in path
     with pytest.raises(StorageError, match="cannot write"):
-        s3_place.stores.upload(str(local), f"{top}/f")
+        getattr(s3_place.stores.of(top), act)(str(local), f"{top}/f")
     between.fails = lambda method, path: False
     assert not s3_place.stores.exists(f"{top}/f")
     assert uploads(s3_place, top) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,18 @@ def test_every_sentence_of_the_protocol_begins_with_a_row(section: str) -> None:
         begun.append(place)
         at = place + len(words)
     assert [text[start : start + 60] for start in sorted(_sentence_starts(text) - set(begun))] == []
+
+
+@pytest.mark.parametrize("section", PROVEN)
+def test_what_hive_or_trino_was_seen_to_do_is_seen_again(section: str) -> None:
+    """By a live test that a row of the sentence names; or the row says why there is none."""
+    text = _plain(_sections("docs/protocol.md")[section])
+    starts = [*sorted(_sentence_starts(text)), len(text)]
+    places = [(text.find(words), tests) for words, _, tests in PROVEN[section]]
+    for start, end in pairwise(starts):
+        if "[seen]" in text[start:end]:
+            named = [tests for place, tests in places if start <= place < end]
+            assert any("`live/" in tests or "not live: " in tests for tests in named), text[start:end]
 
 
 def _defined(path: Path) -> set[str]:
