@@ -9,12 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from isal import isal_zlib
-
 from compactor.acid.names import DeltaKind
 from compactor.errors import VerificationFailed
-from compactor.orc.source import CHUNK
+from compactor.orc.source import crc32
 from compactor.rewrite.unit import Output
+from compactor.rows.opening import open_source
 from compactor.storage.deferred import Deferring
 from compactor.storage.protocol import Storage
 
@@ -72,7 +71,5 @@ def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Out
 
 
 def _checksum(storage: Storage, path: str, length: int) -> int:
-    checksum = 0
-    for offset in range(0, length, CHUNK):
-        checksum = isal_zlib.crc32(storage.read_range(path, offset, min(CHUNK, length - offset)), checksum)
-    return checksum
+    with open_source(storage, path) as source:
+        return crc32(source, 0, length)

@@ -19,8 +19,9 @@ from compactor.orc.assembler import Assembler, Written
 from compactor.orc.compat import copyable, target_of, writable
 from compactor.orc.few_open import FewOpen
 from compactor.orc.reencode import Piece, reencode
-from compactor.orc.source import LocalSink, LocalSource, crc32
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.source import LocalSink, LocalSource, Source
+from compactor.orc.tail import Stripe, Tail, read_tail
+from compactor.rewrite.content import same_bytes, same_rows
 from compactor.rewrite.insert_only_file import Made
 from compactor.rows.acid_file import AcidFile
 
@@ -109,19 +110,24 @@ def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Growing:
-    """An output that grows stripe by stripe. ``copied`` pairs a stripe with its place in the output."""
+    """An output that grows stripe by stripe. ``stripes`` are those that its own are copies of, of inputs and of the
+    ``parts`` that were encoded."""
 
     assembler: Assembler
     like: Tail
     path: str
     few: FewOpen
+    full: bool
     parts: list[str] = field(default_factory=list)
-    copied: list[tuple[PlainStripe, int]] = field(default_factory=list)
+    stripes: list[tuple[Source, Tail, Stripe]] = field(default_factory=list)
+    copied: list[PlainStripe] = field(default_factory=list)
     encoded: int = 0
 
     def copy(self, stripe: PlainStripe) -> None:
-        self.copied.append((stripe, self.assembler.stripes))
-        self.assembler.copy(stripe.file.source, stripe.file.tail, stripe.number)
+        file = stripe.file
+        self.assembler.copy(file.source, file.tail, stripe.number)
+        self.copied.append(stripe)
+        self.stripes.append((file.source, file.tail, file.tail.stripes[stripe.number]))
 
     def encode(self, stripes: Sequence[PlainStripe]) -> None:
         part = f"{self.path}.part{len(self.parts)}"
@@ -139,30 +145,34 @@ class _Growing:
                     self.encode(list(run))
             return
         self.parts.append(part)
+        if self.full:
+            same_rows(pieces, part, self.like.types)
         self.encoded += len(stripes)
-        self.assembler.append_file(self.few.open(partial(LocalSource, part)), tail)
+        source = self.few.open(partial(LocalSource, part))
+        self.assembler.append_file(source, tail)
+        self.stripes += [(source, tail, stripe) for stripe in tail.stripes]
 
 
 def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made:
     stripes = group.stripes(small_stripe_bytes)
-    with (
-        LocalSink(path, stays=True) as sink,
-        FewOpen() as few,
-        Assembler(sink, like=group.like, checksum=True) as assembler,
-    ):
-        growing = _Growing(assembler=assembler, like=group.like, path=path, few=few)
+    parts: list[str] = []
+    with FewOpen() as few:
         try:
-            for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):
-                if copies:
-                    for stripe in run:
-                        growing.copy(stripe)
-                else:
-                    growing.encode(list(run))
-            written = assembler.close(group.like.user_metadata)
+            with LocalSink(path, stays=True) as sink, Assembler(sink, like=group.like, checksum=True) as assembler:
+                growing = _Growing(assembler=assembler, like=group.like, path=path, few=few, full=full, parts=parts)
+                for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):
+                    if copies:
+                        for stripe in run:
+                            growing.copy(stripe)
+                    else:
+                        growing.encode(list(run))
+                written = assembler.close(group.like.user_metadata)
+            if full:
+                same_bytes(growing.stripes, path)
         finally:
-            for part in growing.parts:
+            for part in parts:
                 os.unlink(part)
-    _verify(group, growing, path, written, full)
+    _verify(group, path, written)
     assert written.checksum is not None
     return Made(
         path=path,
@@ -171,13 +181,12 @@ def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made
         crc32=written.checksum,
         copied=len(growing.copied),
         encoded=growing.encoded,
-        bytes_copied=sum(stripe.length for stripe, _ in growing.copied),
+        bytes_copied=sum(stripe.length for stripe in growing.copied),
     )
 
 
-def _verify(group: Group, growing: _Growing, path: str, written: Written, full: bool) -> None:
-    """That the file has the rows of its inputs, and as many values in each column; with ``full`` that copied stripes are
-    the same bytes."""
+def _verify(group: Group, path: str, written: Written) -> None:
+    """That the file has the rows of its inputs, and as many values in each column."""
     with LocalSource(path) as source:
         tail = read_tail(source)
         if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
@@ -190,13 +199,6 @@ def _verify(group: Group, growing: _Growing, path: str, written: Written, full: 
                 f"{path}: its columns do not hold as many values as those of its inputs; nothing was changed, please report "
                 "this"
             )
-        if full:
-            for stripe, number in growing.copied:
-                old, new = stripe.file.tail.stripes[stripe.number], tail.stripes[number]
-                if crc32(stripe.file.source, old.offset, old.length) != crc32(source, new.offset, new.length):
-                    raise VerificationFailed(
-                        f"{path}, stripe {number}: other bytes than were read; nothing was changed"
-                    )
 
 
 def _values(tails: Sequence[Tail]) -> list[int]:

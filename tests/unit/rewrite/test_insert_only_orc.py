@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,8 +16,9 @@ from pyarrow import orc
 
 from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler
+from compactor.orc.reencode import Piece, reencode
 from compactor.orc.source import LocalSource
-from compactor.orc.tail import read_tail
+from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite import insert_only_orc
 from compactor.rewrite.insert_only_file import Made
 from compactor.rows.acid_file import AcidFile, open_files
@@ -148,3 +150,29 @@ def test_a_stripe_that_is_missing_is_found(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Assembler, "copy", forgetful)
     with pytest.raises(VerificationFailed, match="50 rows, expected 100"):
         put_together(tmp_path, [table(0), table(50)], LARGE, False)
+
+
+@pytest.mark.parametrize(("small", "said"), [(LARGE, "other bytes than were read"), (SMALL, "checksum of the rows")])
+def test_other_rows_than_were_read_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, said: str
+) -> None:
+    """PROTOCOL 4: as many rows and values as there were, but those of another stripe."""
+    first: list[Any] = []
+    copy = Assembler.copy
+
+    def copied(self: Assembler, *stripe: Any) -> None:
+        first.append(stripe)
+        copy(self, *first[0])
+
+    def encoded(pieces: Sequence[Piece], path: str, **how: Any) -> Tail:
+        return reencode([pieces[0]] * len(pieces), path, **how)
+
+    monkeypatch.setattr(Assembler, "copy", copied)
+    monkeypatch.setattr(insert_only_orc, "reencode", encoded)
+    tables = [table(0), table(0).set_column(0, "a", pa.array(range(1, 51), table(0).schema.field("a").type))]
+    (made,) = put_together(tmp_path, tables, small, False)
+    assert (made.rows, len(os.listdir(tmp_path))) == (100, 3)
+    first.clear()
+    Path(made.path).unlink()
+    with pytest.raises(VerificationFailed, match=said):
+        put_together(tmp_path, tables, small, True)
