@@ -100,13 +100,10 @@ def _state(site: Site) -> Iterator[Finding]:
 
 def _state_rights(state: State) -> Finding:
     """What happened is remembered in every mode."""
-    missing = privileges.missing(state.database, metadata.tables.values())
-    if not missing:
-        return fine("state", f"{state.database.url} is of this release")
-    return Finding(
-        level=Level.FAIL,
-        subject="state",
-        found=f"{state.database.url}: this user has not {few(list(missing))}",
+    return doctor_metastore.writing(
+        state.database,
+        privileges.missing(state.database, metadata.tables.values()),
+        well=fine("state", f"{state.database.url} is of this release"),
         wanted="write access to the tables of our own state, and on PostgreSQL to their sequences",
         fix="let this user write them",
     )

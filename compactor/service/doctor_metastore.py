@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
+from compactor.database.engine import Database
 from compactor.metastore.compactions import WORKER_PREFIX
 from compactor.service import repair
 from compactor.service.finding import Finding, Level, few, fine
@@ -49,17 +50,22 @@ def rights(site: Site) -> Iterator[Finding]:
     yield fine("mode", f"{mode.name.lower()}, from {site.settings.source('compactor.mode')}")
     if mode is Mode.OBSERVE:
         return
-    missing = privileges.missing(site.metastore.database, site.metastore.dialect.transaction_tables)
-    if missing:
-        yield Finding(
-            level=Level.FAIL,
-            subject="privileges",
-            found=f"{site.metastore.database.url}: this user has not {few(list(missing))}",
-            wanted=f"write access, as mode {mode.name.lower()} needs it",
-            fix="let this user write the database, or set compactor.mode to observe",
-        )
-    else:
-        yield fine("privileges", "the database can be written")
+    database = site.metastore.database
+    yield writing(
+        database,
+        privileges.missing(database, site.metastore.dialect.transaction_tables),
+        well=fine("privileges", "the database can be written"),
+        wanted=f"write access, as mode {mode.name.lower()} needs it",
+        fix="let this user write the database, or set compactor.mode to observe",
+    )
+
+
+def writing(on: Database, missing: Collection[str], *, well: Finding, wanted: str, fix: str) -> Finding:
+    """``well`` where no right to write is ``missing``."""
+    if not missing:
+        return well
+    found = f"{on.url}: this user has not {few(list(missing))}"
+    return Finding(level=Level.FAIL, subject=well.subject, found=found, wanted=wanted, fix=fix)
 
 
 def hive(site: Site) -> Iterator[Finding]:

@@ -17,7 +17,7 @@ from compactor.metastore.catalog import Table
 from compactor.rewrite.unit import SHAPES
 from compactor.service import repair, show
 from compactor.service.blockers import Blocker, blockers
-from compactor.service.foreseen import Manner, manner_of
+from compactor.service.foreseen import Manner, foresee
 from compactor.service.hive_roles import HiveRoles, hive_roles
 from compactor.service.initiator import Considered
 from compactor.service.mode import Mode, mode_of
@@ -168,7 +168,7 @@ def _manner(site: Site, row: Surveyed, settings: Settings) -> Manner:
     if decision is None or decision.type not in SHAPES or not (many or settings.boolean("compactor.naming.delay")):
         return Manner()
     try:
-        return manner_of(site, site.target(row.entity), decision.type)
+        return foresee(site, site.target(row.entity), decision.type).manner
     except CompactorError:  # is told by a dry run, and by the request
         return Manner()
 

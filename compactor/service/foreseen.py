@@ -46,8 +46,18 @@ class Manner:
         return said
 
 
-def manner_of(site: Site, target: Target, kind: CompactionType) -> Manner:
-    """How one of ``kind`` would be done.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Foreseen:
+    """What a worker would plan of what it would see, or why it would do ``nothing``."""
+
+    manner: Manner
+    plan: Plan | None = None
+    view: View | None = None
+    nothing: str | None = None
+
+
+def foresee(site: Site, target: Target, kind: CompactionType) -> Foreseen:
+    """What one of ``kind`` would do.
 
     Raises:
         CompactorError: it could not be done.
@@ -55,15 +65,18 @@ def manner_of(site: Site, target: Target, kind: CompactionType) -> Manner:
     try:
         view, delay = view_now(site, target, kind)
     except LockNotGranted as error:
-        return Manner(delay=str(error))
-    if isinstance(enough(view.directory, kind), NothingToDo):
-        return Manner(delay=delay)
-    return manner(planned(site, target, view, kind), target, delay)
+        return Foreseen(manner=Manner(delay=str(error)), nothing=str(error))
+    sufficient = enough(view.directory, kind)
+    if isinstance(sufficient, NothingToDo):
+        return Foreseen(manner=Manner(delay=delay), nothing=sufficient.because)
+    return of_view(site, target, view, kind, delay)
 
 
-def manner(made: Plan, target: Target, delay: str | None) -> Manner:
-    """How ``made`` would be done."""
-    return Manner(slices=len(made.slices), slice_deltas=bound_of(target.settings).chunk_deltas, delay=delay)
+def of_view(site: Site, target: Target, view: View, kind: CompactionType, delay: str | None) -> Foreseen:
+    """What one of ``kind`` would do with ``view``."""
+    made = planned(site, target, view, kind)
+    manner = Manner(slices=len(made.slices), slice_deltas=bound_of(target.settings).chunk_deltas, delay=delay)
+    return Foreseen(manner=manner, plan=made, view=view)
 
 
 def view_now(site: Site, target: Target, kind: CompactionType) -> tuple[View, str | None]:

@@ -6,10 +6,9 @@ import tempfile
 from dataclasses import dataclass, replace
 
 from compactor.acid.names import DeltaKind
-from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, LockNotGranted, Refused
+from compactor.errors import CompactorError, Refused
 from compactor.rewrite.events import load
 from compactor.rewrite.insert_only import measure
 from compactor.rewrite.outputs import output_types
@@ -18,7 +17,7 @@ from compactor.rewrite.stripe_choice import Action, choose, fit, in_order, targe
 from compactor.rewrite.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.file_formats import file_format_of
-from compactor.service.foreseen import Manner, manner, planned, view_now
+from compactor.service.foreseen import Manner, foresee, of_view
 from compactor.service.rebalancing import must_be_possible
 from compactor.service.request import parse_table, parse_type
 from compactor.service.site import Site, Target
@@ -122,25 +121,20 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity)
     file_format_of(site, target)  # says so where files of its format are not compacted
-    try:
-        view, delay = view_now(site, target, kind)
-    except LockNotGranted as error:
-        waits = str(error)
-        return Preview(entity=entity, type=kind, because=because, nothing=waits, manner=Manner(delay=waits))
-    sufficient = enough(view.directory, kind)
-    if isinstance(sufficient, NothingToDo):
-        return Preview(
-            entity=entity, type=kind, because=because, nothing=sufficient.because, manner=Manner(delay=delay)
-        )
-    made = planned(site, target, view, kind)
+    seen = foresee(site, target, kind)
+    if seen.plan is None or seen.view is None:
+        return Preview(entity=entity, type=kind, because=because, nothing=seen.nothing, manner=seen.manner)
+    made = seen.plan
     if kind is CompactionType.REBALANCE:
-        return _rebalanced(site, target, because, made)
-    told = _costed(target, kind, because, made, delay)
+        return _rebalanced(site, target, because, made, seen.manner)
+    told = _costed(target, kind, because, made, seen.manner)
     becomes_major = told.cost.delete_events_in or made.file_format is not None
     if made.shape is Shape.MINOR and not made.layout.has_visibility and becomes_major:
         why = "with deletes in it" if made.file_format is None else "of an insert-only table"
         because += f"; {why}, it becomes a major on Hive 3.1"
-        told = _costed(target, kind, because, planned(site, target, view, CompactionType.MAJOR), delay)
+        major = of_view(site, target, seen.view, CompactionType.MAJOR, seen.manner.delay)
+        assert major.plan is not None
+        told = _costed(target, kind, because, major.plan, major.manner)
     return told
 
 
@@ -153,7 +147,7 @@ def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
     return CompactionType.MAJOR, because
 
 
-def _costed(target: Target, kind: CompactionType, because: str, made: Plan, delay: str | None = None) -> Preview:
+def _costed(target: Target, kind: CompactionType, because: str, made: Plan, manner: Manner) -> Preview:
     costs = [(output, sum((_unit(unit) for unit in output.units), Cost())) for output in made.outputs]
     return Preview(
         entity=target.entity,
@@ -163,7 +157,7 @@ def _costed(target: Target, kind: CompactionType, because: str, made: Plan, dela
         outputs=tuple(name for output, cost in costs for name in _names(output, cost)),
         input_bytes=made.input_bytes,
         highest_write_id=made.highest_write_id,
-        manner=manner(made, target, delay),
+        manner=manner,
         cost=sum((cost for _, cost in costs), Cost()),
     )
 
@@ -176,10 +170,10 @@ def _names(made: Plan, cost: Cost) -> list[str]:
     return [made.directory(kind) for kind in kinds]
 
 
-def _rebalanced(site: Site, target: Target, because: str, made: Plan) -> Preview:
+def _rebalanced(site: Site, target: Target, because: str, made: Plan, manner: Manner) -> Preview:
     """Every stripe is encoded anew, since every ROW__ID changes."""
     own = site.metastore.write_ids.next(target.table.database, target.table.name)
-    told = _costed(target, CompactionType.REBALANCE, because, replace(made, highest_write_id=own))
+    told = _costed(target, CompactionType.REBALANCE, because, replace(made, highest_write_id=own), manner)
     cost = replace(
         told.cost,
         stripes_copied=0,

@@ -10,7 +10,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import LockNotGranted
 from compactor.rewrite import slices
 from compactor.service.explain import explain
-from compactor.service.foreseen import Manner, manner_of, planned, view_now
+from compactor.service.foreseen import Foreseen, Manner, foresee, planned, view_now
 from compactor.service.preview import preview
 from compactor.service.site import Site
 from tests.support.passes import compact
@@ -81,7 +81,8 @@ def test_where_the_delay_leaves_nothing_a_dry_run_says_so(deployment: Site, ware
     (told,) = preview(site, "default.t", type="major")
     assert told.nothing == told.manner.delay == str(waits.value)
     assert (told.inputs, told.outputs) == ((), ())
-    assert manner_of(site, target, CompactionType.MAJOR) == Manner(delay=str(waits.value))
+    waiting = Foreseen(manner=Manner(delay=str(waits.value)), nothing=str(waits.value))
+    assert foresee(site, target, CompactionType.MAJOR) == waiting
     site.metastore.transactions.commit(query)
 
 
