@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,9 +16,8 @@ from compactor.orc.reencode import Piece, encode_acid, piece_batches, with_codec
 from compactor.orc.tail import Tail
 from compactor.orc.tail_writer import Metadata, no_metadata
 from compactor.orc.types import Types
-from compactor.rows.keys import KeyBlock, is_sorted, keys_in, order
-
-BATCH_ROWS = 65_536
+from compactor.rewrite.sorter import RUN_BYTES, Key, Sorter
+from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_in, order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,14 +31,15 @@ class Run:
 def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata) -> Tail:
     """The rows of all runs in key order as a file at ``path``.
 
-    A run that is sorted within is streamed; one that is not is sorted in memory first.
+    A run that is sorted within is streamed; one that is not is sorted first, beside ``path`` what memory does not hold.
 
     Raises:
         NotLossless: a key occurs twice, which readers show as two rows and a merge could not tell apart.
     """
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
-        yield from _in_key_order([_batches(run, codec, types) for run in runs])
+        folder = os.path.dirname(path)
+        yield from _in_key_order([_batches(run, codec, types, folder) for run in runs])
 
     return with_codec(
         [types, *(piece.tail.types for run in runs for piece in run.pieces)],
@@ -45,15 +47,20 @@ def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types, metadata:
     )
 
 
-def _batches(run: Run, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
+def _batches(run: Run, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:
     found = (batch for piece in run.pieces for batch in piece_batches(piece, codec, types))
     if run.is_sorted:
         yield from found
         return
-    together = list(found)
-    if together:
-        table = pa.Table.from_batches(together).combine_chunks()
-        yield from table.take(pa.array(order(keys_in(table)))).to_batches(max_chunksize=BATCH_ROWS)
+    with tempfile.TemporaryDirectory(prefix="sorting-", dir=folder) as scratch:
+        sorter = Sorter(scratch, _sort_keys, run_bytes=RUN_BYTES)
+        for batch in found:
+            sorter.add(batch)
+        yield from sorter.sorted()
+
+
+def _sort_keys(table: pa.Table) -> list[Key]:
+    return [Key(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID)]
 
 
 def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import itertools
+import random
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.orc as po
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import NotLossless
-from compactor.orc.reencode import Piece
+from compactor.orc import view
+from compactor.orc.reencode import Piece, piece_batches
 from compactor.orc.source import LocalSource
 from compactor.orc.tail import read_tail
 from compactor.rewrite import merge as merging
 from compactor.rewrite.merge import Run, merge
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
+from tests.support.watching import names_in
 
 KEYS = st.tuples(st.integers(1, 3), st.sampled_from([FIRST_FILE, FIRST_FILE | 1]), st.integers(0, 9))
 
@@ -59,17 +65,52 @@ def test_runs_in_any_order_come_out_sorted(
     assert read(folder / "out") == sorted(keys)
 
 
-def test_runs_longer_than_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merging, "BATCH_ROWS", 7)
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are decoded 16 at a time, and a few of those are held where they must be sorted."""
+    monkeypatch.setattr(view, "BATCH_ROWS", 16)
+    monkeypatch.setattr(merging, "RUN_BYTES", 1000)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("is_sorted", [True, False])
+def test_runs_longer_than_a_batch(tmp_path: Path, is_sorted: bool) -> None:
     runs = [
         dense(2, 50),
         dense(1, 40),
         [k for k in dense(3, 60) if k[2] % 2],
         [k for k in dense(3, 60) if not k[2] % 2],
     ]
+    wanted = sorted(itertools.chain(*runs))
+    for seed, run in enumerate(runs):
+        if not is_sorted:
+            random.Random(seed).shuffle(run)
     with pieces(tmp_path, runs) as found:
         merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
-    assert read(tmp_path / "out") == sorted(itertools.chain(*runs))
+    assert read(tmp_path / "out") == wanted
+    assert names_in(tmp_path) == {"out", *(f"run{number}" for number in range(4))}
+
+
+def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 2.4: memory is bounded by rows and their width, not by a file."""
+    monkeypatch.setattr(view, "BATCH_ROWS", 10_000)
+    monkeypatch.setattr(merging, "RUN_BYTES", 1 << 20)
+    batches: list[weakref.ref[pa.RecordBatch]] = []
+    alive = [0]
+
+    def watched(*args: Any) -> Iterator[pa.RecordBatch]:
+        for batch in piece_batches(*args):
+            batches.append(weakref.ref(batch))
+            yield batch
+            del batch
+            alive.append(sum(one() is not None for one in batches))
+
+    monkeypatch.setattr(merging, "piece_batches", watched)
+    keys = dense(1, 400_000)
+    with pieces(tmp_path, [[*keys[1:], keys[0]]]) as found:
+        tail = merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+    assert (tail.rows, len(batches)) == (400_000, 40)
+    assert max(alive) <= 4  # of 0.35 MiB each
 
 
 def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:
@@ -87,11 +128,12 @@ def test_masked_rows_stay_out(tmp_path: Path) -> None:
     assert read(tmp_path / "out") == [*dense(1, 2), (2, FIRST_FILE, 0), (2, FIRST_FILE, 2)]
 
 
-@pytest.mark.parametrize("batch", [2, 65_536])
-def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+@pytest.mark.parametrize("bounds", ["default", "small"])
+def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, request: pytest.FixtureRequest, bounds: str) -> None:
     """PROTOCOL 1.7: which row a later delete means is not known."""
-    monkeypatch.setattr(merging, "BATCH_ROWS", batch)
-    runs = [dense(1, 5), [*dense(1, 1, first=4), *dense(2, 3)]]
+    if bounds == "small":
+        request.getfixturevalue("small")
+    runs = [dense(1, 50), [*reversed(dense(2, 30)), *dense(1, 1, first=40)]]
     with pieces(tmp_path, runs) as found, pytest.raises(NotLossless, match="occurs twice"):
         merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
     assert not (tmp_path / "out").exists()
