@@ -35,7 +35,7 @@ from compactor.rewrite.merge import Run, merge
 from compactor.rewrite.outputs import like_of, new_tail, output_of, output_types, piece_of
 from compactor.rewrite.rebalance import rebalance
 from compactor.rewrite.sections import assemble, encode_section
-from compactor.rewrite.stringing import Encoded, Strung, encoded, string_together
+from compactor.rewrite.stringing import Encoded, Strung, apart, encoded, string_together
 from compactor.rewrite.stripe_choice import Action, Choice, Gone, choose, fit, in_order, target_tail
 from compactor.rewrite.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rewrite.verify import verify
@@ -223,12 +223,14 @@ def _write_rows(
 def _in_place(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Strung:
     """All in this task: re-encoded stripes go through files of their own, and then into the output as copies, unless it
     holds no others."""
+    encode = encoded
     if all(c.action is Action.ENCODE for c in choices):
         try:
             return _without_copies(unit, choices, like, types, path)
         except NotLossless:  # some may have to be copied after all
             if not any(c.is_only_small for c in choices):
                 raise
+            encode = apart
     made: list[str] = []
 
     def new_path() -> str:
@@ -240,7 +242,7 @@ def _in_place(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, p
             if not encodes:
                 yield from run
                 continue
-            for part in encoded(list(run), new_path, like=like, types=types, full=unit.full_verify):
+            for part in encode(list(run), new_path, like=like, types=types, full=unit.full_verify):
                 yield part if isinstance(part, Choice) else Encoded(opener=partial(LocalSource, part))
 
     try:

@@ -118,6 +118,13 @@ def encoded(
             same_rows(pieces, path, types)
         yield path
         return
+    yield from apart(choices, new_path, like=like, types=types, full=full)
+
+
+def apart(
+    choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
+) -> Iterator[str | Choice]:
+    """As ``encoded``, of stripes that cannot be encoded together: those that are only small are copied."""
     for is_only_small, run in groupby(choices, key=lambda c: c.is_only_small):
         if is_only_small:
             yield from run

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc as po
@@ -19,8 +20,9 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, NotLossless, StorageError
 from compactor.ids import WriteId
+from compactor.orc.reencode import Piece, reencode
 from compactor.orc.source import LocalSource
-from compactor.orc.tail import read_tail
+from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite.execute import attempt, attempt_all
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
@@ -143,7 +145,10 @@ def test_small_neighbours_that_cannot_be_encoded_are_copied_after_all(
 ) -> None:
     """PROTOCOL 2: re-encoding for the readers' sake is no reason to refuse a table."""
 
+    tried: list[object] = []
+
     def refuse(*_: object, **__: object) -> None:
+        tried.append(_)
         raise NotLossless("a row does not fit")
 
     names = []
@@ -155,6 +160,32 @@ def test_small_neighbours_that_cannot_be_encoded_are_copied_after_all(
     (output,) = result.outputs
     assert keys_of(output) == [*dense(1, 5), *dense(2, 5)]
     assert (po.ORCFile(output.path).nstripes, result.figures.stripes_copied) == (2, 2)
+    assert len(tried) == 1
+
+
+def test_tiny_stripes_are_copied_around_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tried together with it once; it is then encoded alone."""
+    names = []
+    for write_id in (1, 2, 3):
+        write_file(tmp_path / f"d{write_id}" / "bucket_00000", dense(write_id, 5))
+        names.append(f"d{write_id}/bucket_00000")
+    write_file(tmp_path / "x" / "bucket_00000", [(2, FIRST_FILE, 3)], current=[3], operation=2)
+    tried: list[list[str]] = []
+
+    def refuses_many(pieces: Sequence[Piece], *given: Any, **how: Any) -> Tail:
+        tried.append([piece.tail.name.split("/")[-2] for piece in pieces])
+        if len(pieces) > 1:
+            raise NotLossless("a row does not fit")
+        return reencode(pieces, *given, **how)
+
+    monkeypatch.setattr("compactor.rewrite.stringing.reencode", refuses_many)
+    monkeypatch.setattr("compactor.rewrite.execute.reencode", refuses_many)
+    made = unit(tmp_path, Shape.MAJOR, rows=names, deletes=["x/bucket_00000"], small=1 << 20)
+    result = execute(made)
+    (output,) = result.outputs
+    assert keys_of(output) == [*dense(1, 5), *[k for k in dense(2, 5) if k[2] != 3], *dense(3, 5)]
+    assert (result.figures.stripes_copied, result.figures.stripes_encoded) == (2, 1)
+    assert tried == [["d1", "d2", "d3"], ["d2"]]
 
 
 def test_two_attempts_never_meet(tmp_path: Path) -> None:
