@@ -18,7 +18,7 @@ from compactor.errors import NotSupported
 from compactor.orc.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.codec import STRIPE_BYTES, Unfit, decoding_failed, named, relabelled_batch, root_names
 from compactor.orc.compression import Compression
-from compactor.orc.plain_stripe import COMPRESSIONS
+from compactor.orc.library_writer import COMPRESSIONS
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
 from compactor.orc.types import Array, Types, arrow_type

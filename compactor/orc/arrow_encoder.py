@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from compactor.errors import StorageError
 from compactor.orc.codec import encoder_block
-from compactor.orc.plain_stripe import PlainStripe, keys_apart, library_writer, rows_at_once
+from compactor.orc.library_writer import library_writer
+from compactor.orc.plain_stripe import PlainStripe, keys_apart, rows_at_once
 from compactor.orc.recompress import Recompressor
 from compactor.orc.tail import Tail
 

@@ -13,7 +13,7 @@ import pytest
 from pyorc.predicates import PredicateColumn
 
 from compactor.orc.compression import Compression
-from compactor.orc.plain_stripe import library_writer
+from compactor.orc.library_writer import library_writer
 from compactor.orc.recompress import Recompressor
 from compactor.orc.run_lengths import MAX_RUN, EncodedColumn, IntegerColumn
 from compactor.orc.source import LocalSource
