@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from compactor.acid.bucket import MAX_BUCKET
 from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by
-from compactor.errors import LockNotGranted, NotSupported, Refused
+from compactor.errors import LockNotGranted, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog import Table
 from compactor.service.site import Site, Target, View, compactor_view
@@ -14,14 +14,11 @@ def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None)
     """The columns to sort by, of a table that can be rebalanced.
 
     Raises:
-        Refused: it is bucketed (Hive's Worker: "Cannot execute rebalancing compaction on bucketed tables"), or the
-            number of files or the order is none.
-        NotSupported: it is insert-only, whose rows have no ROW__IDs to change.
+        Refused: it is insert-only, whose rows have no ROW__IDs to change, or bucketed (Hive's Worker: "Cannot execute
+            rebalancing compaction on bucketed tables"), or the number of files or the order is none.
     """
     if table.is_insert_only:
-        raise NotSupported(
-            f"{table}: rows of insert-only tables have no ROW__ID and stay in their files; ask for major"
-        )
+        raise Refused(f"{table}: rows of insert-only tables have no ROW__ID and stay in their files; ask for major")
     if table.buckets > 0 or table.bucket_columns:
         raise Refused(
             f"{table}: is bucketed (CLUSTERED BY {', '.join(table.bucket_columns) or '?'} INTO {table.buckets} BUCKETS); "

@@ -15,7 +15,7 @@ from compactor.acid import bucket
 from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import LockNotGranted, NotSupported, Refused, TransactionAborted
+from compactor.errors import LockNotGranted, Refused, TransactionAborted
 from compactor.ids import WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Column, Table
@@ -419,7 +419,7 @@ def test_a_bucketed_table_is_refused(site: Site, warehouse: Path) -> None:
 
 def test_an_insert_only_table_is_refused(site: Site, warehouse: Path) -> None:
     parameters = {"transactional_properties": "insert_only"}
-    with table_with(site, warehouse, parameters=parameters), pytest.raises(NotSupported, match="insert-only"):
+    with table_with(site, warehouse, parameters=parameters), pytest.raises(Refused, match="insert-only"):
         request_compaction(site, table="default.t", type="rebalance")
 
 
