@@ -154,6 +154,11 @@ class AcidDirectory:
             return self.deltas
         return tuple(d for d in self.deltas if d.delta.max_write_id < limit)
 
+    @property
+    def waiting(self) -> int:
+        """How many directories a compaction leaves alone: those that hold an open write ID, or lie above one."""
+        return len(self.left_out) + len(self.deltas) - len(self.compactable())
+
 
 def acid_directory(
     listing: Listing,

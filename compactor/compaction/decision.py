@@ -26,7 +26,8 @@ _BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a decision looks at. Deltas are those that a compaction may read; ``obsolete`` counts aborted ones too.
+    """What a decision looks at. Deltas are those that a compaction may read, ``waiting`` counts the directories that it may
+    not read yet; ``obsolete`` counts aborted ones too.
 
     ``base_bytes`` are those of the originals where there is no base. ``oldest_abort_age_ms`` is None without aborts.
     """
@@ -39,6 +40,7 @@ class Facts:
     deltas: int = 0
     delete_deltas: int = 0
     originals: int = 0
+    waiting: int = 0
     has_base: bool = False
     obsolete: int = 0
     base_obsolete: bool = False
@@ -70,6 +72,7 @@ class Facts:
             deltas=len(deltas),
             delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
             originals=len(directory.originals),
+            waiting=directory.waiting,
             has_base=directory.base is not None,
             obsolete=len(directory.obsolete) + len(directory.aborted),
             base_obsolete=any(map(_is_base, directory.obsolete)),
@@ -266,6 +269,7 @@ def _worth_it(chosen: Decision, facts: Facts) -> Decision:
         delete_deltas=facts.delete_deltas,
         has_base=facts.has_base,
         originals=facts.originals,
+        waiting=facts.waiting,
     )
     if shortage is None:
         return chosen
@@ -280,12 +284,19 @@ def _worth_it(chosen: Decision, facts: Facts) -> Decision:
 
 def _calm(facts: Facts, settings: Settings) -> str:
     if facts.deltas == 0:
-        return "there are no deltas to merge"
+        return f"there are no deltas to merge{_and_waiting(facts.waiting)}"
     parts = [f"{facts.deltas} deltas <= {settings.integer(_NUM)} ({_NUM})"]
     if not _no_base(facts) and facts.base_bytes:
         ratio = facts.delta_bytes / facts.base_bytes
         parts.append(f"deltas are {ratio:.3g} of the base <= {settings.ratio(_PCT):g} ({_PCT})")
-    return ", ".join(parts)
+    return ", ".join(parts) + _and_waiting(facts.waiting)
+
+
+def _and_waiting(number: int) -> str:
+    if number == 0:
+        return ""
+    what = "directory waits" if number == 1 else "directories wait"
+    return f"; {number} {what} for an open transaction to end (compactor show transactions)"
 
 
 def _wakes(facts: Facts, settings: Settings) -> tuple[str, ...]:
@@ -320,13 +331,16 @@ def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingTo
         delete_deltas=sum(delta.delta.kind is DeltaKind.DELETE for delta in deltas),
         has_base=directory.base is not None,
         originals=len(directory.originals),
+        waiting=directory.waiting,
     )
     if shortage is None:
         return Enough()
     return NothingToDo(because=shortage, obsolete=bool(directory.obsolete or directory.aborted))
 
 
-def _shortage(type: CompactionType, *, deltas: int, delete_deltas: int, has_base: bool, originals: int) -> str | None:
+def _shortage(
+    type: CompactionType, *, deltas: int, delete_deltas: int, has_base: bool, originals: int, waiting: int
+) -> str | None:
     """Why there is nothing to merge, None when there is something."""
     match type:
         case CompactionType.REBALANCE:
@@ -337,13 +351,17 @@ def _shortage(type: CompactionType, *, deltas: int, delete_deltas: int, has_base
             if originals > 0 or deltas + has_base > 1:
                 return None
             if deltas + has_base == 0:
-                return "the directory is empty"
-            return "a base alone is a major compaction's result" if has_base else "one delta alone merges with nothing"
+                found = "nothing may be merged yet" if waiting else "the directory is empty"
+            else:
+                found = (
+                    "a base alone is a major compaction's result" if has_base else "one delta alone merges with nothing"
+                )
+            return found + _and_waiting(waiting)
         case CompactionType.MINOR:
             if deltas < 2:
-                return f"a minor compaction needs two deltas, found {deltas}"
+                return f"a minor compaction needs two deltas, found {deltas}{_and_waiting(waiting)}"
             if deltas == 2 and delete_deltas == 1:
-                return "one delta and one delete delta are a minor compaction's result"
+                return f"one delta and one delete delta are a minor compaction's result{_and_waiting(waiting)}"
             return None
 
 

@@ -246,6 +246,29 @@ def test_enough(names: list[str], type_: CompactionType, because: str | None) ->
         assert not verdict.obsolete
 
 
+@pytest.mark.parametrize(
+    ("lowest", "waiting", "found"), [(1, 3, "nothing may be merged yet"), (2, 2, "one delta alone")]
+)
+def test_what_waits_for_an_open_transaction_is_told(lowest: int, waiting: int, found: str) -> None:
+    """A directory full of deltas is not called empty because none may be read yet."""
+    names = ("delta_1_1_0", "delta_2_2_0", "delta_3_3_0")
+    directory = acid_directory(
+        Listing(files=tuple(FileStatus(path=f"{name}/bucket_00000", length=1) for name in names)),
+        ValidWriteIdList.parse(f"db.t:3:{lowest}:{lowest}:").for_compactor(),
+        ValidTxnList.parse(""),
+    )
+    wait = f"; {waiting} directories wait for an open transaction to end"
+    for type_, said in (
+        (CompactionType.MAJOR, found),
+        (CompactionType.MINOR, f"needs two deltas, found {3 - waiting}"),
+    ):
+        verdict = enough(directory, type_)
+        assert isinstance(verdict, NothingToDo)
+        assert said in verdict.because
+        assert wait in verdict.because
+    assert wait in _decide(Facts.of(directory)).because
+
+
 def test_nothing_to_do_but_to_clean() -> None:
     assert enough(_directory("base_1", "base_2"), CompactionType.MAJOR) == NothingToDo(
         because="a base alone is a major compaction's result", obsolete=True
