@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pwd
 import shutil
@@ -159,6 +160,10 @@ class LocalStorage:
             except FileNotFoundError:
                 if os.path.lexists(path):  # somebody else removes the same tree: an entry vanished under us
                     shutil.rmtree(path, ignore_errors=True)
+            except OSError as error:
+                if error.errno != errno.EROFS or os.path.lexists(path):
+                    raise
+                return  # mounted for reading only: the system says so even of what is not there
             if durable:
                 with contextlib.suppress(FileNotFoundError):  # what it stood in is gone too
                     _sync(os.path.dirname(path))

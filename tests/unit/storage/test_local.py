@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -114,6 +115,21 @@ def test_removing(tmp_path: Path) -> None:
     assert STORAGE.children(str(tmp_path)) == ()
     STORAGE.remove(str(tmp_path / "f"))
     STORAGE.remove(str(tmp_path / "gone" / "below"))  # nor is what it stood in
+
+
+def test_what_is_not_there_need_not_be_removed_from_a_disk_for_reading_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a disk refuses even the removal of nothing, which must not hide why the work failed."""
+
+    def refuse(path: str) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    (tmp_path / "f").write_bytes(b"1")
+    STORAGE.remove(str(tmp_path / "gone"))
+    with pytest.raises(StorageError, match=r"cannot remove .*/f: Read-only file system"):
+        STORAGE.remove(str(tmp_path / "f"))
 
 
 def test_what_is_made_is_like_its_model(tmp_path: Path) -> None:
