@@ -535,11 +535,7 @@ class Compactions:
 
         The back-off counts from the last attempt, or from the commit where there was none. ``now`` is epoch ms.
         """
-        with self._database.read() as conn:
-            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, _KNOWN_QUEUED)
-            ready = ready.order_by(CQ.CQ_ID)
-            found = self._rows.queued(conn.execute(ready).mappings())
-        due = [entry for entry in found if _tried(entry) + entry.retry_retention <= now]
+        due = [entry for entry in self._ready_rows() if next_cleaning(entry) <= now]
         lowest: dict[Entity, WriteId] = {}
         for entry in due:
             if entry.highest_write_id is not None:
@@ -548,6 +544,15 @@ class Compactions:
         return [
             entry for entry in due if entry.highest_write_id is None or entry.highest_write_id == lowest[entry.entity]
         ]
+
+    def backing_off(self, now: int) -> list[Entry]:
+        """Entries that could not be cleaned and are left alone until ``next_cleaning``; ``now`` is epoch ms."""
+        return [entry for entry in self._ready_rows() if next_cleaning(entry) > now]
+
+    def _ready_rows(self) -> list[Entry]:
+        with self._database.read() as conn:
+            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, _KNOWN_QUEUED)
+            return list(self._rows.queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
 
     @retried
     def mark_cleaner_start(self, entry: Entry) -> None:
@@ -895,8 +900,9 @@ def _ready(entry: Entry) -> Entry:
     return entry
 
 
-def _tried(entry: Entry) -> int:
-    return max(entry.cleaner_start or 0, entry.commit_time or 0) if entry.retry_retention else 0
+def next_cleaning(entry: Entry) -> int:
+    """When a cleaner looks at the entry again, epoch ms; 0 where nothing keeps it from it now."""
+    return max(entry.cleaner_start or 0, entry.commit_time or 0) + entry.retry_retention if entry.retry_retention else 0
 
 
 def _request_row(entry_id: int, request: Request, properties: str | None, now: int) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory, acid_directory
@@ -19,6 +19,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore import partition_names
+from compactor.metastore.compactions import next_cleaning
 from compactor.rewrite import publish
 from compactor.service import repair
 from compactor.service.blockers import Blocker, blockers
@@ -125,6 +126,8 @@ def clean(site: Site) -> CleanerPass:
         else:
             if aborted is not None:
                 results.append(aborted)
+    tried = {f.entry_id for f in failed}
+    results += [waits for waits in _backing_off(site) if waits.entry_id not in tried]
     return CleanerPass(
         repaired=repaired,
         cleaned=tuple(r for r in results if isinstance(r, Cleaned)),
@@ -361,6 +364,15 @@ def _is_a_write(name: str) -> bool:
     """Whether the directory is a user's; a compaction's own leftovers go by the gate of ``sweep``."""
     acid = parse_directory(name)
     return acid is not None and not acid.visibility_txn_id
+
+
+def _backing_off(site: Site) -> Iterator[Waiting]:
+    """What was not looked at, since cleaning it failed not long ago."""
+    now = site.metastore.now_ms()
+    for entry in site.metastore.compactions.backing_off(now):
+        seconds = (next_cleaning(entry) - now) // 1000
+        because = f"cleaning failed ({entry.error or 'it is not known why'}); tried again in {seconds} s"
+        yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)
 
 
 def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting | None:

@@ -178,6 +178,10 @@ def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Sit
     (row,) = site.metastore.compactions.queue()
     assert (row.state, row.error) == (State.READY_FOR_CLEANING, failed.because)
     assert row.retry_retention > 0
+    again = clean(site)
+    (waits,) = again.waiting
+    assert (waits.entity, again.failed) == (BAD, ())
+    assert f"cleaning failed ({failed.because}); tried again in " in waits.because
 
 
 def test_a_file_that_vanishes_while_it_is_compacted(site: Site, table: Table) -> None:
