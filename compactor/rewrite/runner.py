@@ -163,7 +163,8 @@ class Tally:
                 self._waiting.appendleft(replace(task, work=whole))
 
     def _failed(self, task: Task, error: CompactorError) -> None:
-        if isinstance(task.work, Section) and isinstance(error, UnforeseenKeys):
+        is_first = isinstance(task.work, Section) and not task.work.unit.reads_keys
+        if is_first and isinstance(error, UnforeseenKeys):
             log.warning("all keys are read: %s", error)
             del self._divided[task.job, task.place]
             unit = replace(self._jobs[task.job].units[task.place], reads_keys=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.errors import BadFile, LostClaim
+from compactor.errors import BadFile, LostClaim, UnforeseenKeys
 from compactor.rewrite.division import Section
 from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure
@@ -100,6 +100,16 @@ def test_a_unit_whose_section_meets_other_keys_starts_anew_once(tmp_path: Path, 
     assert (first.figures.rows_out, second.number) == (470, 0)
     if threads == 1:
         assert len(begun) == 4  # its first section, which is the largest, then whole; and the other unit
+
+
+def test_a_unit_that_has_read_all_keys_does_not_start_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 2.3: it would never end, if something else said of its keys what they are not."""
+    monkeypatch.setattr(Unit, "looks_always", False)
+    unit = replace(large_unit(tmp_path), full_verify=False)
+    keys = dense(1, 51)
+    write_file(tmp_path / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    (answer,) = InProcessRunner().run([Job(units=[unit], check=lambda: None)])
+    assert isinstance(answer, UnforeseenKeys)
 
 
 def test_an_entry_that_fails_leaves_the_others_alone(units: list[Unit]) -> None:
