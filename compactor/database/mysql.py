@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 from sqlalchemy import Engine
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from compactor.database.server import server_engine
+from compactor.database.server import Server, server_engine
 from compactor.database.trouble import Trouble
 
 #: Error numbers (the server's reference): deadlock and lock wait time-out; a row changed since it was read.
@@ -20,7 +17,7 @@ _MISSING = (1049, 1054, 1146)
 _BUG = (1022, 1048, 1062, 1064, 1093, 1264, 1292, 1366, 1406, 1451, 1452)
 
 
-class MySQLBackend:
+class MySQLBackend(Server):
     """A database of a MySQL or MariaDB server."""
 
     kind = "mysql"
@@ -30,9 +27,6 @@ class MySQLBackend:
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
     )
-
-    def __init__(self, url: URL) -> None:
-        self._url = url
 
     def make_engine(self) -> Engine:
         """See ``Backend``."""
@@ -46,18 +40,6 @@ class MySQLBackend:
         # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value that is there has met its row.
         args = {"autocommit": True, "charset": "utf8mb4"}
         return server_engine(self._url, extra="mysql", on_connect=on_connect, connect_args=args)
-
-    def turn(self) -> AbstractContextManager[None]:
-        """See ``Backend``; the server has them wait."""
-        return nullcontext()
-
-    def absent(self) -> str | None:
-        """See ``Backend``."""
-        return None
-
-    def stamp(self) -> object:
-        """See ``Backend``."""
-        return None
 
     def trouble(self, error: DBAPIError) -> Trouble:
         """See ``Backend``."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
-
 from sqlalchemy import Engine
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 
-from compactor.database.server import server_engine
+from compactor.database.server import Server, server_engine
 from compactor.database.trouble import Trouble
 
 #: Classes of SQLSTATE (Appendix A of its manual).
@@ -18,7 +15,7 @@ _DENIED = ("42501", "28")
 _MISSING = ("42P01", "42703", "3F000", "3D000")
 
 
-class PostgresBackend:
+class PostgresBackend(Server):
     """A database of a PostgreSQL server."""
 
     kind = "postgresql"
@@ -26,25 +23,10 @@ class PostgresBackend:
     # Several statements make one answer here; nothing that is read so is written afterwards.
     begin_read: tuple[str, ...] = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 
-    def __init__(self, url: URL) -> None:
-        self._url = url
-
     def make_engine(self) -> Engine:
         """See ``Backend``."""
         on_connect = ("SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED",)
         return server_engine(self._url, extra="postgres", on_connect=on_connect, connect_args={"autocommit": True})
-
-    def turn(self) -> AbstractContextManager[None]:
-        """See ``Backend``; the server has them wait."""
-        return nullcontext()
-
-    def absent(self) -> str | None:
-        """See ``Backend``."""
-        return None
-
-    def stamp(self) -> object:
-        """See ``Backend``."""
-        return None
 
     def trouble(self, error: DBAPIError) -> Trouble:
         """See ``Backend``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine, QueuePool, create_engine, event
@@ -14,6 +15,25 @@ from compactor.errors import NotSupported
 _KEPT, _MORE = 5, 10  #: connections that stay open, and how many more there may be at once
 _RECYCLED_SECONDS = 1_800  #: below the idle time-outs of servers and firewalls
 _WAIT_SECONDS = 30  #: for a connection of the pool
+
+
+class Server:
+    """What the backends of all servers have in common; see ``Backend``."""
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+
+    def turn(self) -> AbstractContextManager[None]:
+        """See ``Backend``; the server has them wait."""
+        return nullcontext()
+
+    def absent(self) -> str | None:
+        """See ``Backend``."""
+        return None
+
+    def stamp(self) -> object:
+        """See ``Backend``."""
+        return None
 
 
 def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_args: Mapping[str, Any]) -> Engine:

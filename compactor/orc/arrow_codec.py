@@ -65,7 +65,7 @@ def read_batches(
     view = StripeView(source, tail, chosen, columns)
     size = rows or batch_rows(tail, chosen, columns)
     names = [f"f{place}" for place in places]
-    is_small = sum(tail.stripes[number].rows for number in chosen) <= size and view.size() <= SMALL_FILE
+    is_small = sum(tail.stripes[number].rows for number in chosen) <= size and view.size <= SMALL_FILE
     try:
         for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):
             if batch.num_rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 
 import pyorc
@@ -11,39 +10,9 @@ from pyorc.predicates import PredicateColumn
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
 from compactor.orc.codec import decoding_failed
+from compactor.orc.readable import SourceFile
 from compactor.orc.source import Source
 from compactor.orc.tail import Tail
-
-
-class SourceFile(io.RawIOBase):
-    """A source as the file object that decoders want."""
-
-    def __init__(self, source: Source, length: int) -> None:
-        super().__init__()
-        self._source = source
-        self._length = length
-        self._place = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._length}[whence]
-        self._place = max(0, start + offset)
-        return self._place
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self._length - self._place)
-        wanted = left if size is None or size < 0 else min(size, left)
-        data = self._source.read(self._place, wanted)
-        self._place += wanted
-        return data
 
 
 def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None:

@@ -27,7 +27,7 @@ from compactor.orc.plain import plain_streams
 from compactor.orc.source import Source
 from compactor.orc.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.tail import Tail
-from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, subtree, valid_name
+from compactor.orc.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, subtree
 from compactor.orc.view import StripeView, batch_rows
 
 name = "pyorc"
@@ -88,21 +88,7 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
     Raises:
         NotLossless: a kind whose values pyorc does not give completely (a union's without its tag).
     """
-    item = types[root]
-    if item.kind in _TIMESTAMPS:
-        return TIMESTAMP
-    if item.kind is Kind.LIST:
-        return pa.list_(raw_type(types, item.children[0]))
-    if item.kind is Kind.MAP:
-        return pa.map_(raw_type(types, item.children[0]), raw_type(types, item.children[1]))
-    if item.kind is Kind.STRUCT:
-        return pa.struct(
-            [
-                pa.field(valid_name(field), raw_type(types, child))
-                for field, child in zip(item.field_names, item.children, strict=True)
-            ]
-        )
-    return arrow_type(types, root)
+    return arrow_type(types, root, timestamp=TIMESTAMP)
 
 
 def schema(types: Types) -> pa.Schema:

@@ -6,7 +6,7 @@ import enum
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -476,25 +476,29 @@ def valid_name(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def arrow_type(types: Types, root: int = 0) -> ArrowType:
-    """The Arrow type in which rows of column ``root`` are held: char and varchar as string, timestamps in ns.
+def arrow_type(types: Types, root: int = 0, *, timestamp: ArrowType | None = None) -> ArrowType:
+    """The Arrow type in which rows of column ``root`` are held: char and varchar as string, timestamps in ns, or as
+    ``timestamp``.
 
     Raises:
         NotLossless: Arrow has no equal type (unions, decimals without precision).
     """
     item = types[root]
+    below = partial(arrow_type, types, timestamp=timestamp)
+    if timestamp is not None and item.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+        return timestamp
     if item.kind in _ARROW:
         return _ARROW[item.kind]
     if item.kind is Kind.DECIMAL and 1 <= item.precision <= 38:
         return pa.decimal128(item.precision, item.scale)
     if item.kind is Kind.LIST:
-        return pa.list_(arrow_type(types, item.children[0]))
+        return pa.list_(below(item.children[0]))
     if item.kind is Kind.MAP:
-        return pa.map_(arrow_type(types, item.children[0]), arrow_type(types, item.children[1]))
+        return pa.map_(below(item.children[0]), below(item.children[1]))
     if item.kind is Kind.STRUCT:
         return pa.struct(
             [
-                pa.field(valid_name(name), arrow_type(types, child))
+                pa.field(valid_name(name), below(child))
                 for name, child in zip(item.field_names, item.children, strict=True)
             ]
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from compactor.orc import messages
 from compactor.orc.compression import Compression
 from compactor.orc.lengths import check_lengths
 from compactor.orc.plain import KEPT_BYTES, Part, PlainStream, plain_streams
+from compactor.orc.readable import Readable
 from compactor.orc.source import Source
 from compactor.orc.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
 from compactor.orc.tail import MAGIC, Stripe, Tail
@@ -24,7 +24,7 @@ BATCH_BYTES = 32 * 1024 * 1024  #: decoded bytes that a batch of rows has on ave
 BATCH_ROWS = 65_536
 
 
-class StripeView(io.RawIOBase):
+class StripeView(Readable):
     """A file of ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns`` (places
     in the root struct, None for all), which are decompressed as they are read.
 
@@ -36,7 +36,6 @@ class StripeView(io.RawIOBase):
     """
 
     def __init__(self, source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
-        super().__init__()
         if tail.encrypted:
             raise NotLossless(
                 f"file {tail.name}: it has encrypted columns, which cannot be decoded here; exclude the table"
@@ -45,39 +44,18 @@ class StripeView(io.RawIOBase):
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, Hive's files hold a struct")
         self._parts = _plain_file(source, tail, stripes, None if columns is None else tuple(columns))
         self._starts = [0, *accumulate(part.length for part in self._parts)]
-        self._place = 0
+        super().__init__(self._starts[-1])
 
-    def size(self) -> int:
-        return self._starts[-1]
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._place
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self.size()}[whence]
-        self._place = max(0, start + offset)
-        return self._place
-
-    def read(self, size: int | None = -1) -> bytes:
-        left = max(0, self.size() - self._place)
-        wanted = left if size is None or size < 0 else min(size, left)
+    def part(self, start: int, end: int) -> bytes:
         found = []
-        number = bisect_right(self._starts, self._place) - 1
-        while wanted:
-            part = self._parts[number]
-            start = self._place - self._starts[number]
-            end = min(part.length, start + wanted)
-            found.append(part.read(start, end))
-            if end == part.length:
+        number = bisect_right(self._starts, start) - 1
+        while start < end:
+            part, begin = self._parts[number], self._starts[number]
+            stop = min(part.length, end - begin)
+            found.append(part.read(start - begin, stop))
+            if stop == part.length:
                 part.forget()
-            self._place += end - start
-            wanted -= end - start
+            start = begin + stop
             number += 1
         return b"".join(found)
 

@@ -77,11 +77,11 @@ def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
     assert view.read(3) == b"ORC"
     view.seek(-1, os.SEEK_END)
     last = view.read()
-    assert (len(last), view.tell()) == (1, view.size())
+    assert (len(last), view.tell()) == (1, view.size)
     assert view.read(1) == b""
     view.seek(0)
     whole = view.read()
-    for start, size in ((0, 1), (2, 5), (100, 400), (view.size() - 10, 20)):
+    for start, size in ((0, 1), (2, 5), (100, 400), (view.size - 10, 20)):
         view.seek(start)
         assert view.read(size) == whole[start : start + size]
     assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
