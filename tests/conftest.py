@@ -40,22 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
-#: Where tests share what is dear to start (servers, Airflow's database): one worker takes all of a folder or file.
+#: Where tests share what is dear to start (servers, Airflow's database): one worker takes all of a folder or file. They come
+#: before all others and in this order: what takes long soon, and what needs downloads when those have come meanwhile.
 _TOGETHER = (
-    "tests/contract",
     "tests/integration/airflow",
-    "tests/integration/locks",
     "tests/integration/page",
-    "tests/integration/spark",
-    "tests/integration/page",
-    "tests/live",
     "tests/storage",
-    "tests/torture/test_memory.py",
-    "tests/unit/airflow/page",
+    "tests/live",
+    "tests/contract",
+    "tests/integration/locks",
+    "tests/integration/spark",
     "tests/unit/airflow/page",
     "tests/unit/airflow/test_dags.py",
-    "tests/unit/demo/test_tables.py",
+    "tests/torture/test_memory.py",
     "tests/unit/orc/test_recompress.py",
+    "tests/unit/demo/test_tables.py",
 )
 
 #: Costs minutes and downloads: a real Hive and a real Trino beside us, and environments that pip fills.
@@ -69,12 +68,28 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """``LIVE=0`` leaves the dear ones out."""
+    """``LIVE=0`` leaves the dear ones out. What is shared comes first."""
     live = [config.rootpath / folder for folder in _LIVE]
     left_out = [item for item in items if _WITHOUT_LIVE and any(map(item.path.is_relative_to, live))]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    items.sort(key=lambda item: _rank(item.nodeid))
+
+
+def _rank(nodeid: str) -> int:
+    return next((rank for rank, place in enumerate(_TOGETHER) if nodeid.startswith(place)), len(_TOGETHER))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What the tests are going to download comes while others run; the first worker sees to it."""
+    if getattr(session.config, "workerinput", {}).get("workerid", "gw0") != "gw0" or session.config.option.collectonly:
+        return
+    folders = {"/".join(item.nodeid.split("/")[:2]) for item in session.items}
+    if folders & {"tests/contract", "tests/crash", "tests/live", "tests/storage"}:
+        from tests.support import ahead
+
+        session.config.add_cleanup(ahead.begin(folders))
 
 
 class _Together(LoadScopeScheduling):

@@ -36,7 +36,7 @@ class Story:
     def prepare(self) -> None:
         """Create the pool and let the DAGs run."""
         self._servers.call("POST", "/api/v2/pools", {"name": "compaction", "slots": 1})
-        self.wait("all DAGs are known", self._dags_known, 60)
+        self.wait("all DAGs are known", self._dags_known, 300)
         for dag in DAGS:
             self._servers.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
 

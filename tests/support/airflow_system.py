@@ -27,8 +27,9 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.state.batches import Batch
 from compactor.state.store import upgrade
+from tests.support.downloads import ROOT
 from tests.support.driver import FOLDER, binary
-from tests.support.servers import ROOT, Server, postgres
+from tests.support.servers import Server, postgres
 from tests.support.tables import insert, make_table, rows_of
 
 SECOND = "scheduler-2"
@@ -91,12 +92,16 @@ class System:
     def held(self, name: str) -> Iterator[Table]:
         """A table whose drivers begin nothing until the block ends or ``let_go``; requested and waited for."""
         table = self.table(name)
-        (self.folder / "hold" / name).touch()
+        self.hold(name)
         try:
             self.request(table)
             yield table
         finally:
             self.let_go(table)
+
+    def hold(self, name: str) -> None:
+        """Drivers of the table ``name`` begin nothing from now on."""
+        (self.folder / "hold" / name).touch()
 
     def let_go(self, table: Table) -> None:
         """Its drivers may go on."""
@@ -146,6 +151,13 @@ class System:
         """Newest first."""
         return list(self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100&order_by=-run_after")["dag_runs"])
 
+    def clock_is_far(self, dag: str, seconds: float) -> bool:
+        """Whether no run of ``dag`` is under way and the next one by the clock is ``seconds`` away."""
+        following = self.servers.call("GET", f"/api/v2/dags/{dag}")["next_dagrun_run_after"]
+        over = all(run["state"] in ("success", "failed") for run in self.dag_runs(dag))
+        far = datetime.now(UTC) + timedelta(seconds=seconds)
+        return over and following is not None and datetime.fromisoformat(following) > far
+
     def task_log(self, task: dict[str, Any]) -> str:
         """All tries of it, with what triggers logged."""
         name = f"dag_id={task['dag_id']}/run_id={task['dag_run_id']}/task_id={task['task_id']}"
@@ -153,7 +165,7 @@ class System:
         of_its_own = [file for file in files if task["map_index"] < 0 or f"map_index={task['map_index']}" in str(file)]
         return "\n".join(file.read_text("utf-8", errors="replace") for file in sorted(of_its_own))
 
-    def until(self, what: str, condition: Callable[[], Any], seconds: float = 400) -> Any:
+    def until(self, what: str, condition: Callable[[], Any], seconds: float = 900) -> Any:
         """The first answer of ``condition`` that is true."""
         deadline = time.monotonic() + seconds
         while True:
@@ -175,17 +187,17 @@ class System:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """What Airflow needs to know of us. Who is gone is missed within seconds."""
+    """What Airflow needs to know of us. Who is gone is missed soon, and who is slow not taken for gone."""
     config = folder / "compactor.toml"
     far = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
     config.write_text(
-        '[metastore.default]\nmode = "clean"\n[metastore.default.settings]\n"compactor.batch.reserved" = "60s"\n'
-        f'[metastore.default.pool.{CLOSED}]\nwindows = ["{far} 10:00-11:00"]\n'
+        f'[metastore.default]\nmode = "clean"\n[metastore.default.pool.{CLOSED}]\nwindows = ["{far} 10:00-11:00"]\n'
     )
     return {
         "PYTHONPATH": str(ROOT),
         FOLDER: str(folder),
         "AIRFLOW__COMPACTOR__CONFIG": str(config),
+        "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "300",
         "AIRFLOW__COMPACTOR__CONN_ID": "compactor_{metastore}",
         "AIRFLOW__COMPACTOR__POLL_SECONDS": "0.5",
         "AIRFLOW__COMPACTOR__LAUNCHER": "process",
@@ -196,7 +208,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
-        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "8",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "20",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "2",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "40",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "3",

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +21,12 @@ from urllib.request import urlopen
 
 import requests
 
-from tests.support.servers import ROOT, maven
+from tests.support.downloads import MAVEN_CACHE, kept_once
+from tests.support.maven import maven
+from tests.support.patience import PATIENCE
 
 HADOOP = "3.4.1"
-_START_SECONDS = 180.0
+_START_SECONDS = PATIENCE
 _HTTPFS = "org.apache.hadoop.fs.http.server.HttpFSServerWebServer"
 _HTTPFS_PLACES = {"home": "", "config": "conf", "log": "log", "temp": "temp"}
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
@@ -106,22 +107,18 @@ class Hdfs:
             return False
 
 
-def hadoop_jars(cache: Path = ROOT / "build" / "cache" / "maven") -> Path:
-    """Hadoop's own daemons and what they need, from Maven."""
-    found = cache / f"hadoop-{HADOOP}-httpfs"
-    if not found.is_dir():
-        cache.mkdir(parents=True, exist_ok=True)
-        # into a folder of its own first: another test run may be doing the same
-        with tempfile.TemporaryDirectory(dir=cache) as name:
-            folder = Path(name)
-            artifacts = ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common", "hadoop-hdfs-httpfs")
-            pom = _POM.format("".join(_DEPENDENCY.format(artifact, HADOOP) for artifact in artifacts))
-            (folder / "pom.xml").write_text(pom, "utf-8")
-            jars = folder / "jars"
-            maven(["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], folder)
-            if not found.is_dir():
-                jars.rename(found)
-    return found
+def hadoop_jars() -> Path:
+    """Hadoop's own daemons and what they need, by Maven, downloaded once."""
+    return kept_once(MAVEN_CACHE, f"hadoop-{HADOOP}-httpfs", _download_jars)
+
+
+def _download_jars(folder: Path) -> Path:
+    artifacts = ("hadoop-hdfs", "hadoop-hdfs-client", "hadoop-common", "hadoop-hdfs-httpfs")
+    pom = _POM.format("".join(_DEPENDENCY.format(artifact, HADOOP) for artifact in artifacts))
+    (folder / "pom.xml").write_text(pom, "utf-8")
+    jars = folder / "jars"
+    maven(["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"], folder)
+    return jars
 
 
 def _write_site(path: Path, values: Mapping[str, str]) -> None:

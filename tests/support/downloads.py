@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MAVEN_CACHE = ROOT / "build" / "cache" / "maven"
 
 
 def made_once(cache: Path, name: str, source: Path, make: Callable[[Path], Path]) -> Path:
     """What ``make`` made of ``source`` in the folder it was given; another source is another name in ``cache``."""
-    wanted = cache / f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
-    if not wanted.is_dir():
+    return kept_once(cache, f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}", make)
+
+
+def kept_once(cache: Path, name: str, make: Callable[[Path], Path]) -> Path:
+    """The folder or file ``name`` in ``cache``, which ``make`` made in the folder it was given.
+
+    Who wants it while another one makes it waits, so that nothing is downloaded twice.
+    """
+    wanted = cache / name
+    if not wanted.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        # into a folder of its own first: another test run may be doing the same
-        partial = Path(tempfile.mkdtemp(dir=cache))
-        try:
-            made = make(partial)
-            with suppress(OSError):  # it is there: another run was faster
-                made.rename(wanted)
-            assert wanted.is_dir()
-        finally:
-            shutil.rmtree(partial)
+        with _alone(cache / f".{name}.lock"):
+            if not wanted.exists():
+                partial = Path(tempfile.mkdtemp(dir=cache))
+                try:
+                    make(partial).rename(wanted)
+                finally:
+                    shutil.rmtree(partial)
     return wanted
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Of all processes and threads one is in the block; a process that is killed in it lets the next one in."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

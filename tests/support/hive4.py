@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemons import free_port
-from tests.support.downloads import made_once
-from tests.support.servers import MEMORY, ROOT, Server, hive_schema, maven, postgres
+from tests.support.downloads import ROOT, made_once
+from tests.support.maven import maven
+from tests.support.servers import MEMORY, Server, hive_schema, postgres
 
 SOURCES = ROOT / "tests" / "live" / "hive4"
 CACHE = ROOT / "build" / "cache" / "hive-4.1.0"
@@ -177,7 +178,6 @@ def running(place: Place) -> Iterator[Hive]:
 
 
 def _command(place: Place) -> list[str]:
-    jars = libraries()
     properties = {
         "live.folder": str(place.folder),
         # 4.1.0 on PostgreSQL: without both its cleaner cannot mark a table without partitions as cleaned
@@ -196,8 +196,14 @@ def _command(place: Place) -> list[str]:
         "-XX:-UsePerfData",
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
         *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", ":".join(map(str, [SOURCES, _compiled(jars), *jars])), "LiveHive"),
+        *("-cp", ":".join(map(str, [SOURCES, *classpath()])), "LiveHive"),
     ]
+
+
+def classpath() -> list[Path]:
+    """Our driver of it, and its jars."""
+    jars = libraries()
+    return [_compiled(jars), *jars]
 
 
 def libraries() -> list[Path]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pwd
-import re
 import shutil
 import signal
 import subprocess
@@ -18,11 +17,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection, MetaData, StaticPool, create_engine, select
 
-ROOT = Path(__file__).parents[2]
+from tests.support.downloads import MAVEN_CACHE, kept_once
+from tests.support.maven import maven
+from tests.support.patience import PATIENCE
+
 MEMORY = Path("/dev/shm")
 ARTIFACT = "org.apache.hive:hive-standalone-metastore-server:4.0.1:tar.gz:bin"
 _SCRIPTS = "scripts/metastore/upgrade"
-_START_SECONDS = 60.0
+_START_SECONDS = PATIENCE
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,75 +147,30 @@ def _counters(conn: Connection) -> list[str]:
     return [f"ALTER TABLE `{name}` AUTO_INCREMENT = 1" for name in found.scalars()]
 
 
-def hive_schema(kind: str, version: str, cache: Path = ROOT / "build" / "cache" / "maven") -> str:
+def hive_schema(kind: str, version: str) -> str:
     """Hive's own ``hive-schema-<version>`` for a kind of server, out of its released archive."""
     name = f"hive-schema-{version}.{'postgres' if kind == 'postgresql' else kind}.sql"
-    found = cache / name
-    if not found.is_file():
-        _unpack(_archive(cache), cache)
-    return found.read_text(encoding="utf-8")
+    return (hive_schemas() / name).read_text(encoding="utf-8")
 
 
-def _archive(cache: Path) -> Path:
-    cache.mkdir(parents=True, exist_ok=True)
+def hive_schemas() -> Path:
+    """Those of all versions and kinds of servers, downloaded once."""
+    return kept_once(MAVEN_CACHE, f"hive-schemas-of-{ARTIFACT.split(':')[2]}", _download_schemas)
+
+
+def _download_schemas(folder: Path) -> Path:
     _, artifact, version, kind, classifier = ARTIFACT.split(":")
-    archive = cache / f"{artifact}-{version}-{classifier}.{kind}"
-    if not archive.is_file():
-        # into a folder of its own first: another test run may be doing the same
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            maven(["dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"], Path(folder))
-            (Path(folder) / archive.name).replace(archive)
-    return archive
-
-
-def maven(goal: Sequence[str], folder: Path) -> None:
-    """Run Maven; where it does not trust who answers, once more with the authorities that the machine trusts."""
-    said = ""
-    for trust in (dict, lambda: _trust(folder)):
-        done = subprocess.run(
-            ["mvn", "-B", "-q", "-U", *goal],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=folder,
-            env=os.environ | trust(),
-        )
-        if done.returncode == 0:
-            return
-        said = done.stdout + done.stderr
-    raise AssertionError(f"Maven could not do {' '.join(goal)}: {said}")
-
-
-def _trust(folder: Path) -> dict[str, str]:
-    """Java has a set of authorities of its own, without those that stand in the machine's bundle only (a proxy's)."""
-    java, bundle = Path("/etc/ssl/certs/java/cacerts"), Path("/etc/ssl/certs/ca-certificates.crt")
-    if not java.is_file() or not bundle.is_file():
-        return {}
-    known = "".join(path.read_text("utf-8") for path in Path("/usr/share/ca-certificates").rglob("*.crt"))
-    certificates = re.findall(
-        "-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", bundle.read_text("utf-8"), re.S
-    )
-    store = folder / "cacerts"
-    shutil.copyfile(java, store)
-    for number, certificate in enumerate(certificates):
-        if certificate not in known:
-            command = ["keytool", "-importcert", "-noprompt", "-keystore", str(store), "-storepass", "changeit"]
-            command += ["-alias", f"of-the-machine-{number}"]
-            subprocess.run(command, input=certificate, capture_output=True, text=True, check=True)
-    options = f"-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStorePassword=changeit"
-    return {"MAVEN_OPTS": f"{os.environ.get('MAVEN_OPTS', '')} {options}"}
-
-
-def _unpack(archive: Path, cache: Path) -> None:
-    with tarfile.open(archive) as tar:
+    maven(["dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={folder}"], folder)
+    made = folder / "schemas"
+    made.mkdir()
+    with tarfile.open(folder / f"{artifact}-{version}-{classifier}.{kind}") as tar:
         for member in tar:
             parts = Path(member.name).parts
             wanted = _SCRIPTS in member.name and parts[-2] in ("postgres", "mysql")
             source = tar.extractfile(member) if wanted and parts[-1].startswith("hive-") else None
             if source is not None:
-                partial = cache / f".{parts[-1]}.{os.getpid()}"
-                partial.write_bytes(source.read())
-                partial.replace(cache / parts[-1])
+                (made / parts[-1]).write_bytes(source.read())
+    return made
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pyspark
 
 from tests.support.daemons import Daemon, free_port
-from tests.support.servers import ROOT
+from tests.support.downloads import ROOT
 
 SPARK = Path(pyspark.__file__).parent
 WORKERS = 2

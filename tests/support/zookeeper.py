@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 JAR = Path("/usr/share/java/zookeeper.jar")
 _CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
@@ -44,14 +46,14 @@ class ZooKeeper:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, start_new_session=True, cwd=self._directory
             )
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             assert self._process.poll() is None, (self._directory / "server.log").read_text("utf-8", "replace")
             time.sleep(0.05)
-        raise AssertionError("ZooKeeper did not listen within a minute")
+        raise AssertionError(f"ZooKeeper did not listen within {PATIENCE:g} s")
 
     def kill(self) -> None:
         if self._process is not None:

@@ -1,0 +1,50 @@
+"""Downloads that tests are going to ask for, begun at once in a process of their own.
+
+They take minutes, nearly all of them waiting; meanwhile other tests run. Who asks for one that is under way waits for it.
+``python -m tests.support.ahead FOLDER...``
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from tests.support import daemons, hive4, servers, trino
+from tests.support.downloads import ROOT
+
+#: What the tests of a folder ask for, in the order in which it is wanted.
+NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
+    "tests/contract": (servers.hive_schemas,),
+    "tests/crash": (servers.hive_schemas,),
+    "tests/storage": (daemons.hadoop_jars,),
+    "tests/live": (servers.hive_schemas, hive4.classpath, trino.server, trino.java),
+}
+
+
+def begin(folders: Collection[str]) -> Callable[[], None]:
+    """Download what tests of ``folders`` need; gives what stops that."""
+    command = [sys.executable, "-m", "tests.support.ahead", *(folder for folder in NEEDED if folder in folders)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+    def stop() -> None:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+    return stop
+
+
+def main(folders: Sequence[str]) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing half done stays
+    for folder in folders:
+        for download in NEEDED[folder]:
+            download()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
