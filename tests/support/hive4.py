@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import zipfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ _OPENED = (
     *(f"java.base/java.util{name}" for name in ("", ".concurrent", ".concurrent.atomic", ".regex")),
     "java.sql/java.sql",
 )
+
+_JOBS = "org/apache/hadoop/hive/ql/exec/mr/ExecDriver"
 
 #: What Hive's own upgrade from 4.0.0 changes, of which the queries of 4.1.0 must find all done.
 SCHEMA_4_1 = """
@@ -201,9 +204,9 @@ def _command(place: Place) -> list[str]:
 
 
 def classpath() -> list[Path]:
-    """Our driver of it, and its jars."""
+    """Our driver of it, the jar of its jobs, and its jars."""
     jars = libraries()
-    return [_compiled(jars), *jars]
+    return [_compiled(jars), _job_jar(jars), *jars]
 
 
 def libraries() -> list[Path]:
@@ -217,6 +220,24 @@ def _download(folder: Path) -> Path:
     goal = ["-f", str(SOURCES / "pom.xml"), "dependency:copy-dependencies", "-DincludeScope=runtime"]
     maven([*goal, f"-DoutputDirectory={folder / 'lib'}"], folder)
     return folder / "lib"
+
+
+def _job_jar(jars: Sequence[Path]) -> Path:
+    """A jar with nothing but the class of jobs.
+
+    A job has the first jar in which that is found, and copies it before it starts: without this one that of all of Hive.
+    """
+
+    def cut(folder: Path) -> Path:
+        made = folder / "job"
+        made.mkdir()
+        with zipfile.ZipFile(jars[0]) as hive, zipfile.ZipFile(made / "job.jar", "w") as jar:
+            for name in hive.namelist():
+                if name.startswith(_JOBS):
+                    jar.writestr(name, hive.read(name))
+        return made
+
+    return made_once(CACHE, "job", SOURCES / "pom.xml", cut) / "job.jar"
 
 
 def _compiled(jars: Sequence[Path]) -> Path:

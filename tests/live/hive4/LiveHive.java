@@ -1,9 +1,12 @@
 import com.google.gson.Gson;
 import com.google.gson.JsonObject;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -12,8 +15,10 @@ import java.util.Properties;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hive.conf.HiveConf;
 import org.apache.hadoop.hive.metastore.HiveMetaStore;
 import org.apache.hadoop.hive.metastore.IMetaStoreClient;
@@ -312,6 +317,22 @@ public class LiveHive {
       }
       if (!lost) {
         updater.close(false);
+      }
+    }
+  }
+
+  /** Hadoop's local files, whose permissions Java sets: without Hadoop's native library a process is started for each. */
+  public static class LocalFiles extends LocalFileSystem {
+    public LocalFiles() {
+      super(new Raw());
+    }
+
+    private static class Raw extends RawLocalFileSystem {
+      @Override
+      public void setPermission(Path path, FsPermission permission) throws IOException {
+        String text = permission.getUserAction().SYMBOL + permission.getGroupAction().SYMBOL
+            + permission.getOtherAction().SYMBOL;
+        Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(text));
       }
     }
   }
