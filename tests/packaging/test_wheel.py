@@ -1,4 +1,8 @@
-"""The wheel and each of its extras, installed by plain pip into an environment of its own."""
+"""The wheel and each of its extras, installed by pip into an environment of its own.
+
+Libraries of ``uv.lock`` are put there first, from the cache that ``make setup`` has filled: they are hundreds of megabytes,
+and what was released since is no news of ours. For pip nothing is left to fetch but what the lock leaves out.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,14 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
+import zipfile
 from collections.abc import Iterator
+from email.parser import Parser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -35,6 +43,7 @@ class Environment:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._extras: list[str] = []
         subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         self._environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         self._environment |= {
@@ -55,7 +64,18 @@ class Environment:
         assert done.returncode == 0, f"{program} {' '.join(arguments)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
         return done.stdout
 
-    def install(self, what: str) -> None:
+    def install(self, wheel: Path, extra: str = "") -> None:
+        """As somebody does who has the libraries of the lock already."""
+        self._extras += ["--extra", extra] if extra else []
+        uv = [ROOT / ".tools" / "bin" / "uv", "sync", "--quiet", "--frozen", "--inexact", *self._extras]
+        here = {
+            "UV_SYSTEM_CERTS": "true",
+            "UV_PROJECT_ENVIRONMENT": str(self._folder / "venv"),
+            "UV_PYTHON_DOWNLOADS": "never",
+        }
+        without_us = ["--no-install-project", "--no-default-groups"]
+        subprocess.run([*uv, *without_us], check=True, cwd=ROOT, env=self._environment | here)
+        what = f"{wheel}[{extra}]" if extra else str(wheel)
         self.run("python", "-m", "pip", "install", "--quiet", "--no-compile", what)
 
     def has(self, module: str) -> bool:
@@ -81,14 +101,26 @@ def environment() -> Iterator[Environment]:
         yield Environment(Path(folder))
 
 
+def test_it_asks_for_what_the_project_says(wheel: Path) -> None:
+    """Else what is installed here from the lock would hide that pip were told of less."""
+    with zipfile.ZipFile(wheel) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        told = Parser().parsestr(archive.read(metadata).decode("utf-8")).get_all("Requires-Dist", [])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    core = [(None, line) for line in project["dependencies"]]
+    extras = [(extra, line) for extra, lines in project["optional-dependencies"].items() for line in lines]
+    wanted = {Requirement(f"{line}; extra == '{extra}'" if extra else line) for extra, line in [*core, *extras]}
+    assert {Requirement(line) for line in told} == wanted
+
+
 def test_core_and_every_extra(wheel: Path, environment: Environment) -> None:
-    environment.install(str(wheel))
+    environment.install(wheel)
     environment.run("compactor", "--help")
     environment.run("compactor", "metastore", "init")
     environment.run("compactor", "doctor")
     assert [extra for extra, (library, *_) in EXTRAS.items() if environment.has(library.partition(".")[0])] == []
     for extra, modules in EXTRAS.items():
-        environment.install(f"{wheel}[{extra}]")
+        environment.install(wheel, extra)
         environment.run("python", "-W", "error::ImportWarning", "-c", f"import {', '.join(modules)}")
     # What stands before it is what Airflow says while it makes its home.
     shown = environment.run("airflow", "providers", "get", "hive-compactor", "--full", "--output", "json")
