@@ -16,6 +16,7 @@ from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.store import open_metastore
 from compactor.state.store import open_state
+from tests.support.patience import PATIENCE
 
 EXCLUSIVE = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
 
@@ -49,7 +50,7 @@ def main(url: str, processes: int, rounds: int, counter: Path) -> None:
     ]
     for process in running:
         process.start()
-    gathered = [results.get(timeout=100) for _ in running]
+    gathered = [results.get(timeout=PATIENCE) for _ in running]
     for process in running:
         process.join()
     print(json.dumps({key: sorted(i for got in gathered for i in got[key]) for key in gathered[0]}))

@@ -18,6 +18,7 @@ from compactor.metastore.compactions import ABORT_MESSAGE
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions import TxnType
 from tests.support.committing import committing
+from tests.support.patience import PATIENCE
 
 ENTITY = Entity(database="default", table="t")
 WORKER = "compactor-worker-h-1"
@@ -141,7 +142,7 @@ def test_who_commits_at_this_moment_wins(metastore: Metastore, table: Table, rec
         assert told == []  # it waits
 
     commit(metastore, table, recorded, name)
-    aborter.join(30)
+    aborter.join(PATIENCE)
     assert [type(answer) for answer in told] == [Refused]
     entry = metastore.compactions.entry(recorded.id)
     assert (entry.state, entry.error) == (State.READY_FOR_CLEANING, None)

@@ -15,6 +15,7 @@ from compactor.metastore.catalog import Column
 from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.store import Metastore
 from compactor.metastore.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
+from tests.support.patience import PATIENCE
 
 PROCESSES, ROUNDS = 16, 3
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp
         [sys.executable, str(hammer), url, str(PROCESSES), str(ROUNDS), str(counter)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE + 60,  # it speaks first
         check=False,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
@@ -83,7 +84,7 @@ def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> N
             conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=number + 1))
             hives = {"CQ_ID": number, "CQ_DATABASE": "default", "CQ_TABLE": "t", "CQ_STATE": "i", "CQ_TYPE": "a"}
             conn.execute(insert(COMPACTION_QUEUE).values(**hives))
-        thread.join(30)
+        thread.join(PATIENCE)
         [answer] = answers
         assert isinstance(answer, Refused), answer
         metastore.compactions.abort_request(number)

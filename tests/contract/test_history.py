@@ -19,13 +19,14 @@ from tests.support.history.broken import BROKEN
 from tests.support.history.checker import anomalies
 from tests.support.history.operations import Kind, Operation, recorded
 from tests.support.history.workload import opened
+from tests.support.patience import PATIENCE
 
 PROCESSES, FEWER = 16, 8  #: the fewer are enough where something is broken, and sooner at work
 ROOT = Path(__file__).parents[2]
 TORTURE = int(os.environ.get("TORTURE_SECONDS", "0"))  #: for each store; a history is judged as a whole, so in rounds
 ROUND = 20.0 if TORTURE else 7.0
 ROUNDS = max(1, int(TORTURE / ROUND))
-LIMIT = 45.0  #: on a busy machine a run goes on until it has something to say, at most so many seconds
+LIMIT = 180.0  #: on a busy machine a run goes on until it has something to say, at most so many seconds
 OPERATIONS = 400  #: at least
 EVERYTHING = {
     *("open", "snapshot", "allocate", "component", "write", "read", "commit", "abort", "heartbeat", "time_out"),
@@ -59,7 +60,7 @@ def run(
                 if time.monotonic() > start + seconds and enough(recorded(folder)):
                     (folder / "stop").touch()
                     break
-            running.wait(60)
+            running.wait(PATIENCE)
         finally:
             running.kill()
             running.wait()

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -28,6 +27,7 @@ from compactor.service.worker import Fate
 from compactor.steps import Step
 from tests.support import roles
 from tests.support.passes import compact
+from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
@@ -62,35 +62,27 @@ def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path)
     process = _CONTEXT.Process(target=roles.slow_worker, args=(metastore_url, str(signs)))
     process.start()
     try:
-        until(lambda: (signs / "begun").exists(), "the worker has staged")
+        until("the worker has staged", (signs / "begun").exists)
         (entry,) = site.metastore.compactions.working()
         assert staging_name(entry.txn_id or TxnId(0)) in names_in(Path(table.location))
         yield process, entry
     finally:
         process.kill()
-        process.join(10)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    for _ in range(3000):
-        if condition():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"it never came about that {what}")
+        process.join(PATIENCE)
 
 
 def abort(metastore_url: str, entry: Entry, *options: str) -> str:
     """What the command says."""
     environment = os.environ | {"COMPACTOR_METASTORE_URL": metastore_url}
     command = [sys.executable, "-c", _PROGRAM, *options, "abort", "compaction", str(entry.id)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done
     return done.stdout
 
 
 def go_on(process: BaseProcess, signs: Path) -> Fate:
     (signs / "go").touch()
-    process.join(30)
+    process.join(PATIENCE)
     assert process.exitcode == 0
     return Fate[(signs / "fate").read_text()]
 
@@ -136,7 +128,7 @@ def test_of_a_worker_that_died_the_next_pass_ends_it(site: Site, table: Table, m
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         abort(metastore_url, entry, "--set", "compactor.mode=request")
         process.kill()
-        process.join(10)
+        process.join(PATIENCE)
     (made_good,) = repair(site)
     assert (made_good.entry.id, made_good.fate) == (entry.id, State.ABORTED)
     assert_aborted(site, table, entry, names)
@@ -150,10 +142,10 @@ def test_who_aborts_dies_between_the_steps(
     with worker_that_waits(site, table, metastore_url, signs) as (worker, entry):
         aborter = _CONTEXT.Process(target=roles.die_at, args=(roles.abort, metastore_url, step.name))
         aborter.start()
-        aborter.join(60)
+        aborter.join(PATIENCE)
         assert aborter.exitcode == -signal.SIGKILL
         worker.kill()
-        worker.join(10)
+        worker.join(PATIENCE)
     repair(site)
     assert rows_of(site, table) == wanted
     assert_aborted(site, table, entry, names)

@@ -17,6 +17,7 @@ from compactor.service.finding import Level
 from compactor.steps import Step
 from tests.support import hive2, roles
 from tests.support.expected import read_expected, step
+from tests.support.patience import PATIENCE
 
 STEPS = (
     Step.CLAIMED,
@@ -54,7 +55,7 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     context.set_forkserver_preload(["tests.support.roles"])
     process = context.Process(target=roles.die_at, args=(roles.beside_hive_2, url, at.name))
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {at.name}"
     assert hive2.rows(site, fixture, location) == wanted
     (finding,) = hive2.compact(site)

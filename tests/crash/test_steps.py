@@ -37,6 +37,7 @@ from compactor.service.site import Site
 from compactor.steps import Step
 from tests.support import insert_only, roles
 from tests.support.passes import rows_without_visibility
+from tests.support.patience import PATIENCE
 from tests.support.tables import delete, insert, make_table, rows_of, story, with_settings
 
 INITIATOR, WORKER, CLEANER, REPAIR = "initiator", "worker", "cleaner", "repair"
@@ -374,7 +375,7 @@ def killed(role: Callable[[str], None], metastore_url: str, step: Step, nth: int
     context.set_forkserver_preload(["tests.support.roles"])
     process = context.Process(target=roles.die_at, args=(role, metastore_url, f"{step.name}:{nth}"))
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {step.name}"
 
 
@@ -410,7 +411,7 @@ def watched(
 
     def look() -> None:
         nonlocal looks
-        while not stop.is_set():
+        while not (stop.is_set() and looks):  # once at least, however soon the block ends
             try:
                 found = seen(site, table)
             except Exception as error:  # noqa: BLE001 - whatever a reader meets is what this test is about

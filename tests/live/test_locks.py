@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import Future
 
 from compactor.locking.kinds import LockType
@@ -12,8 +10,7 @@ from compactor.metastore.locks import LockState
 from compactor.service.batch import claimable, run_entries
 from compactor.service.worker import Fate
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
-
-_PATIENCE = 60.0
+from tests.support.patience import PATIENCE, until
 
 
 def _table(beside: Beside, name: str) -> None:
@@ -61,7 +58,10 @@ def test_a_statement_of_hive_waits_for_our_exclusive_lock_on_a_partition(beside:
     lock = beside.site.metastore.locks.acquire(own, [wanted], "ada", "here")
     assert lock.is_acquired
     inserting = beside.later(f"insert into {name} {where} values (2)", session="waiting")
-    _until(lambda: any(row.state is LockState.WAITING for row in beside.site.metastore.locks.show("default", name)))
+    until(
+        "it waits",
+        lambda: any(row.state is LockState.WAITING for row in beside.site.metastore.locks.show("default", name)),
+    )
     states = {(row["Lock ID"].split(".")[0], row["State"]) for row in _hive_locks(beside, name)}
     assert (str(lock.id), "ACQUIRED") in states
     assert "WAITING" in {state for _, state in states}
@@ -70,7 +70,7 @@ def test_a_statement_of_hive_waits_for_our_exclusive_lock_on_a_partition(beside:
     assert waiting["partition"] in ("p=50%25", "p=50%2525")
     assert not inserting.done()
     beside.site.metastore.transactions.commit(own)
-    inserting.result(_PATIENCE)
+    inserting.result(PATIENCE)
     beside.rows(name, ["1\t50%", "2\t50%"])
 
 
@@ -102,13 +102,13 @@ def test_a_drop_of_hive_goes_before_our_compaction(beside: Beside) -> None:
 
     def drop(check: object) -> None:
         dropping.append(beside.later(f"drop table {name}", session="dropping"))
-        _until(lambda: beside.site.metastore.locks.waiting_exclusive(entity(name)))
+        until("it waits", lambda: beside.site.metastore.locks.waiting_exclusive(entity(name)))
 
     folder = beside.directory(name)
     [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(drop)).outcomes
     assert done.fate is Fate.WAITING
     assert "yields" in done.message
-    dropping[0].result(_PATIENCE)
+    dropping[0].result(PATIENCE)
     assert not folder.exists()
     assert beside.work() == []
 
@@ -126,10 +126,3 @@ def test_a_table_that_hive_drops_under_our_compaction(beside: Beside) -> None:
     assert beside.history(name) == []  # Hive takes a table's requests and their history along with it
     assert [path for path in folder.rglob("*") if path.is_file()] == []
     assert beside.work() == []
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.05)

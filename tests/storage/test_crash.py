@@ -22,6 +22,7 @@ from tests.storage.conftest import BUCKET, Place, s3_options
 from tests.storage.test_tables import left, moved, rows
 from tests.support import roles
 from tests.support.passes import age, clean_all, time_out_all
+from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
 
 #: Attempts are uploads there, names are copies of single files, and what goes is not hidden before.
@@ -62,7 +63,7 @@ def test_a_crash_over_an_object_store(
         target=roles.die_at, args=(partial(roles.over_s3, str(config), role), metastore_url, step.name)
     )
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {step.name}"
     assert rows(site, table) == wanted
     age(site)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 from sqlalchemy.engine import make_url
 
 from tests.support import servers
+from tests.support.patience import until
 
 SERVERS = ("postgresql", "mysql")
 PASSWORD = "ge%heim"
 
 _KILL = {"postgresql": "SELECT pg_terminate_backend({0});", "mysql": "KILL {0};"}
+_LIVES = {
+    "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE pid = {0};",
+    "mysql": "SELECT count(*) FROM information_schema.PROCESSLIST WHERE ID = {0};",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +28,10 @@ class Place:
     url: str
 
     def kill(self, connection: int) -> None:
-        """End one connection as an administrator does."""
+        """End one connection as an administrator does. The server does it in its own time, which is waited for."""
         self.server.sql(_KILL[self.server.kind].format(connection), self.name)
-        time.sleep(0.05)  # the server does it in its own time
+        lives = _LIVES[self.server.kind].format(connection)
+        until(f"the end of connection {connection}", lambda: int(self.server.sql(lives, self.name)) == 0)
 
     def user(self, name: str, grants: str) -> str:
         """The URL of a new user with a password and some rights."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -11,10 +10,10 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.demo.place import Place
+from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table
 
 Run = Callable[..., Any]
-PATIENCE = 300.0  #: seconds
 
 
 class People:
@@ -34,13 +33,12 @@ class People:
 
     def asked(self) -> Any:
         """What somebody is asked, once somebody is."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            found = self.call("op", "GET", "~/hitlDetails", params={"response_received": False}).json()["hitl_details"]
-            if found:
-                return found[0]
-            time.sleep(0.2)
-        raise TimeoutError("nobody was asked")
+
+        def found() -> Any:
+            answer = self.call("op", "GET", "~/hitlDetails", params={"response_received": False})
+            return answer.json()["hitl_details"]
+
+        return until("somebody is asked", found, pause=0.2)[0]
 
     def answer(self, role: str, question: Any, answer: str) -> int:
         """The status of Airflow's answer."""

@@ -16,6 +16,7 @@ from compactor.compaction.states import State
 from compactor.demo.fixtures import LocationForm, register_fixture
 from compactor.demo.measure import measure
 from compactor.demo.place import Place
+from tests.support.patience import until
 
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -191,12 +192,8 @@ def test_from_the_form_to_the_clean_directory(
 
 def wait_until_nobody_holds(site: Any) -> None:
     """PROTOCOL 7.1: nothing is cleaned within a second of its commit, for an id might still be on its way."""
-    import time
-
     (entry,) = site.metastore.compactions.queue()
-    deadline = time.monotonic() + 5
-    while site.metastore.transactions.lowest_open() <= entry.next_txn_id and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until("nobody holds it", lambda: site.metastore.transactions.lowest_open() > entry.next_txn_id)
 
 
 def test_waiting_sees_a_request_that_ended(table: Place, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:

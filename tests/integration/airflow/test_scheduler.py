@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+from tests.support.patience import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -50,13 +51,12 @@ def test_the_scheduler_finds_compacts_and_cleans_by_itself(tmp_path: Path) -> No
 def test_interrupted_it_leaves_no_process(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
     demo = subprocess.Popen(command(folder), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 300
-    while not (folder / "airflow" / "component-logs" / "scheduler.log").exists() and time.monotonic() < deadline:
-        assert demo.poll() is None, demo.communicate()[0]
-        time.sleep(0.2)
+    log = folder / "airflow" / "component-logs" / "scheduler.log"
+    until("the scheduler", lambda: log.exists() or demo.poll() is not None, pause=0.2)
+    assert demo.poll() is None, demo.communicate()[0]
     assert processes(folder)
     demo.send_signal(signal.SIGINT)
-    output, _ = demo.communicate(timeout=240)
+    output, _ = demo.communicate(timeout=PATIENCE)
     assert demo.returncode == 130, output
     assert output.rstrip().endswith("Stopped.")
     assert processes(folder) == []

@@ -19,6 +19,7 @@ from compactor.cli.program import program
 from compactor.demo.fixtures import register_fixture
 from compactor.metastore.store import Metastore
 from tests.support.expected import step
+from tests.support.patience import PATIENCE
 
 Compactor = Callable[..., Result]
 DUE = "hive-4.1/f1_basic/s10_dml_over_base"
@@ -253,7 +254,7 @@ def test_a_role_that_runs_on_ends_by_sigterm(role: str, compactor: Compactor, me
         assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
     assert process.returncode == 0, err

@@ -21,6 +21,7 @@ from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.lock_manager import LockManager, wait_for
+from tests.support.patience import PATIENCE
 
 OBJECTS = 5
 
@@ -44,7 +45,7 @@ def work(manager: str, where: str, number: int, rounds: int, directory: Path, re
             wanted = draw.sample(range(OBJECTS), 3)
             kinds = {n: draw.choice((LockType.SHARED_READ, LockType.EXCLUSIVE)) for n in wanted}
             requests = [LockRequest(database="d", table=f"t{n}", type=kind) for n, kind in kinds.items()]
-            times = (draw.randrange(2, 40) for _ in range(4000))
+            times = (draw.randrange(2, 40) for _ in range(20_000))
             lock = wait_for(locks, TxnId(0), requests, "u", "h", times=times, sleep=time.sleep)
             errors += hold(directory, number, kinds)
             locks.release(lock.id)
@@ -76,7 +77,7 @@ def main(manager: str, where: str, processes: int, rounds: int, directory: Path)
     running = [context.Process(target=work, args=(*arguments, n, rounds, directory, results)) for n in range(processes)]
     for process in running:
         process.start()
-    errors = [error for _ in running for error in results.get(timeout=90)]
+    errors = [error for _ in running for error in results.get(timeout=PATIENCE)]
     for process in running:
         process.join()
     print(json.dumps({"errors": errors, "codes": [process.exitcode for process in running]}))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.zookeeper import ZooKeeper
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +31,7 @@ def test_eight_processes_end(
         [sys.executable, str(contend), manager, where, str(PROCESSES), str(ROUNDS), str(places)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE + 60,  # it speaks first
         check=False,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},

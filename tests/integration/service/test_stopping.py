@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +31,7 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker import Fate
 from tests.support.many import make_partitions, make_table, row_type
+from tests.support.patience import PATIENCE, until
 from tests.support.tables import with_settings
 from tests.support.watching import files_below, names_in
 
@@ -154,9 +154,9 @@ def test_sigterm_publishes_what_is_whole_and_asks_anew_for_the_rest(
         env=environment | {"COMPACTOR_METASTORE_URL": metastore_url},
     ) as process:
         try:
-            until(lambda: any(location.glob("_compactor_v*/attempts/*")))
+            until("the first unit", lambda: any(location.glob("_compactor_v*/attempts/*")), pause=0.001)
             process.send_signal(signal.SIGTERM)
-            said, error = process.communicate(timeout=60)
+            said, error = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert (process.returncode, "Traceback" in error) == (0, False), error
@@ -170,10 +170,3 @@ def test_sigterm_publishes_what_is_whole_and_asks_anew_for_the_rest(
     assert set(told["output"]) <= names_in(location)
     assert not [name for name in names_in(location) if name.startswith("_")]
     assert rows_of_partition(site, table) == wanted
-
-
-def until(condition: Callable[[], bool]) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() < begun + 60, "it never came about"
-        time.sleep(0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,13 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from tests.support import insert_only
 from tests.support.many import make_partitions, make_table, row_type
+from tests.support.patience import PATIENCE, until
 from tests.support.spark_cluster import WORKERS, Cluster
 from tests.support.tables import delete, insert, rows_of, story
 from tests.support.tables import make_table as make_plain
 from tests.support.watching import files_below
 
-LINGER_S = 120
+LINGER_S = int(PATIENCE)  #: it ends with the test
 UNITS = 6 * PARCEL_UNITS  #: of which two workers take a third at once
 #: What may reach Spark, and what never does.
 CONF = {"compactor.spark.executor.memory": "600m", "compactor.spark.jars": "/tmp/evil.jar"}
@@ -126,7 +126,7 @@ def test_units_of_an_aborted_compaction_do_not_begin(
     (batch,) = plan_batches(deployment)
     arguments, memory = ["--batch", str(batch.batch_id)], {"spark.executor.memory": "600m"}
     with spark.submitted(arguments, {"COMPACTOR_METASTORE_URL": metastore_url}, memory) as application:
-        until(lambda: any(location.glob("_compactor_v*/attempts/*")))
+        until("the first units", lambda: any(location.glob("_compactor_v*/attempts/*")))
         assert abort_compaction(deployment, asked.entry_id).state is State.ABORTED
         ((told,),) = (said["compactions"] for said in [next(application)])
     assert (told["compaction"], told["fate"]) == (asked.entry_id, "lost")
@@ -136,10 +136,3 @@ def test_units_of_an_aborted_compaction_do_not_begin(
     assert files_below(location) == before
     assert deployment.metastore.compactions.queue() == []
     assert deployment.metastore.transactions.open_transactions() == []
-
-
-def until(condition: Callable[[], bool]) -> None:
-    begun = time.monotonic()
-    while not condition():
-        assert time.monotonic() < begun + 120, "it never came about"
-        time.sleep(0.01)

@@ -21,7 +21,7 @@ from tests.support.history.broken import BROKEN
 from tests.support.history.recorder import Recorder
 from tests.support.history.workload import Workload, look_at_the_end, opened, prepare, unprepare
 
-_GRACE_SECONDS = 30.0  #: a process has this long to end what it is at when the time is over
+_GRACE_SECONDS = 120.0  #: a process has this long to end what it is at when the time is over
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,20 +3,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from compactor.airflow import processes
-
-
-def until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 20
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
+from tests.support.patience import until
 
 
 def test_it_is_found_by_name_until_it_ends(tmp_path: Path) -> None:
@@ -24,11 +14,11 @@ def test_it_is_found_by_name_until_it_ends(tmp_path: Path) -> None:
     name = processes.start(["sh", "-c", "echo $WORD; exec sleep 60"], {**os.environ, "WORD": "hello"}, log)
     kind, host, pid, _ = name.split(":")
     assert (kind, host) == ("process", socket.gethostname())
-    assert until(lambda: log.exists() and log.read_text("utf-8") == "hello\n")
+    until("its word", lambda: log.exists() and log.read_text("utf-8") == "hello\n")
     assert not processes.is_gone(name)
     assert os.getsid(int(pid)) == int(pid)
     assert processes.end(name)
-    assert until(lambda: processes.is_gone(name))
+    until("it has ended", lambda: processes.is_gone(name))
     assert not processes.end(name)
     os.waitpid(int(pid), 0)
 
@@ -39,7 +29,7 @@ def test_nothing_of_the_parent_s_files_is_inherited(tmp_path: Path) -> None:
     with (tmp_path / "secret").open("w") as secret:
         os.set_inheritable(secret.fileno(), True)
         name = processes.start([sys.executable, "-c", code], dict(os.environ), log)
-    assert until(lambda: processes.is_gone(name))
+    until("it has ended", lambda: processes.is_gone(name))
     os.waitpid(int(name.split(":")[2]), 0)
     # the fourth is the listing's own
     assert log.read_text("utf-8") == "['0', '1', '2', '3'] /dev/null\n"

@@ -13,6 +13,7 @@ from compactor.airflow.batches import Progress
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
 from compactor.errors import DatabaseUnavailable
 from compactor.service.batch_control import Stand
+from tests.support.patience import PATIENCE
 
 EACH = [
     ChangeTrigger(metastore="m", seen="s", poll_seconds=0.001, ends_task=False),
@@ -25,7 +26,7 @@ def first(trigger: BaseTrigger) -> Any:
     async def run() -> Any:
         return await anext(trigger.run())
 
-    return asyncio.run(asyncio.wait_for(run(), 5))
+    return asyncio.run(asyncio.wait_for(run(), PATIENCE))
 
 
 @pytest.mark.parametrize("trigger", EACH, ids=lambda t: type(t).__name__)

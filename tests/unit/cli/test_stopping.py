@@ -8,6 +8,7 @@ import pytest
 
 from compactor.cli.stopping import Stop, repeat, stopping
 from compactor.errors import DatabaseUnavailable
+from tests.support.patience import PATIENCE
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
@@ -16,7 +17,7 @@ def test_a_signal_asks_once_and_then_has_its_usual_effect(kind: signal.Signals) 
     with stopping() as stop:
         assert not stop.asked
         os.kill(os.getpid(), kind)
-        assert stop.wait(5)
+        assert stop.wait(PATIENCE)
         assert signal.getsignal(kind) is before
     assert signal.getsignal(kind) is before
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import IntegrityError
 
 from compactor.database.engine import Database, masked, open_database
 from compactor.errors import BadSetting, DatabaseUnavailable, NotSupported
+from tests.support.patience import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,7 +70,7 @@ def test_a_writing_transaction_excludes_others_from_its_first_statement(database
     inside, order = threading.Event(), []
 
     def second() -> None:
-        inside.wait(10)
+        inside.wait(PATIENCE)
         with database.write() as conn:
             order.append(conn.exec_driver_sql("SELECT COUNT(*) FROM parent").scalar_one())
 
@@ -80,7 +81,7 @@ def test_a_writing_transaction_excludes_others_from_its_first_statement(database
         thread.join(0.2)
         assert order == []
         conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
-    thread.join(10)
+    thread.join(PATIENCE)
     assert order == [1]
 
 
@@ -104,7 +105,7 @@ def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Databas
         others[0].join(0.2)
         assert asked == [threading.current_thread().name]
     for other in others:
-        other.join(10)
+        other.join(PATIENCE)
     assert sorted(asked[1:]) == [other.name for other in others]
     second.close()
     assert count(database) == 3

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from compactor.demo.servers import AirflowServers, ServersFailed, environment, free_port
+from tests.support.patience import PATIENCE, until
 
 FAKE = """
 import http.server, json, os, signal, subprocess, sys, time
@@ -74,16 +74,8 @@ def marked(mark: str) -> Iterator[int]:
             continue
 
 
-def settled(mark: str, wanted: int) -> int:
-    """How many processes have the mark, once there are as many as wanted or five seconds are over."""
-    deadline = time.monotonic() + 5
-    while (found := len(list(marked(mark)))) != wanted and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return found
-
-
 def start_and_watch(servers: AirflowServers) -> None:
-    servers.start(timeout=30)
+    servers.start(timeout=PATIENCE)
     while True:
         servers.check()
 
@@ -91,13 +83,14 @@ def start_and_watch(servers: AirflowServers) -> None:
 def test_all_components_run_and_none_is_left(tmp_path: Path, fake: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compactor.demo.servers._GRACE", 1.0)
     with AirflowServers(tmp_path / "home", tmp_path, {"FAKE_NAME": str(tmp_path)}, command=fake) as servers:
-        servers.start(timeout=30)
+        servers.start(timeout=PATIENCE)
         servers.check()
         assert servers.call("GET", "/api/v2/dags") == {"dags": []}
         with pytest.raises(ServersFailed, match=r"GET /nowhere answered 404.*no such path"):
             servers.call("GET", "/nowhere")
-        assert settled(f"FAKE_NAME={tmp_path}", 5) == 5
-    assert settled(f"FAKE_NAME={tmp_path}", 0) == 0
+        mark = f"FAKE_NAME={tmp_path}"
+        until("all five processes", lambda: len(list(marked(mark))) == 5, pause=0.05)
+    until("none is left", lambda: not list(marked(mark)), pause=0.05)
     servers.stop()
 
 
@@ -115,7 +108,7 @@ def test_a_component_that_ends_is_told_with_the_end_of_its_log(
 def test_a_failed_migration_starts_nothing(tmp_path: Path, fake: list[str]) -> None:
     with AirflowServers(tmp_path / "home", tmp_path, {"FAKE_MIGRATE": "1"}, command=fake) as servers:
         with pytest.raises(ServersFailed, match="airflow db migrate failed"):
-            servers.start(timeout=30)
+            servers.start(timeout=PATIENCE)
         assert list(servers.logs.glob("scheduler.log")) == []
 
 
@@ -123,13 +116,13 @@ def test_nothing_is_started_once_stopped(tmp_path: Path, fake: list[str]) -> Non
     servers = AirflowServers(tmp_path / "home", tmp_path, {}, command=fake)
     servers.stop()
     with pytest.raises(ServersFailed, match="stopped meanwhile"):
-        servers.start(timeout=30)
+        servers.start(timeout=PATIENCE)
 
 
 def test_the_passwords_are_for_their_owner_only(tmp_path: Path, fake: list[str]) -> None:
     with AirflowServers(tmp_path / "home", tmp_path, {"FAKE_MIGRATE": "1"}, command=fake) as servers:
         with pytest.raises(ServersFailed):
-            servers.start(timeout=30)
+            servers.start(timeout=PATIENCE)
         assert (servers.home / "passwords.json").stat().st_mode & 0o077 == 0
 
 

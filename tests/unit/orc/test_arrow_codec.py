@@ -18,6 +18,7 @@ from compactor.orc.compression import Compression
 from compactor.orc.source import BytesSource
 from compactor.orc.tail import Tail, empty_tail, read_tail
 from compactor.orc.types import Types, acid_types, parse_hive_type, schema_text
+from tests.support.patience import PATIENCE
 
 NUMBERS = parse_hive_type("struct<a:bigint>")
 
@@ -103,7 +104,7 @@ def test_a_full_disk_is_an_error_and_not_the_end(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_fill, args=(str(tmp_path / "file.orc"),))
     process.start()
-    process.join(60)
+    process.join(PATIENCE)
     assert process.exitcode == 7
 
 

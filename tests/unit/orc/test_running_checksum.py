@@ -12,6 +12,7 @@ import pytest
 from compactor.errors import BadFile
 from compactor.orc.running_checksum import PIECE, RunningChecksum
 from compactor.orc.source import BytesSource, LocalSource
+from tests.support.patience import PATIENCE
 
 
 def _threads() -> int:
@@ -52,18 +53,18 @@ def test_given_up_it_reads_no_more() -> None:
         def read(self, offset: int, length: int) -> bytes:
             self.reads += 1
             entered.set()
-            assert go.wait(10)
+            assert go.wait(PATIENCE)
             return super().read(offset, length)
 
     source = Slow(bytes(10 * PIECE))
     running = RunningChecksum()
     running.add_range(source, 0, 10 * PIECE)
     running.add_range(source, 0, 10 * PIECE)
-    assert entered.wait(10)
+    assert entered.wait(PATIENCE)
     closing = threading.Thread(target=running.close)
     closing.start()
     while not running.is_closed:
         pass
     go.set()
-    closing.join(10)
+    closing.join(PATIENCE)
     assert (source.reads, _threads()) == (1, 0)

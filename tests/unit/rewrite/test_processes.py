@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -61,12 +59,13 @@ def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
     stop = threading.Event()
 
     def kill() -> None:
-        """Whoever has attempted to read the pipe."""
-        while not stop.wait(0.05):
-            if list(tmp_path.glob("_compactor_v7/attempts/00009-*")):
-                time.sleep(1)  # by then the others are done
+        """Once for each attempt to read the pipe; who is killed beside it is to have another chance, alone."""
+        killed = set[Path]()
+        while not stop.wait(0.02):
+            if attempted := set(tmp_path.glob("_compactor_v7/attempts/00009-*")) - killed:
+                killed |= attempted
                 for child in multiprocessing.active_children():
-                    os.kill(child.pid or 0, signal.SIGKILL)
+                    child.kill()
 
     killer = threading.Thread(target=kill)
     killer.start()

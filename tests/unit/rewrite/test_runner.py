@@ -25,6 +25,7 @@ from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 from tests.support.divided import WHOLE, content, large_unit
+from tests.support.patience import PATIENCE
 from tests.support.units import execute, run_units, small_unit
 from tests.support.watching import names_in
 
@@ -156,7 +157,7 @@ def test_who_is_done_gets_the_next_parcel_while_others_work(units: list[Unit]) -
         ((work,),) = parcels
         assert isinstance(work, Unit)
         if work.number == 0:
-            assert others_done.wait(20)
+            assert others_done.wait(PATIENCE)
         places.append(work.number)
         if len(places) == 3:
             others_done.set()

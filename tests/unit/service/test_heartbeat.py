@@ -9,6 +9,7 @@ from compactor.errors import LostClaim
 from compactor.metastore.store import Metastore
 from compactor.metastore.tables import TXNS
 from compactor.service.heartbeat import Heartbeat
+from tests.support.patience import PATIENCE, until
 
 
 def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
@@ -17,7 +18,7 @@ def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
         conn.execute(update(TXNS).where(txn == TXNS.c.TXN_ID).values(TXN_LAST_HEARTBEAT=0))
     beaten = threading.Event()
     with Heartbeat(metastore.transactions, [txn], 1, also=beaten.set) as heart:
-        assert beaten.wait(10)
+        assert beaten.wait(PATIENCE)
         heart.check()
     with metastore.database.read() as conn:
         assert conn.execute(select(TXNS.c.TXN_LAST_HEARTBEAT).where(txn == TXNS.c.TXN_ID)).scalar_one() > 0
@@ -28,7 +29,7 @@ def test_a_lost_transaction_is_told_to_who_works(metastore: Metastore) -> None:
     (txn,) = metastore.transactions.open("ann", "h")
     with Heartbeat(metastore.transactions, [txn], 1) as heart:
         metastore.transactions.abort(txn, "by hand")
-        heart._thread.join(10)
+        heart._thread.join(PATIENCE)
         with pytest.raises(LostClaim, match=f"transaction {txn} is lost: .*aborted"):
             heart.check()
 
@@ -46,10 +47,7 @@ def test_of_several_the_lost_one_alone_is_told(metastore: Metastore) -> None:
         heart.let_go(txns[0])
         metastore.transactions.commit(txns[0])
         metastore.transactions.abort(txns[1], "by hand")
-        for _ in range(1000):
-            if heart._lost:
-                break
-            threading.Event().wait(0.01)
+        until("it hears of the lost one", lambda: heart._lost)
         heart.check(txns[0])
         heart.check(txns[2])
         with pytest.raises(LostClaim, match=f"transaction {txns[1]} is lost: it is aborted"):

@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from compactor.service.periodic import Periodic
+from tests.support.patience import PATIENCE
 
 
 class Counting(Periodic):
@@ -23,8 +24,8 @@ class Counting(Periodic):
 
 def test_it_acts_until_it_says_that_it_is_over() -> None:
     with Counting(0.001, most=3) as counting:
-        assert counting.done.wait(10)
-        counting._thread.join(10)
+        assert counting.done.wait(PATIENCE)
+        counting._thread.join(PATIENCE)
         assert not counting._thread.is_alive()
     assert counting.acted == 3
 

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from compactor.errors import DatabaseUnavailable
 from compactor.service.batch import own_state
 from compactor.service.reservation import Reservation
 from compactor.service.site import Site
+from tests.support.patience import until
 
 MINE = "compactor-driver-h-1-x"
 
@@ -20,20 +19,11 @@ def batch(deployment: Site) -> int:
     return number
 
 
-def wait_for(condition: object) -> bool:
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        if condition():  # type: ignore[operator]
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def test_a_driver_at_work_keeps_his_batch(deployment: Site, batch: int) -> None:
     batches = own_state(deployment).batches
     first = batches.get(batch).reserved_until
     with Reservation(batches, batch, MINE, 200) as reservation:
-        assert wait_for(lambda: batches.get(batch).reserved_until > first)
+        until("it is reserved for longer", lambda: batches.get(batch).reserved_until > first)
         assert reservation.is_held
 
 
@@ -41,7 +31,7 @@ def test_he_hears_that_it_is_taken_away(deployment: Site, batch: int) -> None:
     batches = own_state(deployment).batches
     with Reservation(batches, batch, MINE, 200) as reservation:
         batches.done(batch)
-        assert wait_for(lambda: not reservation.is_held)
+        until("he hears of it", lambda: not reservation.is_held)
 
 
 def test_a_database_that_is_away_takes_nothing_away(
@@ -58,6 +48,6 @@ def test_a_database_that_is_away_takes_nothing_away(
     monkeypatch.setattr(batches, "extend", flaky)
     first = batches.get(batch).reserved_until
     with Reservation(batches, batch, MINE, 200) as reservation:
-        assert wait_for(lambda: batches.get(batch).reserved_until > first)
+        until("it is reserved for longer", lambda: batches.get(batch).reserved_until > first)
         assert reservation.is_held
     assert "it restarts" in caplog.text

@@ -17,6 +17,7 @@ from compactor.rewrite.runner import Job
 from compactor.rewrite.unit import Input, Unit
 from compactor.spark.runner import SparkRunner
 from tests.support.acid_files import FIRST_FILE, dense, write_file
+from tests.support.patience import PATIENCE
 from tests.support.units import run_units, small_unit
 
 
@@ -86,7 +87,7 @@ def test_what_fails_by_itself_leaves_no_job(unit: Unit) -> None:
         def done(self, work: Callable[[Any], Any], value: Any) -> Any:
             if value[0].number == 0:
                 raise RuntimeError("exit code 137")
-            assert self.cancelled.wait(20)
+            assert self.cancelled.wait(PATIENCE)
             raise RuntimeError("cancelled")
 
     context = Dies(2)
