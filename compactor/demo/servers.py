@@ -174,7 +174,7 @@ class AirflowServers:
         text = path.read_text("utf-8", errors="replace") if path.exists() else ""
         return "\n".join([str(path), *text.splitlines()[-lines:]])
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 30) -> Any:
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 120) -> Any:
         """One call of Airflow's REST API; the JSON of the answer.
 
         Raises:

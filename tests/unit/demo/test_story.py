@@ -117,6 +117,22 @@ def test_a_failed_compaction_ends_it_with_the_error_of_its_row(story: Story, sit
         story.wait("x", lambda: False, 5)
 
 
+def test_an_answer_that_is_late_is_asked_for_again(
+    story: Story, servers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = servers.call
+    late = iter([TimeoutError("timed out")])
+
+    def call(method: str, path: str, body: Any = None) -> Any:
+        for error in late:
+            raise error
+        return answers(method, path, body)
+
+    monkeypatch.setattr(servers, "call", call)
+    servers.run("compaction_worker", "scheduled__1", "success")
+    story.wait("x", lambda: story.succeeded("compaction_worker"), 300)
+
+
 def test_what_takes_too_long_says_what_was_waited_for(story: Story) -> None:
     with pytest.raises(ServersFailed, match=r"in vain: the sun rises\. Queue: empty"):
         story.wait("the sun rises", lambda: False, 0.05)
