@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused
-from compactor.ids import TxnId
 from compactor.service import repair
 from compactor.service.abort import abort_compaction
 from compactor.service.batch import own_state
@@ -95,13 +94,8 @@ def release(site: Site, batch_id: int, because: str) -> None:
     held = standing(site, batch_id)
     own_state(site).batches.release(batch_id)
     for entry in _his(held):
-        if entry.txn_id is not None and _abort(site, entry, entry.txn_id, because):
+        if entry.txn_id is not None and repair.give_up(site, entry, entry.txn_id, because):
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
-
-
-def _abort(site: Site, entry: Entry, txn: TxnId, because: str) -> bool:
-    hide = repair.hiding(site, repair.target_of(site, entry))
-    return site.metastore.transactions.abort(txn, because, lambda newest: hide(txn, newest))
 
 
 def abort(site: Site, batch_id: int) -> tuple[Entry, ...]:

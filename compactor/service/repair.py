@@ -102,6 +102,12 @@ def hiding(site: Site, target: Target | None, *, is_alone: bool = False) -> Call
     return hide
 
 
+def give_up(site: Site, entry: Entry, txn: TxnId, because: str) -> bool:
+    """Aborts the transaction of an entry that its worker is not to go on with; False where it had ended already."""
+    hide = hiding(site, target_of(site, entry))
+    return site.metastore.transactions.abort(txn, because, lambda newest: hide(txn, newest))
+
+
 def target_of(site: Site, entry: Entry) -> Target | None:
     """Where ``entry`` is compacted; None where that is gone, or cannot be understood."""
     try:
@@ -154,7 +160,7 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
     """
     aborted = is_being_aborted(entry)
     if entry.txn_id is not None:
-        site.metastore.transactions.abort(entry.txn_id, "compaction worker lost")
+        give_up(site, entry, entry.txn_id, "compaction worker lost")
     reach(Step.REPAIR_ABORTED)
     try:
         target = site.target(entry.entity)

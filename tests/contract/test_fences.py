@@ -210,6 +210,45 @@ def test_what_is_locked_and_read_in_which_order(compaction: Compaction, store: s
         assert locked >= {"our transaction", "our row"}
 
 
+def _requeued(compaction: Compaction) -> None:
+    _aborted(compaction)
+    compaction.metastore.compactions.requeue(compaction.entry.id, WORKER)
+
+
+def _recorded_again(compaction: Compaction) -> None:
+    compaction.metastore.compactions.record(compaction.entry, WORKER, compaction.txn, None, compaction.highest)
+
+
+def _stopped(compaction: Compaction) -> None:
+    compaction.metastore.compactions.abort_running(compaction.entry.id)
+
+
+@pytest.mark.parametrize("step", [_recorded_again, Compaction.commit, _stopped, _requeued])
+def test_the_transaction_is_locked_before_the_queue_row(
+    step: Callable[[Compaction], None], compaction: Compaction, store: str
+) -> None:
+    """PROTOCOL 9: whoever locks both goes the same way, or two of them wait for each other."""
+    engine = compaction.metastore.database.engine
+    locked: list[str | None] = []
+
+    def see(conn: Any, cursor: Any, statement: str, *rest: Any) -> None:
+        if "FOR UPDATE" in statement.upper():
+            locked.append(_says(statement))
+
+    event.listen(engine, "before_cursor_execute", see)
+    try:
+        step(compaction)
+    finally:
+        event.remove(engine, "before_cursor_execute", see)
+    of_row = locked.index("our row") if "our row" in locked else None
+    if store == "sqlite":
+        assert locked == []
+    else:
+        assert of_row is not None
+        assert "our transaction" in locked[:of_row]
+        assert "our transaction" not in locked[of_row:]
+
+
 def test_committing_rolls_back_when_naming_fails(compaction: Compaction) -> None:
     """PROTOCOL 5: past its time, or failed: roll back."""
     before = everything(compaction.metastore)
@@ -419,6 +458,11 @@ def test_worker_ids_say_that_they_are_ours(metastore: Metastore) -> None:
     """PROTOCOL 6: worker ids begin with compactor-, since a restarting Hive takes back those of its host."""
     with pytest.raises(Refused, match="compactor-"):
         metastore.compactions.claim("host-1", "test", pool_timeout_ms=0)
+    create(metastore)
+    waiting = request(metastore)
+    with pytest.raises(Refused, match="compactor-"):
+        metastore.compactions.claim_all({waiting: "host-1"}, "test")
+    assert metastore.compactions.entry(waiting).state is State.INITIATED
 
 
 @pytest.mark.parametrize("state", [state for state in State if state not in NEXT[State.WORKING]])

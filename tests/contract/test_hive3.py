@@ -24,7 +24,7 @@ from compactor.metastore.locks import NO_TXN
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions import TxnType
 from compactor.rows.reader import read_snapshot
-from compactor.service import show
+from compactor.service import repair, show
 from compactor.service.blockers import all_blocked, blockers
 from compactor.service.cleaner import clean
 from compactor.service.doctor import Level, doctor
@@ -216,7 +216,8 @@ def test_readers_at_first_sight_hold_the_cleaner(site: Site, tmp_path: Path) -> 
         insert(site, table, [value])
     metastore, read = site.metastore, LockType.SHARED_READ
     elsewhere = LockRequest(database="default", table="other", type=read)
-    above = LockRequest(database="default", table="t", type=read)
+    here = LockRequest(database="default", table="t", type=read)
+    below = LockRequest(database="default", table="t", partition="p=1", type=read)
     [other] = metastore.transactions.open("u", "h")
     compact(site, "major")
     assert "may still read" in (cleaned(site)[0] or "")
@@ -225,9 +226,9 @@ def test_readers_at_first_sight_hold_the_cleaner(site: Site, tmp_path: Path) -> 
     assert cleaned(site) == [None]
     insert(site, table, [3])
     compact(site, "major")
-    early = metastore.locks.acquire(NO_TXN, [above], "u", "h")
+    early = metastore.locks.acquire(NO_TXN, [below], "u", "h")
     assert "was there when the entry was first seen" in (cleaned(site)[0] or "")
-    late = metastore.locks.acquire(NO_TXN, [above], "u", "h")
+    late = metastore.locks.acquire(NO_TXN, [here], "u", "h")
     assert "was there" in (cleaned(site)[0] or "")
     metastore.locks.release(early.id)
     assert cleaned(site) == [None]
@@ -326,6 +327,26 @@ def test_a_name_that_hive_3_fails_on_is_refused_and_left_alone(site: Site, tmp_p
     assert outcome.fate is Fate.REFUSED
     assert f"{strange} bears a transaction, and Hive 3.1 fails on such a name" in outcome.message
     assert (tmp_path / "t" / strange).is_dir()
+
+
+def test_a_number_in_a_name_is_nobodys_there(site: Site, tmp_path: Path) -> None:
+    """PROTOCOL 5: what is named stays, whichever transaction of this metastore ends."""
+    table = make_table(site, tmp_path)
+    insert(site, table, [1])
+    insert(site, table, [2])
+    metastore = site.metastore
+    metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
+    entry = metastore.compactions.claim("compactor-1", "test", pool_timeout_ms=0)
+    assert entry is not None
+    [txn] = metastore.transactions.open("u", "h", agent="compactor-1")
+    metastore.compactions.record(entry, "compactor-1", txn, None, WriteId(2))
+    strange = tmp_path / "t" / f"base_0000009_v{txn:07d}"
+    strange.mkdir()
+    with metastore.database.write() as conn:
+        conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=0))
+    repair.repair(site)
+    assert metastore.transactions.state(txn) == "a"
+    assert strange.is_dir()
 
 
 def test_what_was_named_before_its_worker_was_lost_is_adopted(site: Site, tmp_path: Path) -> None:

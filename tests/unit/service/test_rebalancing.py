@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -215,7 +216,7 @@ def test_whether_one_committed_whose_transaction_is_forgotten(
     """PROTOCOL 7.4: Hive leaves no stamp on it, so what else a commit leaves tells; and nothing is removed in doubt."""
     outcome = rebalance(site)
     assert outcome.txn is not None
-    site.metastore.transactions.open("later", "h")
+    (reader,) = site.metastore.transactions.open("reader", "h")
     with site.metastore.database.write() as conn:
         conn.execute(TXNS.delete().where(outcome.txn == TXNS.c.TXN_ID))
         conn.execute(COMPACTION_QUEUE.update().values(CQ_NEXT_TXN_ID=None, CQ_COMMIT_TIME=None))
@@ -229,6 +230,10 @@ def test_whether_one_committed_whose_transaction_is_forgotten(
     assert names_in(location) == before
     if write_set or base:
         assert [one.entry_id for one in passed.waiting] == [outcome.entry.id]  # for who was open at first sight
+        site.metastore.transactions.open("later", "h")
+        site.metastore.transactions.commit(reader)
+        time.sleep(0.01)
+        assert [one.entry_id for one in clean(site).cleaned] == [outcome.entry.id]
     else:
         assert [(one.entry_id, one.state) for one in passed.ended] == [(outcome.entry.id, State.REFUSED)]
 

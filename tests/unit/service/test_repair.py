@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.acid.names import staging_name
+from compactor.acid.names import parse_hidden, staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import LockNotGranted, Refused, StorageError
@@ -24,7 +24,7 @@ from compactor.service.initiator import initiate
 from compactor.service.request import request_compaction
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker import Fate
-from tests.support.passes import Renames, age, compact, with_storage
+from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
 from tests.support.watching import names_in
 
@@ -123,6 +123,30 @@ def test_what_a_lost_worker_named_is_hidden_before_its_locks_go(site: Site, tabl
     assert done.fate is State.INITIATED
     assert seen == [(f"base_0000002_v{txn:07d}", "o", [txn])]
     assert (site.metastore.transactions.state(txn), site.metastore.locks.show()) == ("a", [])
+
+
+def test_who_is_taken_back_while_he_lives_loses_his_transaction_first(site: Site, table: Table) -> None:
+    """PROTOCOL 6: hidden, aborted, and only then ``i``."""
+    entry, txn = begun(site, table)
+    recorded = site.metastore.compactions.entry(entry.id)
+    disk = Hides(site)
+    assert repair.take_back(with_storage(site, disk), recorded, "by hand").fate is State.INITIATED
+    assert [name for name, _ in disk.seen] == [f"base_0000002_v{txn:07d}"]
+    assert site.metastore.transactions.state(txn) == "a"
+
+
+def test_a_worker_hides_what_an_aborted_compaction_left(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2: at once, also where no entry tells of it any more; else it is a twin of what comes."""
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
+    left = Path(table.location) / f"base_0000002_v{txn:07d}"
+    left.mkdir()
+    site.metastore.transactions.abort(txn, "by hand")
+    disk = Hides(site)
+    outcome = compact(with_storage(site, disk))
+    assert outcome.fate is Fate.COMPACTED
+    assert ([name for name, _ in disk.seen], left.exists()) == ([left.name], False)
+    (hidden,) = filter(None, map(parse_hidden, names_in(Path(table.location))))
+    assert hidden.until == outcome.txn  # the newest one then: whoever is open may have it open too
 
 
 def test_of_a_transaction_that_is_heard_of_nothing_is_hidden(site: Site, table: Table) -> None:
