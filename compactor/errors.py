@@ -68,6 +68,10 @@ class NotSupported(CompactorError):
     """What was found is known and not handled by this release; the message says what to do instead."""
 
 
+class Unforeseen(CompactorError):
+    """A unit met an error that nobody thought of, a fault of ours perhaps; nothing was published, the log has its trace."""
+
+
 class StorageError(CompactorError):
     """The file system failed: permission denied, disk full, or a path that is not what it was."""
 

@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import TypeAlias, TypeVar
 
 from compactor.acid.names import DeltaKind
-from compactor.errors import CompactorError, NotLossless, StorageError, UnforeseenKeys
+from compactor.errors import CompactorError, NotLossless, StorageError, Unforeseen, UnforeseenKeys
 from compactor.orc.allocator import keep_freed_memory
 from compactor.orc.reencode import Piece, reencode
 from compactor.orc.source import LocalSource
@@ -60,7 +60,8 @@ def attempt(work: Work) -> Made | Failure:
 
 
 def attempt_all(works: Sequence[Work]) -> list[Made | Failure]:
-    """``perform`` for executors: an error of the tree comes back as a value, anything else fails all of them.
+    """``perform`` for executors: an error comes back as a value, so that the other tasks go on. One that is not of the tree
+    is the task's all the same: what its files hold made a library or us stumble, and would again in every pass.
 
     What the tasks of a parcel have written becomes durable together, before anybody hears of it.
     """
@@ -82,6 +83,15 @@ def _attempted(work: Work) -> Made | Failure:
         return perform(work)
     except CompactorError as error:
         return _failure(error)
+    except Exception as error:  # whatever it is, it must not keep others from being compacted
+        unit = work if isinstance(work, Unit) else work.unit
+        log.exception("%s, file number %d: an unforeseen error", unit.location, unit.number)
+        return _failure(
+            Unforeseen(
+                f"{unit.location}, file number {unit.number}: {type(error).__name__}: {error}; nobody foresaw that, nothing "
+                "was changed; please report it with the trace in the worker's log"
+            )
+        )
 
 
 def _failure(error: CompactorError) -> Failure:

@@ -90,7 +90,7 @@ def open_files(
 
     Raises:
         BadFile: a file is not ORC, truncated, or gone.
-        NotLossless: a file is encrypted.
+        NotLossless: a file is encrypted, or raw with a number that no ROW__ID can hold.
     """
     counters: dict[str, int] = {}
     with FewOpen() as few:
@@ -113,12 +113,22 @@ def open_files(
                     source=opened,
                     tail=tail,
                     write_id=source.write_id,
-                    bucket=number if plain_buckets else bucket_codec.encode(number, source.statement_id),
+                    bucket=number if plain_buckets or tail.is_acid else _bucket(path, number, source.statement_id),
                     first_row_id=first,
                     in_base=source.group.startswith(BASE_PREFIX),
                 )
             )
         yield files
+
+
+def _bucket(path: str, number: int, statement_id: int | None) -> int:
+    """The bucket property that readers give to the rows of a raw file."""
+    try:
+        return bucket_codec.encode(number, statement_id)
+    except ValueError as error:
+        raise NotLossless(
+            f"{path}: its rows have no ROW__IDs, in Hive neither ({error}); rewrite the partition with INSERT OVERWRITE"
+        ) from error
 
 
 def _flush_length(storage: Storage, path: str) -> int:

@@ -26,6 +26,7 @@ from compactor.orc.tail import Tail, read_tail
 from compactor.rewrite.execute import attempt, attempt_all
 from compactor.rewrite.failure import Failure
 from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
+from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
@@ -204,6 +205,29 @@ def test_an_error_of_ours_comes_back_as_a_value(tmp_path: Path) -> None:
     with pytest.raises(BadFile) as raised:
         execute(made)
     assert attempt(made) == Failure(kind="BadFile", message=str(raised.value))
+
+
+def test_an_error_that_nobody_foresaw_is_the_tasks_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such a request ends failed; put back, it would take the others of its group along in every pass."""
+    units = []
+    for name in ("a", "b"):
+        write_file(tmp_path / name / "d" / "bucket_00000", dense(1, 5))
+        units.append(unit(tmp_path / name, Shape.MAJOR, rows=["d/bucket_00000"]))
+
+    def stumble(location: str, *rest: Any) -> Any:
+        if location.endswith("/a"):
+            raise ZeroDivisionError("a bug")
+        return open_files(location, *rest)
+
+    monkeypatch.setattr("compactor.rewrite.execute.open_files", stumble)
+    failed, done = attempt_all(units)
+    assert isinstance(failed, Failure)
+    assert failed.kind == "Unforeseen"
+    assert f"{tmp_path}/a, file number 0: ZeroDivisionError: a bug" in failed.message
+    assert isinstance(done, UnitResult)
+    assert "Traceback" in caplog.text
 
 
 def test_what_a_parcel_wrote_is_durable_when_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,19 @@ def test_row_numbers_of_originals_run_on_over_the_files_of_a_group(tmp_path: Pat
     ]
 
 
+def test_a_file_number_that_no_row_id_holds(tmp_path: Path) -> None:
+    """Twelve bits hold the bucket of a ROW__ID that readers make; rows that bring their own need none made."""
+    write_file(tmp_path / "bucket_05000", dense(1, 3))
+    with open_files(str(tmp_path), [Named("bucket_05000")], 5000) as (file,):
+        assert [k.item() for k in next(iter(keys(file, 0))).block] == dense(1, 3)
+    raw(tmp_path / "005000_0", 3)
+    with (
+        pytest.raises(NotLossless, match=r"005000_0: its rows have no ROW__IDs.* 0\.\.4095.*INSERT OVERWRITE"),
+        open_files(str(tmp_path), [Named("005000_0", group="originals")], 5000),
+    ):
+        pass
+
+
 def test_a_streaming_file_ends_at_its_flush_length(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(1, 5))
     length = path.stat().st_size
