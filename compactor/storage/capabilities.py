@@ -94,6 +94,7 @@ S3 = Capabilities(
     tried="moto's server, not Amazon's",
     defers=True,
 )
-GCS = replace(S3, store="Google Cloud Storage", bulk_removal=False, defers=False, tried="an emulator, not Google's")
-ABFS = replace(GCS, store="Azure Data Lake", tried="nothing")
+GCS = replace(S3, store="Google Cloud Storage", defers=False, tried="an emulator, not Google's")
+#: A hierarchical namespace could rename directories; it is used as a flat one.
+ABFS = replace(GCS, store="Azure Data Lake", tried="Azurite, which has no hierarchical namespace, not Azure's")
 EVERY = (LOCAL, HDFS, HTTPFS, S3, GCS, ABFS)

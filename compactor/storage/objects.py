@@ -10,24 +10,33 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
 
 from compactor.acid.directory import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import CompactorError, NotSupported, StorageError
-from compactor.storage.capabilities import ABFS, GCS, Capabilities
+from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred import Deferring
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
 from compactor.storage.tree import listing_of
 
 _T = TypeVar("_T")
 PARALLEL = 8  #: requests at a time where files are copied or removed one by one
-_EXTRAS = {"s3": "s3", "abfs": "abfs", "gs": "gcs"}
-_CAPABILITIES = {"abfs": ABFS, "gs": GCS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A key that the store would not remove."""
+
+    key: str
+    why: str
 
 
 class ObjectStorage:
-    """The back end for ``abfs(s)://`` and ``gs://`` locations. Paths keep their scheme and bucket."""
+    """What they have in common. Paths keep their scheme and bucket."""
+
+    EXTRA: ClassVar[str]  #: of ours, with its client
 
     def __init__(self, options: StoreOptions | None = None) -> None:
         self.options = options or StoreOptions()
@@ -35,7 +44,7 @@ class ObjectStorage:
         self._systems: dict[tuple[int, str], Any] = {}
 
     def capabilities(self, path: str) -> Capabilities:
-        return _CAPABILITIES[SCHEMES[path.partition("://")[0]]]
+        raise NotImplementedError
 
     def resolve(self, location: str) -> str:
         return location.rstrip("/")
@@ -130,7 +139,7 @@ class ObjectStorage:
         files = self._pairs(source, target)
         if not files:
             raise StorageError(f"cannot rename to {target}: there is nothing at {source}")
-        side, data = _parted(files, lambda pair: not is_skipped(pair[0].rpartition("/")[2]))
+        side, data = side_and_rows(files, lambda pair: pair[0])
         try:
             # what tells of a directory comes after what it tells of: alone it would be a directory without rows
             self._each(lambda pair: self._copy(*pair), data)
@@ -160,22 +169,48 @@ class ObjectStorage:
             self.remove(target)
 
     def remove(self, path: str, *, durable: bool = True) -> None:
+        """Removes as much as it can; what the store refuses is named then, and a later removal asks for it again."""
         with errors("remove", path):
-            below = [f"{path}/{name}" for name, _ in self._below(path)]
-            if not below and self._system(path).exists(path):
-                below = [path]
-            # in the reverse order of naming: what tells of a directory must not be left in it alone
-            for keys in _parted(below, lambda key: not is_skipped(key.rpartition("/")[2])):
-                self._remove_keys(path, keys)
-            if below and (left := self._below(path)):
-                raise StorageError(f"cannot remove {path}: {len(left)} of {len(below)} files are still there")
+            runs = self._runs(path)
+            for keys in filter(None, runs):
+                if refused := self._remove_keys(keys):
+                    raise StorageError(
+                        f"cannot remove {path}: {len(refused)} of {len(keys)} keys stay, the first is "
+                        f"{refused[0].key}: {scrub(refused[0].why)}"
+                    )
+            if any(runs) and (left := self._below(path)):
+                raise StorageError(
+                    f"cannot remove {path}: {len(left)} files are still there, the first is {left[0][0]}"
+                )
 
-    def _remove_keys(self, path: str, keys: Sequence[str]) -> None:
-        self._each(self._remove_key, keys)
+    def _runs(self, path: str) -> Sequence[Sequence[str]]:
+        """The keys to remove; those of a run only when the run before it is gone."""
+        below = [f"{path}/{name}" for name, _ in self._below(path)]
+        if not below and self.exists(path):
+            below = [path]
+        # in the reverse order of naming: what tells of a directory must not be left in it alone
+        return side_and_rows(below, str)
+
+    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
+        """Asks for every one of ``keys``, of one bucket, whatever becomes of the others; one that is gone is removed."""
+        raise NotImplementedError
+
+    def _one_by_one(self, keys: Sequence[str]) -> list[Refused]:
+        refused: list[Refused] = []
+
+        def remove(key: str) -> None:
+            try:
+                self._remove_key(key)
+            except FileNotFoundError:
+                return
+            except Exception as error:  # noqa: BLE001 - each client has errors of its own
+                refused.append(Refused(key=key, why=str(error) or type(error).__name__))
+
+        self._each(remove, keys)
+        return sorted(refused, key=lambda one: one.key)
 
     def _remove_key(self, key: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            self._system(key).rm_file(key)
+        self._system(key).rm_file(key)
 
     @staticmethod
     def _each(act: Callable[[_T], None], many: Sequence[_T]) -> None:
@@ -201,32 +236,32 @@ class ObjectStorage:
 
     def _open(self, kind: str, scheme: str, place: str) -> Any:
         try:
-            if kind == "gs":
-                # the class under this name asks Google over a second protocol what kind a bucket is: endpoints of one's
-                # own don't speak it, and a minute goes by
-                from gcsfs.core import GCSFileSystem
-
-                made = GCSFileSystem
-            else:
-                import fsspec
-
-                made = fsspec.get_filesystem_class(scheme)
+            made = self._client(scheme)
         except ImportError as error:
             raise NotSupported(
-                f"{scheme}://{place}: needs the extra: pip install 'hive-compactor[{_EXTRAS[kind]}]' ({error})"
+                f"{scheme}://{place}: needs the extra: pip install 'hive-compactor[{self.EXTRA}]' ({error})"
             ) from error
         options = self._with_place(self.options.of_place(kind, place), place)
         with errors("reach", f"{scheme}://{place}"):
             return made(skip_instance_cache=True, use_listings_cache=False, **options)
 
+    def _client(self, scheme: str) -> Any:
+        """fsspec's file system for ``scheme``; ``ImportError`` where the extra is not installed."""
+        import fsspec
+
+        return fsspec.get_filesystem_class(scheme)
+
     def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
-        """Azure's places are ``container@account.dfs.core.windows.net``."""
-        account = place.partition("@")[2].partition(".")[0]
-        return {"account_name": account, **options} if account else options
+        return options
 
 
-def _parted(many: Sequence[_T], is_late: Callable[[_T], bool]) -> tuple[list[_T], list[_T]]:
-    return [one for one in many if not is_late(one)], [one for one in many if is_late(one)]
+def side_and_rows(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T], list[_T]]:
+    """What tells of a directory, by its file's name, and what it tells of."""
+    is_side = [is_skipped(key(one).rpartition("/")[2]) for one in many]
+    return (
+        [one for one, side in zip(many, is_side, strict=True) if side],
+        [one for one, side in zip(many, is_side, strict=True) if not side],
+    )
 
 
 @contextlib.contextmanager

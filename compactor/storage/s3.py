@@ -19,7 +19,7 @@ from compactor.errors import BadName, StorageError
 from compactor.ids import TxnId
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred import Deferring, Upload
-from compactor.storage.objects import ObjectStorage, errors
+from compactor.storage.objects import ObjectStorage, Refused, errors
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied by parts
@@ -31,11 +31,10 @@ COPY_PART_BYTES = 512 << 20
 class S3Storage(ObjectStorage):
     """The back end for ``s3://`` and ``s3a://`` locations."""
 
+    EXTRA = "s3"
+
     def capabilities(self, path: str) -> Capabilities:
         return S3
-
-    def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
-        return options
 
     def _below(self, path: str) -> list[tuple[str, int]]:
         prefix = f"{_split(path)[1]}/"
@@ -233,16 +232,16 @@ class S3Storage(ObjectStorage):
             if upload["Key"] == key or upload["Key"].startswith(f"{key}/"):
                 self._abort(path, upload["Key"], upload["UploadId"])
 
-    def _remove_keys(self, path: str, keys: Sequence[str]) -> None:
+    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
+        refused: list[Refused] = []
         for start in range(0, len(keys), BULK):
-            objects = [{"Key": _split(key)[1]} for key in keys[start : start + BULK]]
-            answer = self._call(path, "delete_objects", Delete={"Objects": objects, "Quiet": True})
-            if failed := answer.get("Errors"):
-                first = failed[0]
-                raise StorageError(
-                    f"cannot remove {path}: {len(failed)} of {len(objects)} keys stay, the first is {first.get('Key')}: "
-                    f"{first.get('Code')} {first.get('Message', '')}"
-                )
+            paths = {_split(key)[1]: key for key in keys[start : start + BULK]}
+            asked = {"Objects": [{"Key": name} for name in paths], "Quiet": True}
+            refused += [
+                Refused(key=paths[one["Key"]], why=f"{one.get('Code')} {one.get('Message', '')}")
+                for one in self._call(keys[0], "delete_objects", Delete=asked).get("Errors", ())
+            ]
+        return refused
 
     def _call(self, path: str, method: str, **arguments: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self._system(path).call_s3(method, Bucket=_split(path)[0], **arguments)

@@ -7,11 +7,12 @@ from functools import lru_cache
 
 from compactor.acid.directory import Listing
 from compactor.errors import StorageError
+from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred import Deferring
+from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.local import LocalStorage
-from compactor.storage.objects import ObjectStorage
 from compactor.storage.options import SCHEMES, StoreOptions
 from compactor.storage.protocol import Storage
 from compactor.storage.s3 import S3Storage
@@ -23,12 +24,11 @@ class Stores:
     def __init__(self, options: StoreOptions | None = None) -> None:
         self._options = options or StoreOptions()
         self._local = LocalStorage()
-        objects = ObjectStorage(self._options)
         self._by_kind: dict[str, Storage] = {
             "hdfs": HdfsStorage(self._options),
             "s3": S3Storage(self._options),
-            "abfs": objects,
-            "gs": objects,
+            "abfs": AbfsStorage(self._options),
+            "gs": GcsStorage(self._options),
         }
 
     @property

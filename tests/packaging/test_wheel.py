@@ -31,8 +31,8 @@ EXTRAS = {
     "jceks": ("cryptography", "compactor.settings.jceks"),
     "hdfs": ("requests", "compactor.storage.hdfs"),
     "s3": ("s3fs", "compactor.storage.s3"),
-    "gcs": ("gcsfs", "compactor.storage.objects"),
-    "abfs": ("adlfs", "compactor.storage.objects"),
+    "gcs": ("gcsfs", "compactor.storage.gcs"),
+    "abfs": ("adlfs", "compactor.storage.abfs"),
     "spark": ("pyspark.sql", "compactor.spark.session", "compactor.jobs.worker"),
     "airflow": ("airflow.providers.apache.spark", "compactor.airflow.dags", "compactor.airflow.plugin"),
 }

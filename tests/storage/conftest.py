@@ -11,10 +11,12 @@ import pytest
 
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
+from tests.support.azurite import ACCOUNT, azurite, connection
 from tests.support.daemons import Hdfs, gcs, hdfs, httpfs, s3
 
 BUCKET = "warehouse"
-KINDS = ("local", "hdfs", "s3", "gs")
+AZURE = f"abfss://{BUCKET}@{ACCOUNT}.dfs.core.windows.net"
+KINDS = ("local", "hdfs", "s3", "gs", "abfs")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +54,22 @@ def gcs_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="session")
+def azure_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with azurite(tmp_path_factory.mktemp("azurite"), BUCKET) as url:
+        yield url
+
+
 def s3_options(url: str) -> StoreOptions:
     return StoreOptions.of({"s3": {"endpoint_url": url, "key": "somebody", "secret": "something"}})
+
+
+def gcs_options(url: str) -> StoreOptions:
+    return StoreOptions.of({"gs": {"endpoint_url": url, "token": "anon", "project": "tests"}})
+
+
+def azure_options(url: str) -> StoreOptions:
+    return StoreOptions.of({"abfs": {"connection_string": connection(url)}})
 
 
 def hdfs_options(url: str) -> StoreOptions:
@@ -74,7 +90,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         stores.make_directories(location, like=f"{cluster.location}/")
         return Place(kind="hdfs", location=location, stores=stores)
     if kind == "gs":
-        options = {"endpoint_url": request.getfixturevalue("gcs_url"), "token": "anon", "project": "tests"}
-        return Place(kind=kind, location=f"gs://{BUCKET}/{name}/t", stores=Stores(StoreOptions.of({"gs": options})))
+        stores = Stores(gcs_options(request.getfixturevalue("gcs_url")))
+        return Place(kind=kind, location=f"gs://{BUCKET}/{name}/t", stores=stores)
+    if kind == "abfs":
+        stores = Stores(azure_options(request.getfixturevalue("azure_url")))
+        return Place(kind=kind, location=f"{AZURE}/{name}/t", stores=stores)
     url: str = request.getfixturevalue("s3_url")
     return Place(kind=kind, location=f"s3a://{BUCKET}/{name}/t", stores=Stores(s3_options(url)))

@@ -18,9 +18,10 @@ from compactor.service.request import request_compaction
 from compactor.service.site import Site
 from compactor.steps import Step
 from compactor.storage.stores import Stores
-from tests.storage.conftest import BUCKET, Place, s3_options
+from tests.storage.conftest import AZURE, BUCKET, Place, azure_options, s3_options
 from tests.storage.test_tables import left, moved, rows
 from tests.support import roles
+from tests.support.azurite import connection
 from tests.support.passes import age, clean_all, time_out_all
 from tests.support.patience import PATIENCE
 from tests.support.tables import insert, make_table, with_settings
@@ -38,16 +39,29 @@ STEPS = (
     Step.REMOVED,
 )
 _CLEANER = (Step.HIDDEN, Step.REMOVED)
+#: Where staged files are copied, other requests are made at these.
+COPYING = (Step.ACCEPTED, Step.NAMED_FIRST, Step.REMOVED)
 
 
-@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [*(("s3", step) for step in STEPS), *(("abfs", step) for step in COPYING)],
+    ids=lambda value: value if isinstance(value, str) else value.name,
+)
 def test_a_crash_over_an_object_store(
-    deployment: Site, metastore_url: str, warehouse: Path, tmp_path: Path, s3_url: str, step: Step
+    deployment: Site,
+    metastore_url: str,
+    warehouse: Path,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    kind: str,
+    step: Step,
 ) -> None:
     """PROTOCOL 3.4, 6, 7.2: what a dead worker left is taken away alone; what is whole stays."""
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
     table = _table(site, warehouse)
-    place = Place(kind="s3", location=f"s3a://{BUCKET}/crash-{tmp_path.name}/t", stores=Stores(s3_options(s3_url)))
+    config = tmp_path / "compactor.toml"
+    place = _place(kind, request, f"crash-{tmp_path.name}/t", config)
     site = moved(site, table, place)
     wanted = rows(site, table)
     request_compaction(site, table="default.t", type="major")
@@ -55,12 +69,10 @@ def test_a_crash_over_an_object_store(
     if step in _CLEANER:
         run_entries(site, claimable(site), InProcessRunner())
         role = roles.cleaner
-    config = tmp_path / "compactor.toml"
-    config.write_text(f'[storage.s3]\nendpoint_url = "{s3_url}"\nkey = "somebody"\nsecret = "something"\n')
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.support.roles"])
     process = context.Process(
-        target=roles.die_at, args=(partial(roles.over_s3, str(config), role), metastore_url, step.name)
+        target=roles.die_at, args=(partial(roles.configured, str(config), role), metastore_url, step.name)
     )
     process.start()
     process.join(PATIENCE)
@@ -76,6 +88,17 @@ def test_a_crash_over_an_object_store(
     assert rows(site, table) == rows(site, table, honours_visibility=False) == wanted
     (name,) = left(site, table)
     assert name.startswith("base_")
+
+
+def _place(kind: str, request: pytest.FixtureRequest, name: str, config: Path) -> Place:
+    """In the store of ``kind``, which ``config`` tells another process of."""
+    if kind == "s3":
+        url = request.getfixturevalue("s3_url")
+        config.write_text(f'[storage.s3]\nendpoint_url = "{url}"\nkey = "somebody"\nsecret = "something"\n')
+        return Place(kind=kind, location=f"s3a://{BUCKET}/{name}", stores=Stores(s3_options(url)))
+    url = request.getfixturevalue("azure_url")
+    config.write_text(f'[storage.abfs]\nconnection_string = "{connection(url)}"\n')
+    return Place(kind=kind, location=f"{AZURE}/{name}", stores=Stores(azure_options(url)))
 
 
 def _table(site: Site, warehouse: Path) -> Table:

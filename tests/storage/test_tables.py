@@ -1,4 +1,4 @@
-"""Tables in HDFS and in S3 through initiator, worker and cleaner: their rows stay, and nothing else does."""
+"""Tables in HDFS and in object stores through initiator, worker and cleaner: their rows stay, and nothing else does."""
 
 from __future__ import annotations
 
@@ -503,28 +503,3 @@ def test_an_object_is_copied_within_the_store_and_one_too_large_for_one_request_
     assert any("partNumber=2" in path for _, path in between.seen) is (whole_bytes < len(content))
     assert s3_place.stores.read(f"{top}/b/f") == content
     assert not s3_place.stores.exists(f"{top}/a")
-
-
-def test_many_are_removed_by_few_requests(s3_place: Place, between: Between, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition of many files is removed by as many requests as it has thousands; one that fails leaves the rest to the
-    next removal, and says so."""
-    from compactor.errors import StorageError
-    from compactor.storage import s3
-
-    def removals() -> int:
-        return sum(method == "POST" and path.endswith("?delete") for method, path in between.seen)
-
-    monkeypatch.setattr(s3, "BULK", 3)
-    top = s3_place.stores.resolve(s3_place.location)
-    for number in range(7):
-        s3_place.stores.write(f"{top}/a/f{number}", b"1")
-    between.fails = lambda method, path: path.endswith("?delete") and removals() > 1
-    with pytest.raises(StorageError, match="cannot remove"):
-        s3_place.stores.remove(f"{top}/a")
-    between.fails = lambda method, path: False
-    assert len(s3_place.stores.listing(f"{top}/a").files) == 4
-    between.seen.clear()
-    s3_place.stores.remove(f"{top}/a")
-    assert removals() == 2
-    assert not s3_place.stores.exists(f"{top}/a")
-    assert all(method != "DELETE" for method, _ in between.seen)

@@ -210,10 +210,16 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
 
 
 class Between:
-    """Stands before a server and answers 503 itself where ``fails`` says so; everything that passed is in ``seen``."""
+    """Stands before a server and answers ``status`` itself where ``fails`` says so; everything that passed is in ``seen``.
+
+    ``body`` may make another body of a request's, as long as it was, and ``headers`` another header of an answer's.
+    """
 
     def __init__(self, url: str) -> None:
         self.fails: Callable[[str, str], bool] = lambda method, path: False
+        self.status = 503
+        self.body: Callable[[bytes], bytes] = bytes
+        self.headers: Callable[[str, str, str], str] = lambda method, name, value: value
         self.seen: list[tuple[str, str]] = []
         self._target = urlsplit(url)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -238,14 +244,15 @@ class Between:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 between.seen.append((self.command, self.path))
                 if between.fails(self.command, self.path):
-                    self._answer(503, [], b"")
+                    self._answer(between.status, [], b"")
                     return
                 server = HTTPConnection(between._target.hostname or "", between._target.port)
-                server.request(self.command, self.path, body, dict(self.headers))
+                server.request(self.command, self.path, between.body(body), dict(self.headers))
                 answer = server.getresponse()
                 content = answer.read()
                 left_out = ("transfer-encoding", "content-length", "connection", "date", "server")
-                headers = [(k, v) for k, v in answer.getheaders() if k.lower() not in left_out]
+                kept = [(k, v) for k, v in answer.getheaders() if k.lower() not in left_out]
+                headers = [(k, between.headers(self.command, k.lower(), v)) for k, v in kept]
                 length = answer.getheader("Content-Length") if self.command == "HEAD" else None
                 self._answer(answer.status, headers, content, length)
                 server.close()

@@ -95,7 +95,7 @@ def _with_site(metastore_url: str, pass_: Callable[[Site], object], flags: dict[
         pass_(site)
 
 
-def over_s3(config: str, role: Callable[[str], None], metastore_url: str) -> None:
-    """``role`` under the configuration file that says where the S3 server is."""
+def configured(config: str, role: Callable[[str], None], metastore_url: str) -> None:
+    """``role`` under the configuration file that says where the tables' store is."""
     os.environ["COMPACTOR_CONFIG"] = config
     role(metastore_url)

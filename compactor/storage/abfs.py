@@ -1,0 +1,213 @@
+"""Tables in Azure's store, through its Blob service: exact keys, copies that are waited for, bulk removal.
+
+The session and credentials are adlfs's. It takes ``?`` and ``#`` in a path for parts of an address, returns from a copy that
+the store has only begun, and ends a removal at the first key that is refused; so requests are made here.
+
+An account with a hierarchical namespace is used as a flat one: a directory there is an object of its own, without rows,
+and goes when what it held is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+from compactor.errors import StorageError
+from compactor.storage.capabilities import ABFS, Capabilities
+from compactor.storage.objects import ObjectStorage, Refused, errors, side_and_rows
+
+_T = TypeVar("_T")
+BULK = 256  #: keys in one request for removal; Azure takes no more
+TRANSFERS = 4  #: blocks of one file under way at once, each in memory
+COPY_PAUSES = (0.05, 2.0)  #: seconds between two looks at a copy: the first pause, doubled up to the longest
+_DIRECTORY = "hdi_isfolder"  #: tells a directory of a hierarchical namespace, and Hadoop's mark of one, from a file
+
+
+class AbfsStorage(ObjectStorage):
+    """The back end for ``abfs://`` and ``abfss://`` locations."""
+
+    EXTRA = "abfs"
+
+    def capabilities(self, path: str) -> Capabilities:
+        return ABFS
+
+    def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
+        """Places are ``container@account.dfs.core.windows.net``."""
+        account = place.partition("@")[2].partition(".")[0]
+        return {"account_name": account, **options} if account else options
+
+    def _below(self, path: str) -> list[tuple[str, int]]:
+        """Directories that have an object end with a slash, as an object that stands for one does elsewhere."""
+        items = self._items(path)
+        return [(f"{name.rstrip('/')}/" if is_directory else name, length) for name, length, is_directory in items]
+
+    def _items(self, path: str) -> list[tuple[str, int, bool]]:
+        """What is below ``path``, relative to it, its length, and whether it is a directory, by one listing."""
+        prefix = f"{_split(path)[1]}/"
+
+        async def listed() -> list[tuple[str, int, bool]]:
+            found = self._container(path).list_blobs(name_starts_with=prefix, include=["metadata"])
+            return [(one.name[len(prefix) :], int(one.size or 0), _is_directory(one)) async for one in found]
+
+        return [item for item in self._run(path, listed) if item[0]]
+
+    def children(self, path: str) -> tuple[str, ...]:
+        prefix = f"{_split(path)[1]}/"
+
+        async def listed() -> set[str]:
+            found = self._container(path).walk_blobs(name_starts_with=prefix, delimiter="/")
+            return {one.name[len(prefix) :].rstrip("/") async for one in found}
+
+        with errors("list", path):
+            return tuple(sorted(self._run(path, listed) - {""}))
+
+    def exists(self, path: str) -> bool:
+        async def is_directory() -> bool:
+            prefix = f"{_split(path)[1]}/"
+            async for _ in self._container(path).list_blobs(name_starts_with=prefix, results_per_page=1):
+                return True
+            return False
+
+        with errors("look at", path):
+            return self._is_object(path) or self._run(path, is_directory)
+
+    def _is_object(self, path: str) -> bool:
+        return bool(self._run(path, self._blob(path).exists))
+
+    def length(self, path: str) -> int:
+        with errors("measure", path):
+            return int(self._run(path, self._blob(path).get_blob_properties).size)
+
+    def read(self, path: str) -> bytes:
+        with errors("read", path):
+            return self._download(path)
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with errors("read", path):
+            return self._download(path, offset=offset, length=length)
+
+    def _download(self, path: str, **span: int) -> bytes:
+        async def downloaded() -> bytes:
+            stream = await self._blob(path).download_blob(max_concurrency=TRANSFERS, **span)
+            return bytes(await stream.readall())
+
+        return self._run(path, downloaded)
+
+    def write(self, path: str, content: bytes) -> None:
+        with errors("write", path):
+            self._upload(path, content)
+
+    def _put(self, local: str, path: str) -> None:
+        """No key is there before its last block is: blocks of an upload that fails are dropped by the store in time."""
+        with open(local, "rb") as file:
+            self._upload(path, file)
+
+    def _upload(self, path: str, content: Any) -> None:
+        async def uploaded() -> None:
+            await self._blob(path).upload_blob(content, overwrite=True, max_concurrency=TRANSFERS)
+
+        self._run(path, uploaded)
+
+    def _pairs(self, source: str, target: str) -> list[tuple[str, str, int]]:
+        """Without directories that have an object: naming a file in one makes it where there are such."""
+        return [pair for pair in super()._pairs(source, target) if not pair[0].endswith("/")]
+
+    def _copy(self, source: str, target: str, length: int) -> None:
+        with errors("copy to", target):
+            self._copy_whole(source, target)
+        found = self.length(target)
+        if found != length:
+            raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
+
+    def _copy_whole(self, source: str, target: str) -> None:
+        """The store copies in its own time; its answer says whether it has done so already."""
+        blob = self._blob(target)
+
+        async def begun() -> dict[str, Any]:
+            return dict(await blob.start_copy_from_url(self._blob(source).url))
+
+        answer = self._run(target, begun)
+        status, why = answer["copy_status"], ""
+        pause, longest = COPY_PAUSES
+        try:
+            while status == "pending":
+                time.sleep(pause)
+                pause = min(2 * pause, longest)
+                copy = self._run(target, blob.get_blob_properties).copy
+                status, why = copy.status, copy.status_description or ""
+        except BaseException:  # also of a process that is told to end: what is being copied cannot be removed
+            with contextlib.suppress(Exception):
+                self._run(target, lambda: blob.abort_copy(answer["copy_id"]))
+            raise
+        if status != "success":
+            raise StorageError(f"cannot copy to {target}: the store says {status} {why}")
+
+    def _runs(self, path: str) -> Sequence[Sequence[str]]:
+        """A directory with an object of its own goes when all in it are gone: it would be refused before."""
+        items = self._items(path)
+        side, rows = side_and_rows([f"{path}/{name}" for name, _, is_directory in items if not is_directory], str)
+        directories = sorted((name for name, _, is_directory in items if is_directory), key=_depth, reverse=True)
+        runs = [[f"{path}/{name}" for name in level] for _, level in groupby(directories, key=_depth)]
+        return [side, rows, *runs, [path] if self._is_object(path) else []]
+
+    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
+        return [one for start in range(0, len(keys), BULK) for one in self._remove_batch(keys[start : start + BULK])]
+
+    def _remove_batch(self, keys: Sequence[str]) -> list[Refused]:
+        from azure.core.exceptions import HttpResponseError
+
+        async def removed() -> list[Any]:
+            names = [_split(key)[1] for key in keys]
+            return [
+                one async for one in await self._container(keys[0]).delete_blobs(*names, raise_on_any_failure=False)
+            ]
+
+        try:
+            answers = self._run(keys[0], removed)
+        except HttpResponseError as error:
+            if error.status_code is None or not 400 <= error.status_code < 500:
+                raise
+            return self._one_by_one(keys)  # no batches here, or none for this user
+        return [
+            Refused(key=key, why=f"{answer.status_code} {answer.headers.get('x-ms-error-code') or answer.reason}")
+            for key, answer in zip(keys, answers, strict=True)
+            if not 200 <= answer.status_code < 300 and answer.status_code != 404
+        ]
+
+    def _remove_key(self, key: str) -> None:
+        from azure.core.exceptions import ResourceNotFoundError
+
+        with contextlib.suppress(ResourceNotFoundError):
+            self._run(key, self._blob(key).delete_blob)
+
+    def _container(self, path: str) -> Any:
+        return self._system(path).service_client.get_container_client(_split(path)[0])
+
+    def _blob(self, path: str) -> Any:
+        container, key = _split(path)
+        return self._system(path).service_client.get_blob_client(container, key)
+
+    def _run(self, path: str, request: Callable[[], Awaitable[_T]]) -> _T:
+        """The client is asynchronous, and fsspec has the loop that it lives in."""
+        from fsspec.asyn import sync
+
+        answer: _T = sync(self._system(path).loop, request)
+        return answer
+
+
+def _is_directory(blob: Any) -> bool:
+    told = {name.lower(): value for name, value in (blob.metadata or {}).items()}
+    return blob.name.endswith("/") or told.get(_DIRECTORY) == "true"
+
+
+def _depth(name: str) -> int:
+    return name.rstrip("/").count("/")
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Container and key."""
+    place, _, key = path.partition("://")[2].partition("/")
+    return place.partition("@")[0], key

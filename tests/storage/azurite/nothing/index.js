@@ -1,0 +1,1 @@
+// What stands here is never called.
