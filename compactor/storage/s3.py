@@ -238,7 +238,7 @@ class S3Storage(ObjectStorage):
             paths = {_split(key)[1]: key for key in keys[start : start + BULK]}
             asked = {"Objects": [{"Key": name} for name in paths], "Quiet": True}
             refused += [
-                Refused(key=paths[one["Key"]], why=f"{one.get('Code')} {one.get('Message', '')}")
+                Refused(key=paths.get(one["Key"], one["Key"]), why=f"{one.get('Code')} {one.get('Message', '')}")
                 for one in self._call(keys[0], "delete_objects", Delete=asked).get("Errors", ())
             ]
         return refused
