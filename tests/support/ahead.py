@@ -12,14 +12,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from tests.support import daemons, hive4, servers, trino
+from tests.support import azurite, daemons, hive4, servers, trino
 from tests.support.downloads import ROOT
 
 #: What the tests of a folder ask for, in the order in which it is wanted.
 NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
     "tests/contract": (servers.hive_schemas,),
     "tests/crash": (servers.hive_schemas,),
-    "tests/storage": (daemons.hadoop_jars,),
+    "tests/storage": (daemons.hadoop_jars, azurite.modules),
     "tests/live": (servers.hive_schemas, hive4.classpath, trino.server, trino.java),
 }
 

@@ -14,13 +14,11 @@ import requests
 from azure.storage.blob import ContainerClient
 
 from tests.support.daemons import Daemon, free_port
-from tests.support.downloads import made_once
-from tests.support.servers import ROOT
+from tests.support.downloads import ROOT, made_once
 
 ACCOUNT = "tests"
 KEY = base64.b64encode(b"of nobody").decode("ascii")
 SOURCES = ROOT / "tests" / "storage" / "azurite"
-MAIN = "node_modules/azurite/dist/src/blob/main.js"
 CACHE = ROOT / "build" / "cache" / "azurite"
 
 
@@ -34,7 +32,7 @@ def azurite(folder: Path, container: str) -> Iterator[str]:
     """Its address, with one container."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
-    program = made_once(CACHE, "azurite", SOURCES / "package-lock.json", _install) / MAIN
+    program = modules() / "azurite" / "dist" / "src" / "blob" / "main.js"
     # clients are of a later version of the service than any emulator
     options = ["--blobPort", str(port), "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]
     server = Daemon(
@@ -54,6 +52,11 @@ def azurite(folder: Path, container: str) -> Iterator[str]:
         with ContainerClient.from_connection_string(connection(url), container) as client:
             client.create_container()
         yield url
+
+
+def modules() -> Path:
+    """Its own and those that it needs, by npm, downloaded once."""
+    return made_once(CACHE, "modules", SOURCES / "package-lock.json", _install) / "node_modules"
 
 
 def _install(folder: Path) -> Path:
