@@ -21,7 +21,7 @@ from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
 from compactor.orc import arrow_codec, pyorc_codec
-from compactor.orc.bloom_filters import Ambiguous, check_hashes, filtered_columns
+from compactor.orc.bloom_filters import MISREAD, Ambiguous, check_hashes, filtered_columns
 from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
 from compactor.orc.compat import one_calendar
 from compactor.orc.source import Source
@@ -128,14 +128,20 @@ def reencode(
 
 
 def _filtered(pieces: Sequence[Piece], types: Types) -> frozenset[int]:
-    """The columns that have bloom filters in the longest stripe of files of ``types``. In a single row group they would
-    be of no use."""
+    """The columns that have bloom filters in the longest stripe of files of ``types``, and in all stripes where some
+    readers misread them. In a single row group they would be of no use."""
     alike = [piece for piece in pieces if same(piece.tail.types, types) and not piece.tail.encrypted]
     stripes = [piece.tail.stripes[piece.stripe_index] for piece in alike]
     if sum(stripe.rows for stripe in stripes) <= max((piece.tail.row_index_stride for piece in alike), default=0):
         return frozenset()
     longest = alike[max(range(len(alike)), key=lambda place: stripes[place].length)]
-    return filtered_columns(longest.source, longest.tail, longest.stripe_index)
+    found = filtered_columns(longest.source, longest.tail, longest.stripe_index)
+    misread = frozenset(column for column in found if types[column].kind in MISREAD)
+    if len(alike) < len(pieces):
+        return found - misread
+    for piece in pieces if misread else ():
+        found -= misread - filtered_columns(piece.source, piece.tail, piece.stripe_index)
+    return found
 
 
 def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
