@@ -107,8 +107,11 @@ def _up_to(block: KeyBlock, limit: tuple[int, int, int]) -> int:
 
 
 def _no_twice(block: KeyBlock) -> None:
+    """``block`` is sorted, but for a first key that may not be below the second."""
     if len(block) > 1 and not is_sorted(block):
+        write_id, bucket, row_id = block[int(np.argmax(block[1:] == block[:-1]))].item()
         raise NotLossless(
-            "a ROW__ID occurs twice among the rows of one file number; which row a later delete means is not known; "
+            f"a ROW__ID occurs twice among the rows of one file number (writeid {write_id}, bucketid {bucket}, rowid "
+            f"{row_id}); which row a later delete means is not known; find out which of the files is one too many, or "
             "rewrite the partition with INSERT OVERWRITE"
         )

@@ -134,6 +134,7 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, request: pytest.Fixt
     if bounds == "small":
         request.getfixturevalue("small")
     runs = [dense(1, 50), [*reversed(dense(2, 30)), *dense(1, 1, first=40)]]
-    with pieces(tmp_path, runs) as found, pytest.raises(NotLossless, match="occurs twice"):
+    said = rf"occurs twice .* \(writeid 1, bucketid {FIRST_FILE}, rowid 40\)"
+    with pieces(tmp_path, runs) as found, pytest.raises(NotLossless, match=said):
         merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
     assert not (tmp_path / "out").exists()
