@@ -15,7 +15,7 @@ from compactor.database import privileges
 from compactor.errors import BadName, CompactorError
 from compactor.service import doctor_metastore, repair
 from compactor.service.finding import Finding, Level, few, fine
-from compactor.service.mode import Mode, mode_of
+from compactor.service.mode import Mode, may, mode_of
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
 from compactor.state.store import State
@@ -112,6 +112,7 @@ def _state_rights(state: State) -> Finding:
 def _storage(site: Site) -> Iterator[Finding]:
     """Locations, and what nobody will remove by itself, in one walk over all transactional tables."""
     unreachable: list[str] = []
+    unwritable: list[str] = []
     orphans: list[str] = []
     strange: list[str] = []
     tables = [t for t in site.metastore.catalog.tables() if t.is_transactional]
@@ -119,6 +120,7 @@ def _storage(site: Site) -> Iterator[Finding]:
     stores: Counter[Capabilities] = Counter()
     for table in tables:
         partitions = site.metastore.catalog.partitions(table) if table.partition_keys else []
+        compacts = may(site.settings_for(table), Mode.COMPACT)
         for location in [p.location for p in partitions] if table.partition_keys else [table.location]:
             directories += 1
             try:
@@ -126,6 +128,8 @@ def _storage(site: Site) -> Iterator[Finding]:
                 stores[site.storage.capabilities(path)] += 1
                 site.storage.listing(path)
                 children = site.storage.children(path)
+                if compacts and site.storage.may_write(path) is False:
+                    unwritable.append(path)
             except CompactorError as error:
                 unreachable.append(str(error))
                 continue
@@ -137,10 +141,18 @@ def _storage(site: Site) -> Iterator[Finding]:
             subject="storage",
             found=few(unreachable),
             wanted=f"{directories} directories of {len(tables)} transactional tables that can be listed",
-            fix="mount the warehouse here, correct the location, or drop what is gone",
+            fix="mount the warehouse here, grant this user the right, correct the location, or drop what is gone",
         )
     else:
         yield fine("storage", f"{directories} directories of {len(tables)} transactional tables can be listed")
+    if unwritable:
+        yield Finding(
+            level=Level.WARN,
+            subject="writing",
+            found=few([f"{path} is closed to this user" for path in unwritable]),
+            wanted="directories that whoever compacts may write to",
+            fix="run workers and cleaners as the tables' owner (docs/production.md), or grant this user the right",
+        )
     for guarantees, number in stores.items():
         yield fine("guarantees", f"{number} directories in {guarantees}")
     if orphans:

@@ -26,6 +26,7 @@ _READING = frozenset(
         "free_bytes",
         "length",
         "local_path",
+        "may_write",
         "options",
         "read",
         "read_range",

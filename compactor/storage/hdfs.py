@@ -199,6 +199,13 @@ class HdfsStorage:
             if self._status(path) is not None:
                 raise StorageError(f"cannot remove {path}: it is still there after its removal")
 
+    def may_write(self, path: str) -> bool | None:
+        try:
+            self._ask("CHECKACCESS", "GET", path, fsaction="-wx")
+        except RemoteError as error:
+            return False if error.kind == "AccessControlException" else None
+        return True
+
     def free_bytes(self, path: str) -> int | None:
         try:
             return int(self._json("GETSTATUS", path)["FsStatus"]["remaining"])

@@ -168,6 +168,9 @@ class LocalStorage:
                 with contextlib.suppress(FileNotFoundError):  # what it stood in is gone too
                     _sync(os.path.dirname(path))
 
+    def may_write(self, path: str) -> bool | None:
+        return os.access(path, os.W_OK | os.X_OK)
+
     def free_bytes(self, path: str) -> int | None:
         with _errors("measure", path):
             return shutil.disk_usage(path).free

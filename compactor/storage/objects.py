@@ -221,6 +221,9 @@ class ObjectStorage:
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="storage") as pool:
             list(pool.map(act, many))
 
+    def may_write(self, path: str) -> bool | None:
+        return None
+
     def free_bytes(self, path: str) -> int | None:
         return None
 

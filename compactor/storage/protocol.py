@@ -92,5 +92,8 @@ class Storage(Protocol):
         """Removes a file or directory with all it holds; nothing happens when it is not there. Without ``durable`` it may
         be there again after a crash of the machine."""
 
+    def may_write(self, path: str) -> bool | None:
+        """Whether this user may make and remove entries of the directory ``path``, None where the store doesn't tell."""
+
     def free_bytes(self, path: str) -> int | None:
         """Bytes that can still be written beside ``path``, None where the store knows no bound."""

@@ -144,6 +144,7 @@ def test_what_it_guarantees_is_one_of_the_table(place: Place) -> None:
     assert found.renames == (place.kind in ("local", "hdfs"))
     free = place.stores.free_bytes(root(place))
     assert (free is not None and free > 0) == found.knows_free_bytes
+    assert place.stores.may_write(root(place)) in ((True,) if found.renames else (True, None))
 
 
 def test_an_executor_opens_the_same_stores(place: Place) -> None:

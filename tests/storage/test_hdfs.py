@@ -105,6 +105,7 @@ def test_what_may_not_be_done_says_so(url: str, store: HdfsStorage, top: str) ->
         ):
             call()
     assert store.children(top) == ("f",)
+    assert (store.may_write(top), other.may_write(top)) == (True, False)
 
 
 def test_a_stream_that_breaks_leaves_no_whole_file(store: HdfsStorage, top: str) -> None:

@@ -18,7 +18,9 @@ from compactor.service import doctor
 from compactor.service.doctor import Finding, Level
 from compactor.service.site import VERSION, Site
 from compactor.settings.precedence import Layer, Settings
+from compactor.storage.local import LocalStorage
 from tests.support.expected import step
+from tests.support.tables import with_settings
 
 CALM = "hive-4.1/f1_basic/s9_major_cleaned"
 
@@ -51,6 +53,18 @@ def test_what_the_stores_in_use_guarantee_is_told(deployment: Site, warehouse: P
     assert found(deployment, "guarantees").found.startswith(
         "1 directories in local or mounted directory: a directory is"
     )
+
+
+@pytest.mark.parametrize(("mode", "told"), [("observe", False), ("request", False), ("compact", True), ("clean", True)])
+def test_a_directory_that_may_not_be_written_to_is_told_where_we_compact(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch, mode: str, told: bool
+) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    monkeypatch.setattr(LocalStorage, "may_write", lambda self, path: not path.endswith("f1_basic"))
+    site = with_settings(deployment, compactor_mode=mode)
+    findings = [f for f in doctor.doctor(site) if f.subject == "writing"]
+    assert [f.level for f in findings] == [Level.WARN] * told
+    assert all("f1_basic is closed to this user" in f.found for f in findings)
 
 
 def test_a_directory_that_is_gone_fails(deployment: Site, warehouse: Path) -> None:

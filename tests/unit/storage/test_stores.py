@@ -56,6 +56,7 @@ def test_the_local_store_serves_paths(tmp_path: Path) -> None:
     assert [f.length for f in STORES.listing(str(tmp_path)).files] == [3, 3]
     assert STORES.length(f"{tmp_path}/g") == 3
     assert STORES.free_bytes(str(tmp_path))
+    assert STORES.may_write(str(tmp_path))
     STORES.remove(f"{tmp_path}/b")
     assert not STORES.exists(f"{tmp_path}/b")
 
