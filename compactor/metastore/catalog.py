@@ -156,7 +156,8 @@ class Catalog:
         if values is None:
             keys = ", ".join(key.name for key in table.partition_keys)
             raise Refused(
-                f"partition {text!r} of {table}: expected PART_NAME as stored or <key>=<value>,... with the keys {keys}"
+                f"partition {text!r} of {table}: expected PART_NAME as stored or <key>=<value>,... with the keys {keys} in "
+                "this order"
             )
         by_values = {part.values: part.name for part in partitions}
         for wanted in (values, tuple(value.strip() for value in values)):

@@ -66,7 +66,9 @@ def foresee(site: Site, target: Target, kind: CompactionType) -> Foreseen:
         view, delay = view_now(site, target, kind)
     except LockNotGranted as error:
         return Foreseen(manner=Manner(delay=str(error)), nothing=str(error))
-    sufficient = enough(view.directory, kind)
+    found = view.directory
+    is_bare = not (found.base or found.originals or found.compactable())
+    sufficient = enough(found, CompactionType.MAJOR if is_bare and kind is CompactionType.REBALANCE else kind)
     if isinstance(sufficient, NothingToDo):
         return Foreseen(manner=Manner(delay=delay), nothing=sufficient.because)
     return of_view(site, target, view, kind, delay)

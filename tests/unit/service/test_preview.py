@@ -70,6 +70,14 @@ def test_a_rebalance_is_foretold_with_the_next_write_id(deployment: Site, wareho
     assert told.input_bytes == outcome.figures.bytes_in
 
 
+@pytest.mark.parametrize("kind", ["minor", "major", "rebalance"])
+def test_an_empty_table_is_no_error(kind: str, deployment: Site, warehouse: Path) -> None:
+    make_table(deployment, warehouse)
+    (told,) = preview(deployment, "default.t", type=kind)
+    assert told.nothing is not None
+    assert (told.outputs, told.error) == ((), None)
+
+
 def test_without_a_type_it_is_what_the_initiator_would_ask_for(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
     (told,) = preview(deployment, "default.f1_basic")
