@@ -193,7 +193,11 @@ def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequ
                 columns = None if full else [told.schema.column(0).path]
                 _decoded(written, number, columns, path)
     except (pa.ArrowException, OSError) as error:
-        raise VerificationFailed(f"{path}: cannot be read back ({error}); nothing was changed, report this") from error
+        names = ", ".join(file.source.name for file in files[:3]) + (", …" if len(files) > 3 else "")
+        raise VerificationFailed(
+            f"{path}: cannot be read back ({error}); nothing was changed. It was put together of {names}: where one of "
+            "these cannot be read either, restore it, else report this"
+        ) from error
     wanted = (rows, [group[_GROUP_ROWS][1] for group in row_groups])
     if found != wanted:
         raise VerificationFailed(

@@ -155,3 +155,15 @@ def test_other_bytes_than_were_read_are_found(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(Counted, "write", lambda self, data: honest(self, data[:-1] if len(data) > 400 else data))
     with pytest.raises((VerificationFailed, BadFile)):
         insert_only_parquet.write(given, str(tmp_path / "out"), full=False)
+
+
+def test_what_cannot_be_read_back_names_what_it_was_made_of(tmp_path: Path) -> None:
+    """A footer is copied as it is; one that other readers take for damaged is known by its own file."""
+    found = sources(tmp_path, [table(0), table(50)])
+    damaged = tmp_path / "in1"
+    content = damaged.read_bytes()
+    place = content.rindex(b"ARROW:schema") + 40
+    damaged.write_bytes(content[:place] + b"~" + content[place + 1 :])
+    said = rf"rows\.1: cannot be read back \(.*\); nothing was changed. It was put together of {damaged}: where"
+    with pytest.raises(VerificationFailed, match=said):
+        insert_only_parquet.write(found, str(tmp_path / "rows"), full=False)
