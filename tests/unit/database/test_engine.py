@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,16 @@ def test_a_writing_transaction_excludes_others_from_its_first_statement(database
         conn.exec_driver_sql("INSERT INTO parent VALUES (1)")
     thread.join(PATIENCE)
     assert order == [1]
+
+
+def test_other_processes_are_kept_away_from_the_first_statement_on(database: Database) -> None:
+    """PROTOCOL 9: BEGIN IMMEDIATE; no lock of this process keeps them from reading the same counter to write it."""
+    with (
+        database.write(),
+        closing(sqlite3.connect(database.path or "", timeout=0)) as other,
+        pytest.raises(sqlite3.OperationalError, match="database is locked"),
+    ):
+        other.execute("BEGIN IMMEDIATE")
 
 
 def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Database) -> None:

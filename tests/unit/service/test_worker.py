@@ -17,7 +17,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
 from compactor.metastore.catalog import Column, Table
-from compactor.metastore.tables import MIN_HISTORY_LEVEL, TXN_COMPONENTS, TXNS
+from compactor.metastore.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXN_COMPONENTS, TXNS
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service.site import Site
 from compactor.service.worker import Fate, Options, Outcome, work
@@ -139,6 +139,20 @@ def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, 
     insert(site, table, [100])
     assert compact(with_settings(site, compactor_mode="compact")).fate is Fate.COMPACTED
     assert not staged.exists()
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_from_which_write_id_on_it_may_look(site: Site, table: Table, used: bool) -> None:
+    """PROTOCOL 7.5: where Hive's cleaner goes by MIN_HISTORY_WRITE_ID, it is told while units run."""
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_txn_use_minhistorywriteid=str(used).lower())
+    rows: list[tuple[int, str]] = []
+
+    def look() -> None:
+        with site.metastore.database.read() as conn:
+            rows.extend((row.MH_TXNID, row.MH_TABLE) for row in conn.execute(select(MIN_HISTORY_WRITE_ID)))
+
+    outcome = compact(site, runner=Interrupted(before=look))
+    assert rows == ([(outcome.txn, "t")] if used else [])
 
 
 def test_what_is_not_proven_fails_and_gets_no_manifest(site: Site, table: Table) -> None:
