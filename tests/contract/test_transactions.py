@@ -71,6 +71,19 @@ def test_commit_is_idempotent(metastore: Metastore) -> None:
         assert len(conn.execute(t.COMPLETED_TXN_COMPONENTS.select()).all()) == 1
 
 
+def test_what_is_done_before_its_locks_go_is_done_of_an_open_one_alone(metastore: Metastore) -> None:
+    """PROTOCOL 6: of one that committed nothing may be hidden."""
+    [txn, committed, newest] = metastore.transactions.open("u", "h", count=3)
+    metastore.transactions.commit(committed)
+    done: list[TxnId] = []
+    for ended in (committed, TxnId(99)):
+        assert not metastore.transactions.abort(ended, "x", done.append)
+    assert done == []
+    assert metastore.transactions.abort(txn, "x", done.append)
+    assert not metastore.transactions.abort(txn, "x", done.append)
+    assert done == [newest]
+
+
 def test_snapshot_sees_neither_open_nor_aborted(metastore: Metastore) -> None:
     a, b, c, d = metastore.transactions.open("u", "h", count=4)
     metastore.transactions.commit(a)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from compactor.acid.names import parse_hidden, staging_name
 from compactor.compaction.entry import Entry
@@ -13,7 +13,7 @@ from compactor.errors import LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog import Table
-from compactor.metastore.tables import COMPACTION_QUEUE
+from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions import TxnType
 from compactor.rewrite.runner import InProcessRunner
 from compactor.service import repair
@@ -72,6 +72,33 @@ def test_a_living_worker_is_left_alone(site: Site, table: Table) -> None:
 def test_a_worker_that_has_just_begun_is_left_alone(site: Site, table: Table) -> None:
     claimed(site)
     assert repair.repair(site) == ()
+
+
+def test_a_worker_that_has_not_recorded_its_transaction_yet_lives_by_it(site: Site, table: Table) -> None:
+    """It may have waited long for a lock; its transaction bears its name."""
+    entry = claimed(site)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
+    assert repair.repair(site) == ()
+    assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+    site.metastore.transactions.abort(txn, "by hand")
+    assert [one.fate for one in repair.repair(site)] == [State.INITIATED]
+
+
+@pytest.mark.parametrize("ended", ["committed", "forgotten"])
+def test_only_what_txns_says_is_aborted_is_hidden(site: Site, table: Table, ended: str) -> None:
+    """PROTOCOL 5, 6: what is named may be what readers see, and their only copy."""
+    _, txn = begun(site, table)
+    site.metastore.transactions.commit(txn)
+    site.metastore.transactions.open("later", "h")
+    if ended == "forgotten":
+        with site.metastore.database.write() as conn:
+            conn.execute(delete(TXNS).where(txn == TXNS.c.TXN_ID))
+    target = site.target(entity_of(table))
+    repair.erase(site, target, txn)
+    repair.sweep(site, target)
+    assert f"base_0000002_v{txn:07d}" in names_in(Path(table.location))
 
 
 def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site, table: Table) -> None:
