@@ -111,7 +111,12 @@ def hide(storage: Storage, location: str, names: Iterable[str], until: TxnId) ->
         relative = Hidden(final_name=final.replace("/", "__"), until=until).name
         if storage.exists(f"{location}/{relative}"):
             storage.remove(f"{location}/{relative}")  # an earlier removal of the same name that died half-way
-        storage.rename(source, f"{location}/{relative}")
+        try:
+            storage.rename(source, f"{location}/{relative}")
+        except StorageError:
+            if storage.exists(source):
+                raise
+            continue  # another cleaner took it away just now
         hidden.append(relative)
         reach(Step.HIDDEN)
     return tuple(hidden)

@@ -117,3 +117,25 @@ def test_a_sweep_takes_what_is_dead_and_leaves_what_lives(tmp_path: Path) -> Non
     removed = publish.sweep(STORAGE, str(tmp_path), is_alive=lambda txn: txn == 2, lowest_open=TxnId(6))
     assert removed == ("_compactor_obsolete_5_base_0000001", "_compactor_v1")
     assert names_in(tmp_path) == set(names) - set(removed)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_another_cleaner_takes_away_meanwhile_is_no_failure(tmp_path: Path, is_gone: bool) -> None:
+    class Beaten(LocalStorage):
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            if is_gone and source.endswith("base_0000001"):
+                super().remove(source)
+            if source.endswith("base_0000001"):
+                raise StorageError(f"cannot rename to {target}: No such file or directory")
+            super().rename(source, target, durable=durable)
+
+    for name in ("base_0000001", "base_0000002"):
+        (tmp_path / name).mkdir()
+    names = ["base_0000001", "base_0000002"]
+    if is_gone:
+        (hidden,) = publish.hide(Beaten(), str(tmp_path), names, until=TxnId(9))
+        assert hidden.endswith("base_0000002")
+        assert names_in(tmp_path) == {hidden}
+    else:
+        with pytest.raises(StorageError, match="cannot rename"):
+            publish.hide(Beaten(), str(tmp_path), names, until=TxnId(9))
