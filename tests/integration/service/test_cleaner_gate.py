@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,33 @@ def test_nothing_is_cleaned_while_ids_below_may_still_appear(deployment: Site, w
     assert (passed.cleaned, len(passed.waiting)) == ((), 1)
     assert passed.waiting[0].blockers == ()
     assert names_in(warehouse / "t") == before
+
+
+def test_what_a_later_compaction_replaced_is_not_the_earlier_ones_to_remove(
+    site: Site, table: Table, warehouse: Path
+) -> None:
+    """PROTOCOL 7.1: of a reader who opened between the two only the second has to wait; both are of one highest write ID."""
+    compact(site)
+    cleaned_by_now(site)
+    for start in (30, 40):
+        insert(site, table, range(start, start + 4))
+    request_compaction(site, table="default.t", type="minor")
+    (first,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    (elsewhere,) = site.metastore.transactions.open("ann", "laptop")  # it writes to another partition, say
+    site.metastore.write_ids.allocate(elsewhere, "default", "t")
+    site.metastore.transactions.commit(elsewhere)
+    time.sleep(0.01)
+    (reader,) = site.metastore.transactions.open("ann", "laptop")
+    compact(site)
+    entry, second = site.metastore.compactions.queue()
+    assert entry.highest_write_id == second.highest_write_id
+    passed = clean(site)
+    assert [one.entry_id for one in passed.cleaned] == [first.entry.id]
+    assert [one.entry_id for one in passed.waiting] == [second.id]
+    assert set(first.output) < names_in(warehouse / "t")  # the reader reads it
+    site.metastore.transactions.commit(reader)
+    cleaned_by_now(site)
+    assert not set(first.output) & names_in(warehouse / "t")
 
 
 def test_an_old_reader_still_reads_its_snapshot_when_a_second_compaction_waits(

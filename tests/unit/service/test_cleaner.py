@@ -16,6 +16,7 @@ from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog import Table
 from compactor.metastore.tables import COMPACTION_QUEUE
+from compactor.metastore.transactions import TxnType
 from compactor.service.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
@@ -140,6 +141,33 @@ def test_aborted_writes_past_their_threshold_go_without_a_request(site: Site, ta
     assert (done.entry_id, done.removed) == (None, ("delta_0000004_0000004_0000",))
     assert rows_of(site, table) == wanted
     clean_all(site)
+
+
+def test_a_row_waits_for_all_that_is_hidden_beside_what_it_removed(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2, 8: with the row go the aborted components, and nothing of them may be in storage."""
+    compact(site)
+    hidden = Path(table.location) / "_compactor_obsolete_99999_base_0000001_v0000007"
+    hidden.mkdir()
+    time.sleep(0.01)
+    (waiting,) = clean(site).waiting
+    assert hidden.name in waiting.because
+    assert [entry.state for entry in site.metastore.compactions.queue()] == [State.READY_FOR_CLEANING]
+    hidden.rmdir()
+    clean_all(site)
+    assert site.metastore.compactions.history()[0].state is State.SUCCEEDED
+
+
+def test_what_an_aborted_compaction_named_goes_by_the_gate_also_beside_aborted_writes(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2: rows of aborted writes nobody ever read; a reader may have this open."""
+    (reader,) = site.metastore.transactions.open("ann", "h")
+    insert(site, table, [9], commits=False)
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
+    (Path(table.location) / f"base_0000003_v{txn:07d}").mkdir()
+    site.metastore.transactions.abort(txn, "by hand")
+    keen = with_settings(site, hive_compactor_abortedtxn_threshold="0", hive_txn_opentxn_timeout="1ms")
+    assert [done.removed for done in clean(keen).cleaned] == [("delta_0000004_0000004_0000",)]
+    (hidden,) = filter(None, map(parse_hidden, names_in(Path(table.location))))
+    assert hidden.until >= reader
 
 
 class _Meanwhile(LocalStorage):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
@@ -24,6 +25,7 @@ from compactor.service.initiator import initiate
 from compactor.service.request import request_compaction
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker import Fate
+from compactor.storage.local import LocalStorage
 from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
 from tests.support.watching import names_in
@@ -63,10 +65,26 @@ def begun(site: Site, table: Table) -> tuple[Entry, TxnId]:
 
 
 def test_a_living_worker_is_left_alone(site: Site, table: Table) -> None:
-    begun(site, table)
+    """PROTOCOL 6: what it staged, named or uploads is nobody else's as long as its transaction is open."""
+    _, txn = begun(site, table)
+    (dead,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
+    site.metastore.transactions.abort(dead, "by hand")
+    asked: list[Callable[[TxnId], bool]] = []
+
+    class Uploads(LocalStorage):
+        def deferring(self, path: str) -> Any:
+            return self
+
+        def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:
+            asked.append(is_gone)
+
+    watched, target = with_storage(site, Uploads()), site.target(entity_of(table))
     before = names_in(Path(table.location))
-    assert repair.repair(site) == ()
+    assert repair.repair(watched) == ()
+    repair.erase(watched, target, txn)
+    repair.sweep(watched, target)
     assert names_in(Path(table.location)) == before
+    assert [(is_gone(txn), is_gone(dead)) for is_gone in asked] == [(False, True)]
 
 
 def test_a_worker_that_has_just_begun_is_left_alone(site: Site, table: Table) -> None:
