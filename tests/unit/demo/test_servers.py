@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.servers import AirflowServers, ServersFailed, environment, free_port
+from compactor.demo.servers import AirflowServers, ServersFailed, _group_lives, environment, free_port
 from tests.support.patience import PATIENCE, until
 
 FAKE = """
@@ -92,6 +93,17 @@ def test_all_components_run_and_none_is_left(tmp_path: Path, fake: list[str], mo
         until("all five processes", lambda: len(list(marked(mark))) == 5, pause=0.05)
     until("none is left", lambda: not list(marked(mark)), pause=0.05)
     servers.stop()
+
+
+def test_who_has_ended_and_is_not_buried_does_not_live() -> None:
+    """As orphans in a container whose first process buries nobody: they kept each stop waiting for all of its time."""
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    assert _group_lives(child.pid)
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    os.killpg(child.pid, 0)  # the kernel still knows the group
+    assert not _group_lives(child.pid)
+    child.wait()
 
 
 def test_a_component_that_ends_is_told_with_the_end_of_its_log(
