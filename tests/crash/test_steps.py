@@ -420,7 +420,7 @@ def watched(
             if found != wanted:
                 wrong.append([row for row in found if row not in wanted] or [row for row in wanted if row not in found])
             looks += 1
-            time.sleep(0.005)
+            time.sleep(0.02)
 
     thread = threading.Thread(target=look)
     thread.start()

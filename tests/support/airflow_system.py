@@ -46,6 +46,12 @@ class Servers(AirflowServers):
         super().start(timeout)
         self.again(SECOND)
 
+    def stop(self) -> None:
+        """At once: how they end when they are asked to is seen with the demo."""
+        for name in self._children:
+            self.kill(name)
+        super().stop()
+
     def kill(self, name: str) -> None:
         """SIGKILL to the component and all its children, if it lives."""
         child = self._children[name]

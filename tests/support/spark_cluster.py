@@ -17,6 +17,7 @@ import pyspark
 
 from tests.support.daemons import Daemon, free_port
 from tests.support.downloads import ROOT
+from tests.support.patience import PATIENCE
 
 SPARK = Path(pyspark.__file__).parent
 WORKERS = 2
@@ -86,6 +87,7 @@ class Cluster:
             "spark.eventLog.compress": "false",
             "spark.eventLog.rolling.enabled": "false",
             "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE:.0f}s",
             **conf,
         }
         line = [str(SPARK / "bin" / "spark-submit"), "--master", self.master]
