@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,10 @@ from compactor.state.batches import BatchState
 from tests.support.airflow_system import CLOSED, POOL, SECOND, WORKER, System, system
 from tests.support.command_lines import command_lines
 from tests.support.downloads import ROOT
-from tests.support.driver import TRACKING_URL
+from tests.support.driver import FOLDER, TRACKING_URL
 from tests.support.spark_cluster import QUICK, standalone
 
-Seen = Callable[[], set[str]]
+Seen = Callable[[], Mapping[str, str]]
 #: Transactions of the metastore: more than two scans take, so that one which is fired again and again would be seen.
 LOOKS = 100
 COMPACTED = ([State.READY_FOR_CLEANING], [State.SUCCEEDED])
@@ -30,7 +30,7 @@ COMPACTED = ([State.READY_FOR_CLEANING], [State.SUCCEEDED])
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
-    """The command lines of all processes since the first test began."""
+    """The command lines of all processes since the first test began, with their environments."""
     with command_lines() as found:
         yield found
 
@@ -248,7 +248,8 @@ def test_client_mode_on_a_standalone_cluster(airflow: System, seen: Seen) -> Non
         compacted_once(airflow, table, rows)
     assert f"--master {master}" in airflow.task_log(task)
     lines = seen()
-    submits = [line for line in lines if "org.apache.spark.deploy.SparkSubmit" in line and "--batch" in line]
+    ours = [line for line, environment in lines.items() if f"{FOLDER}={airflow.folder}" in environment]
+    submits = [line for line in ours if "org.apache.spark.deploy.SparkSubmit" in line and "--batch" in line]
     assert submits
     assert all(f"--master {master}" in line for line in submits)
     assert [line for line in lines if "CoarseGrainedExecutorBackend" in line]
