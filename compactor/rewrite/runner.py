@@ -17,6 +17,7 @@ from compactor.errors import CompactorError, UnforeseenKeys
 from compactor.rewrite.division import Division, EncodedSection, Section
 from compactor.rewrite.execute import Made, Work, attempt_all
 from compactor.rewrite.failure import Failure, error_of
+from compactor.rewrite.progress import Progress
 from compactor.rewrite.unit import Unit, UnitResult, passed_over
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,18 @@ class Tally:
         self._results: list[dict[int, UnitResult]] = [{} for _ in jobs]
         self._errors: list[CompactorError | None] = [None] * len(jobs)
         self._divided: dict[tuple[int, int], tuple[Division, dict[int, EncodedSection]]] = {}
+        self.done = 0  #: tasks
+
+    @property
+    def waiting(self) -> int:
+        """Tasks that can begin."""
+        return len(self._waiting)
+
+    @property
+    def what(self) -> str:
+        """For messages: the directory that is compacted, or how many of them."""
+        locations = dict.fromkeys(unit.location for job in self._jobs for unit in job.units)
+        return next(iter(locations)) if len(locations) == 1 else f"{len(locations)} directories"
 
     def take(self, parcels: int, *, large: int = 1) -> list[list[Task]]:
         """Up to ``parcels`` parcels of tasks that may begin now, or up to ``large`` of large ones, each job being asked
@@ -144,6 +157,7 @@ class Tally:
     def put(self, task: Task, made: Made | Failure) -> None:
         """What came of a task. What follows from it goes before units that nobody has begun."""
         whose = (task.job, task.place)
+        self.done += 1
         if self._is_given_up(task):
             return
         if isinstance(made, Failure):
@@ -212,6 +226,7 @@ def keep_busy(
     """
     under_way: dict[Future[list[Made | Failure]], list[list[Task]]] = {}
     suspects: list[Task] = []
+    progress = Progress(tally.what)
     while True:
         while (room := most - sum(map(len, under_way.values()))) > 0 and (
             parcels := tally.take(min(room, together), large=large)
@@ -219,7 +234,7 @@ def keep_busy(
             under_way[begin([[task.work for task in parcel] for parcel in parcels])] = parcels
         if not under_way:
             return suspects
-        for done in wait(under_way, return_when=FIRST_COMPLETED).done:
+        for done in wait(under_way, progress.pause_s, FIRST_COMPLETED).done:
             tasks = list(chain.from_iterable(under_way.pop(done)))
             try:
                 answers = done.result()
@@ -228,6 +243,8 @@ def keep_busy(
                 continue
             for task, made in zip(tasks, answers, strict=True):
                 tally.put(task, made)
+        begun = sum(len(parcel) for parcels in under_way.values() for parcel in parcels)
+        progress.tell(done=tally.done, under_way=begun, waiting=tally.waiting)
 
 
 def attempt_parcels(parcels: Sequence[Sequence[Work]]) -> list[Made | Failure]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile, LostClaim, UnforeseenKeys
+from compactor.rewrite import progress
 from compactor.rewrite.division import Section
 from compactor.rewrite.execute import Made, Work, attempt
 from compactor.rewrite.failure import Failure
@@ -25,7 +26,7 @@ from compactor.rewrite.unit import Unit
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 from tests.support.divided import WHOLE, content, large_unit
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.support.units import execute, run_units, small_unit
 from tests.support.watching import names_in
 
@@ -166,6 +167,24 @@ def test_who_is_done_gets_the_next_parcel_while_others_work(units: list[Unit]) -
     with ThreadPoolExecutor(2) as pool:
         assert keep_busy(tally_of(units), 2, lambda parcels: pool.submit(one, parcels)) == []
     assert places == [1, 2, 3, 0]
+
+
+def test_long_work_says_how_far_it_is(
+    units: list[Unit], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_S", 0.01)
+    caplog.set_level("INFO", progress.__name__)
+
+    def one(parcels: list[list[Work]]) -> list[Made | Failure]:
+        ((work,),) = parcels
+        assert isinstance(work, Unit)
+        if work.number == 3:
+            until("two lines beside the last unit", lambda: sum(" 3 of 4 " in line for line in caplog.messages) > 1)
+        return attempt_parcels(parcels)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert keep_busy(tally_of(units), 1, lambda parcels: pool.submit(one, parcels)) == []
+    assert f"{units[0].location}: 3 of 4 tasks done, 1 under way, after 0 s" in caplog.messages
 
 
 def test_parcels_of_which_nothing_came_are_told(units: list[Unit]) -> None:
