@@ -35,9 +35,9 @@ class Shown:
         return f"{self.servers.url}/compactor/default/{view}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    """Only the API server runs: the page needs nothing else."""
+    """Only the API server runs: the page needs nothing else. It ends with the file, and takes no memory from other tests."""
     place = Place(folder=tmp_path_factory.mktemp("page") / "place")
     place.make()
     with place.site() as site:
