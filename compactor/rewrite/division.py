@@ -27,6 +27,7 @@ from compactor.rows.opening import open_source
 from compactor.storage.protocol import Storage
 
 EVEN = 12  #: sections that most numbers of cores have even shares of
+PART = 4  #: of ``split_bytes``: what is worth a task of its own while a core may be idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def split_by(plan: Plan, split_bytes: int) -> Plan:
 
 def is_too_much(unit: Unit, choices: Sequence[Choice]) -> bool:
     """Whether more must be re-encoded than one task should; copying is bound by the disk and needs no second one."""
-    return sum(c.length for c in choices if c.action is Action.ENCODE) > unit.split_bytes
+    return PART * sum(c.length for c in choices if c.action is Action.ENCODE) > unit.split_bytes
 
 
 def divide(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figures: Figures) -> Division:
@@ -161,7 +162,7 @@ def _shares(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]
     stripes admit, since all wait for the last one to end: as many as have ``split_bytes`` each; where that are few, up to
     ``EVEN`` of a quarter of it, so that no core idles because their number is no multiple of the cores'."""
     total = sum(c.length for c in choices if c.action is Action.ENCODE)
-    sections = max(-(-total // split_bytes), min(4 * total // split_bytes, EVEN))
+    sections = max(-(-total // split_bytes), min(-(-PART * total // split_bytes), EVEN))
     before = 0
     for choice in choices:
         if choice.action is not Action.ENCODE:

@@ -141,8 +141,9 @@ _OWN = (
         unit=Unit.BYTES,
         minimum=1,
         scope=Scope.TABLE,
-        effect="Most bytes of stripes that one task re-encodes; a file with more is made by several tasks and put together "
-        "by copying. About one stripe of Hive's: some seconds of one core. What is only copied is never split.",
+        effect="Most bytes of stripes that one task re-encodes; a file with more than a quarter of it is made by several "
+        "tasks and put together by copying. About one stripe of Hive's: some seconds of one core. What is only copied is "
+        "never split.",
     ),
     Setting(
         key="compactor.full.sweep",

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile, UnforeseenKeys
+from compactor.orc.source import LocalSource
+from compactor.orc.tail import read_tail
 from compactor.rewrite import division
-from compactor.rewrite.division import Section
+from compactor.rewrite.division import Division, Section
 from compactor.rewrite.execute import perform
 from compactor.rewrite.unit import Shape, Unit, UnitResult
 from compactor.storage.local import LocalStorage
@@ -107,6 +109,17 @@ def test_few_sections_are_made_smaller(unit: Unit) -> None:
     longest = max(c.length for c in stripes(unit))
     sections = divided(replace(unit, split_bytes=4 * longest)).sections
     assert [sum(len(run) for run in section.runs) for section in sections] == [2, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("times", "sections"), [(1, 4), (2, 2), (3, 2), (4, 0)])
+def test_a_quarter_of_what_one_task_may_do_is_one_tasks(unit: Unit, times: int, sections: int) -> None:
+    """With more, another core helps while one would work alone."""
+    encoded = 0
+    for chosen in (chosen for section in divided(unit).sections for run in section.runs for chosen in run):
+        with LocalSource(chosen.file.path) as source:
+            encoded += read_tail(source).stripes[chosen.stripe].length
+    made = perform(replace(unit, split_bytes=times * encoded))
+    assert (len(made.sections) if isinstance(made, Division) else 0) == sections
 
 
 def test_sections_are_as_large_as_each_other(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
