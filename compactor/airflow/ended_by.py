@@ -6,6 +6,7 @@ from typing import Any
 
 #: What a person makes of a task that waits or runs: mark failed, mark succeeded, and what marking its run does.
 ENDED = frozenset({"failed", "success", "skipped", "removed"})
+WAITING_TRY = "waiting_try"  #: under this key a try leaves its number in XCom before it waits
 
 
 def state_of(ti: Any) -> str | None:
@@ -24,3 +25,13 @@ def state_of(ti: Any) -> str | None:
 def ended_by_person(ti: Any) -> bool:
     """True where the task is over though its own process or trigger did not end it."""
     return state_of(ti) in ENDED
+
+
+def waits_again(ti: Any) -> bool:
+    """Whether a later try of a waiting task is what waits: it was cleared, and ran again before anybody looked."""
+    from airflow.sdk.execution_time.xcom import XCom
+
+    found = XCom.get_one(
+        key=WAITING_TRY, dag_id=ti.dag_id, task_id=ti.task_id, run_id=ti.run_id, map_index=ti.map_index
+    )
+    return found is not None and int(found) > ti.try_number

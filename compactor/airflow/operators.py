@@ -101,7 +101,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 self.log.info(
                     "batch %s: waits for application %s", batch_id, progress.application or "that is resident"
                 )
-                self._watch(launches)
+                self._watch(context, launches)
             if step is Next.CONCLUDE:
                 return self._conclude(context, progress)
             if launches >= batches.MOST_LAUNCHES:
@@ -114,9 +114,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             launches += 1
             self._launch(context)
 
-    def _watch(self, launches: int) -> None:
+    def _watch(self, context: Any, launches: int) -> None:
+        from compactor.airflow.ended_by import WAITING_TRY
         from compactor.airflow.triggers import BatchTrigger
 
+        context["ti"].xcom_push(WAITING_TRY, context["ti"].try_number)
         self.defer(
             trigger=BatchTrigger(
                 metastore=self.metastore, batch_id=int(self.batch_id), poll_seconds=seconds("poll_seconds")

@@ -11,7 +11,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 # At module level on purpose: imported inside run() it would hold up the event loop of every other trigger.
 from compactor.airflow import batches, passes
-from compactor.airflow.ended_by import ENDED, state_of
+from compactor.airflow.ended_by import ENDED, state_of, waits_again
 from compactor.errors import CompactorError
 from compactor.service.batch_control import Stand
 
@@ -138,9 +138,12 @@ class BatchTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_seconds)
 
     async def on_kill(self) -> None:
-        """Airflow calls this where a person acted, but also on a triggerer that was taken for dead: that task waits on."""
+        """Airflow calls this where a person acted, but also on a triggerer that was taken for dead: that task waits on.
+
+        A quick scheduler may have a cleared task wait again by now, for the same application.
+        """
         state = await asyncio.to_thread(state_of, self.task_instance)
-        if state == "deferred":
+        if state == "deferred" and not await asyncio.to_thread(waits_again, self.task_instance):
             log.info("batch %s: the task waits elsewhere; its application goes on", self.batch_id)
         elif state in ENDED:
             log.info(

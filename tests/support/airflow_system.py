@@ -59,6 +59,16 @@ class Servers(AirflowServers):
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
 
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """The component and all its children do nothing until the block ends."""
+        group = self._children[name].pid
+        os.killpg(group, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(group, signal.SIGCONT)
+
     def again(self, name: str, **environment: str) -> None:
         """Start a component that was killed, with more in its environment from now on."""
         self._environment.update(environment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,12 @@ def driver_of(airflow: System, table: Table) -> int:
         return drivers[0] if drivers and task is not None and task["state"] == "deferred" else None
 
     return int(airflow.until(f"a driver for {table.name}, and a task that waits", found))
+
+
+def waits(airflow: System, table: Table, number: int) -> bool:
+    """Whether try ``number`` of its task waits."""
+    task = airflow.task(table)
+    return task is not None and (task["state"], task["try_number"]) == ("deferred", number)
 
 
 def ends(airflow: System, table: Table, wanted: str = "success") -> dict[str, Any]:
@@ -168,15 +175,21 @@ def test_who_marks_the_task_ends_application_and_request(airflow: System) -> Non
     assert airflow.rows(table) == rows
 
 
-def test_who_clears_the_task_gets_another_driver(airflow: System) -> None:
-    with airflow.held("cleared") as table:
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
+def test_who_clears_the_task_gets_another_driver(airflow: System, late: bool) -> None:
+    """Also where the task waits again, for the same driver, before the triggerer hears that it was cleared."""
+    with airflow.held(f"cleared_{late}".lower()) as table:
         rows = airflow.rows(table)
         driver = driver_of(airflow, table)
         task = airflow.task(table)
         assert task is not None
         which = {"dag_run_id": task["dag_run_id"], "task_ids": [["compact", task["map_index"]]]}
         body = {"dry_run": False, "only_failed": False, **which}
-        airflow.servers.call("POST", f"/api/v2/dags/{WORKER}/clearTaskInstances", body)
+        with airflow.servers.paused("triggerer") if late else nullcontext():
+            airflow.servers.call("POST", f"/api/v2/dags/{WORKER}/clearTaskInstances", body)
+            if late:
+                airflow.until("the second try waits", lambda: waits(airflow, table, 2))
+                assert airflow.drivers(table) == [driver]
         airflow.until("the first driver has ended", lambda: driver not in airflow.drivers(table))
         airflow.until("the second driver", lambda: airflow.drivers(table))
     ends(airflow, table)

@@ -129,21 +129,23 @@ def test_a_batch_is_watched_while_it_is_under_way(
 
 
 @pytest.mark.parametrize(
-    ("state", "wanted"),
+    ("state", "again", "wanted"),
     [
-        ("deferred", []),  # a triggerer that was taken for dead: another one has the trigger
-        ("failed", ["abort"]),
-        ("success", ["abort"]),
-        (None, ["release"]),
-        ("queued", ["release"]),
-        ("running", ["release"]),
+        ("deferred", False, []),  # a triggerer that was taken for dead: another one has the trigger
+        ("deferred", True, ["release"]),  # cleared, and the new try waits already
+        ("failed", False, ["abort"]),
+        ("success", False, ["abort"]),
+        (None, False, ["release"]),
+        ("queued", False, ["release"]),
+        ("running", False, ["release"]),
     ],
 )
 def test_only_what_a_person_does_ends_the_application(
-    monkeypatch: pytest.MonkeyPatch, state: str | None, wanted: list[str]
+    monkeypatch: pytest.MonkeyPatch, state: str | None, again: bool, wanted: list[str]
 ) -> None:
     done: list[str] = []
     monkeypatch.setattr(triggers, "state_of", lambda ti: state)
+    monkeypatch.setattr(triggers, "waits_again", lambda ti: again)
     for name in ("abort", "release"):
         monkeypatch.setattr(batches, name, lambda *_, name=name: done.append(name))
     trigger = BatchTrigger(metastore="m", batch_id=7, poll_seconds=1)
