@@ -128,8 +128,12 @@ def split_by(plan: Plan, split_bytes: int) -> Plan:
 
 
 def is_too_much(unit: Unit, choices: Sequence[Choice]) -> bool:
-    """Whether more must be re-encoded than one task should; copying is bound by the disk and needs no second one."""
-    return PART * sum(c.length for c in choices if c.action is Action.ENCODE) > unit.split_bytes
+    """Whether so much must be re-encoded that a second task helps; copying is bound by the disk and needs none."""
+    return PART * _encoded_bytes(choices) > unit.split_bytes
+
+
+def _encoded_bytes(choices: Sequence[Choice]) -> int:
+    return sum(c.length for c in choices if c.action is Action.ENCODE)
 
 
 def divide(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figures: Figures) -> Division:
@@ -160,8 +164,8 @@ def divide(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figu
 def _shares(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]:
     """Which section re-encodes each stripe, None for one that is copied. Sections are as large as each other as far as
     stripes admit, since all wait for the last one to end: as many as have ``split_bytes`` each; where that are few, up to
-    ``EVEN`` of a quarter of it, so that no core idles because their number is no multiple of the cores'."""
-    total = sum(c.length for c in choices if c.action is Action.ENCODE)
+    ``EVEN`` of a ``PART`` of it, so that no core idles because their number is no multiple of the cores'."""
+    total = _encoded_bytes(choices)
     sections = max(-(-total // split_bytes), min(-(-PART * total // split_bytes), EVEN))
     before = 0
     for choice in choices:

@@ -74,7 +74,7 @@ class Unit:
     first_write_id: WriteId  #: minor: delete events aimed at this write ID and later are applied, earlier ones kept
     row_type: str  #: Hive's type of ``row`` as the table has it now
     small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
-    split_bytes: int = 64 << 20  #: of stripes, most that one task re-encodes; with more the unit is divided
+    split_bytes: int = 64 << 20  #: of stripes, most that one task re-encodes; see ``division``
     full_verify: bool = False
     reads_keys: bool = False  #: of all stripes, whatever their statistics say; after ``UnforeseenKeys``
     stores: StoreOptions = field(default_factory=StoreOptions)
