@@ -42,15 +42,15 @@ def of_locks(operations: Sequence[Operation], known: Mapping[int, Fate], *, semi
             if other is not operation:
                 yield Anomaly(kind=Kind.DUPLICATE_LOCK, about=f"{operation.value['lock']}", proof=(other, operation))
     active: list[_Held] = []
-    for lock in sorted(_held(operations, asked, known), key=lambda lock: lock.start):
+    held = (lock for lock in _held(operations, asked, known) if lock.end > lock.start)
+    for lock in sorted(held, key=lambda lock: lock.start):
         active = [other for other in active if other.end > lock.start]
         for other in active:
             same = lock.txn != 0 and lock.txn == other.txn
             if not same and any(_exclude(a, b, excludes) for a in lock.wanted for b in other.wanted):
                 proof = (other.asked, other.granted, lock.asked, lock.granted)
                 yield Anomaly(kind=Kind.LOCKED_TWICE, about=f"{other.id} and {lock.id}", proof=proof)
-        if lock.end > lock.start:
-            active.append(lock)
+        active.append(lock)
 
 
 def _exclude(

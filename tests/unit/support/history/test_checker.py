@@ -313,6 +313,13 @@ def test_a_lock_without_a_transaction_is_held_until_it_is_released_or_its_time_i
     assert kinds(*history, op("time_out", 22, 23, [], timeout_ms=500)) == [Kind.LOCKED_TWICE]
 
 
+def test_a_lock_that_was_gone_when_its_owner_heard_of_it_is_not_held() -> None:
+    history = [acquires(1, 0, 10, 30, ("t", None, "e")), acquires(2, 0, 24, 26, ("t", None, "r"))]
+    assert kinds(*history) == [Kind.LOCKED_TWICE]
+    assert not kinds(*history, op("time_out", 20, 22, [], timeout_ms=5))
+    assert kinds(*history, op("time_out", 20, 22, [], timeout_ms=500)) == [Kind.LOCKED_TWICE]
+
+
 def test_a_lock_id_given_twice() -> None:
     history = [acquires(1, 0, 10, 20, ("t", None, "r")), acquires(1, 0, 25, 30, ("t", None, "r"))]
     assert kinds(*history) == [Kind.DUPLICATE_LOCK]
