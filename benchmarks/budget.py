@@ -29,9 +29,9 @@ from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
 from benchmarks.parts.peak import peak_of, planned, rewritten, seconds_of
 from benchmarks.parts.report import Row, disk, keep, machine, say, told
 from compactor.ids import WriteId
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import run_batch
-from compactor.service.worker import Fate
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import run_batch
+from compactor.service.worker.work import Fate
 from compactor.spark.runner import SparkRunner
 from tests.support import hive4
 from tests.support.many import row_type

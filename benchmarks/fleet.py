@@ -22,12 +22,12 @@ from pathlib import Path
 
 from initiator import counted, facts, opened, say
 
-from compactor.rewrite.processes import ProcessRunner
-from compactor.rewrite.runner import InProcessRunner, Runner
-from compactor.service.batch import TOGETHER, WorkerPass, plan_batches, run_batch
-from compactor.service.request import request_compaction
+from compactor.rewrite.run.processes import ProcessRunner
+from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.service.batches.batch import TOGETHER, WorkerPass, plan_batches, run_batch
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker import Options, Outcome, work_together
+from compactor.service.worker.work import Options, Outcome, work_together
 from tests.support.many import make_partitions, site_of
 
 

@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import disk
 from compactor.database.engine import Database, open_database
-from compactor.metastore import schema
+from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.service.initiator import initiate
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.state import store
 from tests.support import servers
@@ -75,7 +75,7 @@ def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.State]]:
         if kind == "sqlite":
             url = f"sqlite:///{folder / 'metastore.db'}"
             database = open_database(url)
-            schema.create(database)
+            create.create(database)
             database.close()
         else:
             server = stack.enter_context(servers.postgres() if kind == "postgresql" else servers.mariadb())

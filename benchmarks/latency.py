@@ -26,8 +26,8 @@ from benchmarks.parts.report import Row, keep, machine, say, told
 from compactor.compaction.entry import Entry
 from compactor.demo.place import Place
 from compactor.demo.servers import AirflowServers
-from compactor.metastore.catalog import Table
-from compactor.service.batch import own_state
+from compactor.metastore.catalog.read import Table
+from compactor.service.batches.batch import own_state
 from compactor.service.site import Site
 from compactor.state.batches import Batch, BatchState
 from tests.support.tables import insert, make_table

@@ -32,7 +32,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database.engine import Database, open_database
 from compactor.ids import TxnId
-from compactor.metastore import schema
+from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers
 
@@ -151,7 +151,7 @@ def stores(stack: ExitStack, durable: bool) -> Iterator[Store]:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=parent)))
     fresh, used = folder / "fresh.db", folder / "metastore.db"
     with closing(open_database(f"sqlite:///{fresh}")) as database:
-        schema.create(database)
+        create.create(database)
 
     def copy() -> None:
         for path in folder.glob("metastore.db*"):

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.orc as po
 
 from compactor.orc.assembler import Assembler
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSink, LocalSource
 from compactor.orc.reencode import Piece, reencode
-from compactor.orc.source import LocalSink, LocalSource
-from compactor.orc.tail import read_tail
 
 FILES = 8
 

@@ -17,12 +17,12 @@ from compactor.compaction.pools import PoolPolicy, parse_policy
 from compactor.connection import metastore_url
 from compactor.database.engine import open_database
 from compactor.errors import BadSetting
-from compactor.metastore import schema
-from compactor.metastore.dialects_hive2 import hive_2_dialect, is_hive_2
-from compactor.metastore.hive2 import Hive2
+from compactor.metastore.queue.hive2_queue import Hive2
+from compactor.metastore.schema import create
+from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
 from compactor.metastore.store import open_metastore
-from compactor.metastore.txn_limits import TxnLimits
-from compactor.service.hive2_major import OldSite
+from compactor.metastore.transactions.open_limits import TxnLimits
+from compactor.service.hive2.major import OldSite
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.hive_site import parse_site
@@ -206,7 +206,7 @@ def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) 
     """
     database = open_database(configuration.url, read_only=read_only)
     try:
-        version = schema.version(database)
+        version = create.version(database)
         if version is None or not is_hive_2(version):
             with open_site(configuration, read_only=read_only) as site:
                 yield site

@@ -53,7 +53,7 @@ _TOGETHER = (
     "tests/unit/airflow/page",
     "tests/unit/airflow/test_dags.py",
     "tests/torture/test_memory.py",
-    "tests/unit/orc/test_recompress.py",
+    "tests/unit/orc/codecs/test_recompress.py",
     "tests/unit/demo/test_tables.py",
 )
 
@@ -121,12 +121,12 @@ def metastore_url(tmp_path: Path) -> str:
 def empty_metastore(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with an empty metastore and state in it; made once, since that takes longer than most tests."""
     from compactor.database.engine import open_database
-    from compactor.metastore import schema
+    from compactor.metastore.schema import create
     from compactor.state import store
 
     path = tmp_path_factory.mktemp("empty") / "metastore.db"
     database = open_database(f"sqlite:///{path}")
-    schema.create(database)
+    create.create(database)
     store.upgrade(database)
     database.close()
     return path

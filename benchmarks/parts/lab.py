@@ -11,13 +11,13 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import open_metastore
-from compactor.rewrite.runner import Runner
-from compactor.service.batch import run_entries
-from compactor.service.request import request_compaction
+from compactor.rewrite.run.runner import Runner
+from compactor.service.batches.batch import run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Outcome
+from compactor.service.worker.work import Fate, Outcome
 from compactor.state import store
 from tests.support.many import Write, make_table, site_of
 

@@ -14,12 +14,12 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
-from compactor.orc.pandas_shim import leave_pandas_out
-from compactor.rewrite import stage
-from compactor.rewrite.plan import Plan, plan
-from compactor.rewrite.processes import ProcessRunner
-from compactor.rewrite.runner import InProcessRunner, Job, Runner
-from compactor.rewrite.unit import Shape
+from compactor.orc.codecs.pandas_shim import leave_pandas_out
+from compactor.rewrite.plan.plan import Plan, plan
+from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.publish import stage
+from compactor.rewrite.run.processes import ProcessRunner
+from compactor.rewrite.run.runner import InProcessRunner, Job, Runner
 from compactor.storage.local import LocalStorage
 from tests.torture.child import forget_peak, peak
 

@@ -32,7 +32,7 @@ def application(cores: int) -> Iterator[SparkSession]:
 
 def _get_ready(_: int) -> None:
     """What a worker's first unit makes it load; slow enough for each task to get a worker of its own."""
-    importlib.import_module("compactor.rewrite.execute")
+    importlib.import_module("compactor.rewrite.run.execute")
     time.sleep(1)
 
 

@@ -18,8 +18,8 @@ from airflow.sdk.observability import stats
 from compactor.airflow.configuration import text
 from compactor.airflow.hooks import CompactorHook
 from compactor.errors import BadSetting
-from compactor.service.alarms import Alarm, Readings, alarms, readings
-from compactor.service.finding import Level
+from compactor.service.doctor.alarms import Alarm, Readings, alarms, readings
+from compactor.service.doctor.finding import Level
 
 log = logging.getLogger(__name__)
 

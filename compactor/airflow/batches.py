@@ -11,8 +11,8 @@ from compactor.airflow import processes
 from compactor.airflow.hooks import CompactorHook
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.service import batch_control
-from compactor.service.batch_control import Stand
+from compactor.service.batches import control
+from compactor.service.batches.control import Stand
 
 log = logging.getLogger(__name__)
 MOST_LAUNCHES = 3  #: of one try; a driver that dies that often will die again
@@ -93,7 +93,7 @@ def look(metastore: str, batch_id: int) -> Progress:
 
 def _look(metastore: str, batch_id: int) -> Progress:
     with CompactorHook(metastore).get_conn() as site:
-        found = batch_control.standing(site, batch_id)
+        found = control.standing(site, batch_id)
     return Progress(
         batch_id=batch_id,
         stand=found.stand,
@@ -120,28 +120,28 @@ def _compacted(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[int, ...
 def launched(metastore: str, batch_id: int, application: str) -> None:
     """Remember how the application is found again."""
     with CompactorHook(metastore).get_conn() as site:
-        batch_control.launched(site, batch_id, application)
+        control.launched(site, batch_id, application)
 
 
 def renew(metastore: str, batch_id: int, because: str) -> bool:
     """Give the batch back and plan it again; False where another batch has its entries by now."""
     with CompactorHook(metastore).get_conn() as site:
-        batch_control.release(site, batch_id, because)
-        return batch_control.renew(site, batch_id)
+        control.release(site, batch_id, because)
+        return control.renew(site, batch_id)
 
 
 def release(metastore: str, batch_id: int, because: str) -> None:
     """Stop the driver; the requests stay in the queue."""
     with CompactorHook(metastore).get_conn() as site:
-        application = batch_control.standing(site, batch_id).batch.application_id
-        batch_control.release(site, batch_id, because)
+        application = control.standing(site, batch_id).batch.application_id
+        control.release(site, batch_id, because)
     processes.end(application)
 
 
 def abort(metastore: str, batch_id: int) -> None:
     """Stop the driver; the requests that are not compacted yet end as aborted."""
     with CompactorHook(metastore).get_conn() as site:
-        application = batch_control.standing(site, batch_id).batch.application_id
-        for entry in batch_control.abort(site, batch_id):
+        application = control.standing(site, batch_id).batch.application_id
+        for entry in control.abort(site, batch_id):
             log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
     processes.end(application)

@@ -173,7 +173,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
         on a command line or in Spark's configuration a password would be there for all to read."""
         from compactor.airflow import batches
-        from compactor.service.batch_control import Stand
+        from compactor.service.batches.control import Stand
 
         os.environ.update(self._connection())
         self._attached = context["ti"]

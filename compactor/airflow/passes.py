@@ -15,13 +15,13 @@ from compactor.airflow.options import OPTIONS
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
-from compactor.service.batch import plan_batches
-from compactor.service.cleaner import clean
-from compactor.service.housekeeper import keep_house
-from compactor.service.initiator import initiate
+from compactor.service.answers.preview import Preview, preview
+from compactor.service.batches.batch import plan_batches
 from compactor.service.mode import Mode, may
-from compactor.service.preview import Preview, preview
-from compactor.service.request import parse_table, request_compaction
+from compactor.service.requests.request import parse_table, request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from compactor.airflow import batches, passes
 from compactor.airflow.ended_by import ENDED, state_of, waits_again
 from compactor.errors import CompactorError
-from compactor.service.batch_control import Stand
+from compactor.service.batches.control import Stand
 
 log = logging.getLogger(__name__)
 #: Seconds after which a database that could not be read is tried again.

@@ -14,7 +14,7 @@ from compactor.errors import BadSetting, Refused
 
 if TYPE_CHECKING:
     from compactor.compaction.entry import Entry
-    from compactor.service.request import Enqueued
+    from compactor.service.requests.request import Enqueued
     from compactor.service.site import Site
 
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
@@ -44,7 +44,7 @@ def compact(
     timeout: float | None,
 ) -> None:
     """Ask for a compaction now; thresholds don't apply."""
-    from compactor.service.request import WaitTimedOut, request_compaction
+    from compactor.service.requests.request import WaitTimedOut, request_compaction
 
     properties = parse_properties(pairs)
     with face.site() as site:
@@ -93,7 +93,7 @@ def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
 
 
 def _wait(site: Site, asked: Sequence[Enqueued], timeout: float | None) -> Sequence[Entry]:
-    from compactor.service.request import wait_for
+    from compactor.service.requests.request import wait_for
 
     seconds = site.settings.milliseconds("hive.compactor.wait.timeout") / 1000 if timeout is None else timeout
     return wait_for(site, [a.entry_id for a in asked if a.entry_id is not None], seconds)

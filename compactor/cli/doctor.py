@@ -13,7 +13,7 @@ from compactor.cli.output import print_json
 from compactor.errors import CompactorError, NotSupported
 
 if TYPE_CHECKING:
-    from compactor.service.finding import Finding
+    from compactor.service.doctor.finding import Finding
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -35,7 +35,7 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 @faced
 def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -> None:
     """Check a deployment, writing nothing unless asked to compact, and say what to fix."""
-    from compactor.service import doctor as service
+    from compactor.service.doctor import deployment as service
 
     if (compact or verify) and not before_hive_3:
         raise click.UsageError("--compact and --verify belong to --before-hive-3")
@@ -65,9 +65,9 @@ def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -
 
 def _before_hive_3(face: Face, compact: bool, *, full_verify: bool) -> list[Finding]:
     from compactor.deployment import open_before_hive_3
-    from compactor.rewrite.runner import InProcessRunner
-    from compactor.service.before_hive_3 import before_hive_3
-    from compactor.service.hive2_major import OldSite, compact_before_hive_3
+    from compactor.rewrite.run.runner import InProcessRunner
+    from compactor.service.hive2.before_hive_3 import before_hive_3
+    from compactor.service.hive2.major import OldSite, compact_before_hive_3
 
     with open_before_hive_3(face.configuration(), read_only=not compact) as site:
         if not compact:

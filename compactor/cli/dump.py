@@ -12,7 +12,7 @@ from compactor.cli.output import print_json
 from compactor.errors import NotLossless
 
 if TYPE_CHECKING:
-    from compactor.orc.tail import Tail
+    from compactor.orc.format.tail import Tail
 
 
 @click.command()
@@ -25,8 +25,8 @@ def dump(face: Face, path: str, meta: bool) -> None:
     An ACID row has the keys operation, originalTransaction, bucket, rowId, currentTransaction and row, as Hive's
     orcfiledump prints them.
     """
-    from compactor.orc.source import LocalSource
-    from compactor.orc.tail import read_tail
+    from compactor.orc.format.tail import read_tail
+    from compactor.orc.io.source import LocalSource
 
     with LocalSource(path) as source:
         tail = read_tail(source)

@@ -11,8 +11,8 @@ from compactor.cli.face import Face, faced
 from compactor.cli.output import duration, print_json, size, when
 
 if TYPE_CHECKING:
-    from compactor.service.explain import Explanation, PartitionExplanation, Queued
-    from compactor.service.initiator import Considered
+    from compactor.service.answers.explain import Explanation, PartitionExplanation, Queued
+    from compactor.service.roles.initiator import Considered
 
 
 @click.command()
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @faced
 def explain(face: Face, table: str) -> None:
     """Say what would happen to a table now, why, what would flip it and what the last runs brought."""
-    from compactor.service.explain import explain as explained
+    from compactor.service.answers.explain import explain as explained
 
     with face.site(read_only=True) as site:
         explanation = explained(site, table)

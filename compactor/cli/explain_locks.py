@@ -15,7 +15,7 @@ from compactor.cli.output import print_json
 @faced
 def explain_locks(face: Face, statement: str, database: str, old: bool) -> None:
     """Say which locks a statement of HiveQL would take, like Hive's EXPLAIN LOCKS. Nothing is locked."""
-    from compactor.service.explain_locks import explain_locks as explained
+    from compactor.service.answers.explain_locks import explain_locks as explained
 
     with face.site(read_only=True) as site:
         told = explained(site, statement, database=database.lower(), old=old)

@@ -18,8 +18,8 @@ def override(face: Face, table: str, said: str, remove: bool) -> None:
 
     The properties in the metastore stay as they are, and Hive knows nothing of it.
     """
-    from compactor.service.overriding import override as overridden
-    from compactor.service.overriding import remove_override
+    from compactor.service.requests.overrides import override as overridden
+    from compactor.service.requests.overrides import remove_override
 
     key, equals, value = said.partition("=")
     if remove is bool(equals):

@@ -12,7 +12,7 @@ from compactor.cli.face import FAILED, Face, faced
 from compactor.cli.output import print_json, size
 
 if TYPE_CHECKING:
-    from compactor.service.preview import Preview
+    from compactor.service.answers.preview import Preview
 
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 
@@ -24,7 +24,7 @@ _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 @faced
 def plan(face: Face, table: str, partition: str | None, kind: str | None) -> None:
     """Dry run: what a compaction would read, write, copy and re-encode."""
-    from compactor.service.preview import preview
+    from compactor.service.answers.preview import preview
 
     with face.site(read_only=True) as site:
         previews = preview(site, table, partition=partition, type=kind)

@@ -77,7 +77,7 @@ def program(
     )
     for chatty in ("py4j", "pyspark", "sqlalchemy", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
-    logging.getLogger("compactor.rewrite.progress").setLevel(min(level, logging.INFO))
+    logging.getLogger("compactor.rewrite.run.progress").setLevel(min(level, logging.INFO))
     ctx.obj = Face(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
 
 

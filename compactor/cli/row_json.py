@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compactor.orc.codec import Codec, Unfit, root_names
+from compactor.orc.codecs.codec import Codec, Unfit, root_names
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import Kind, Types
+from compactor.orc.io.source import Source
 from compactor.orc.reencode import ARROW, PYORC
-from compactor.orc.source import Source
-from compactor.orc.tail import Tail
-from compactor.orc.types import Kind, Types
 
 _NANOS = 10**9
 _INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  #: JSON has no numbers for them

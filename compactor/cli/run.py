@@ -40,7 +40,7 @@ def _role(face: Face, once: bool, interval: str | Callable[[Settings], int], one
 @faced
 def initiator(face: Face, once: bool) -> None:
     """Look at every candidate and enqueue what is due."""
-    from compactor.service.initiator import initiate
+    from compactor.service.roles.initiator import initiate
 
     def one_pass(site: Site) -> bool:
         done = initiate(site)
@@ -63,7 +63,7 @@ def initiator(face: Face, once: bool) -> None:
 @faced
 def cleaner(face: Face, once: bool) -> None:
     """Remove what no reader can need any more."""
-    from compactor.service.cleaner import clean
+    from compactor.service.roles.cleaner import clean
 
     def one_pass(site: Site) -> bool:
         done = clean(site)
@@ -95,7 +95,7 @@ def cleaner(face: Face, once: bool) -> None:
 @faced
 def housekeeper(face: Face, once: bool) -> None:
     """Time out the dead, and purge what nobody asks for any more. Without --once each task at its own interval."""
-    from compactor.service.housekeeper import keep_house, shortest_interval_ms
+    from compactor.service.roles.housekeeper import keep_house, shortest_interval_ms
 
     def one_pass(site: Site) -> bool:
         done = keep_house(site, due_only=not once)

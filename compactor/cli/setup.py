@@ -21,7 +21,7 @@ def metastore() -> None:
 def metastore_init(face: Face) -> None:
     """Make an embedded metastore (SQLite) with Hive 4's schema and our state; nothing where they are."""
     from compactor.database.engine import open_database
-    from compactor.metastore import schema
+    from compactor.metastore.schema import create
     from compactor.state import store
 
     configuration = face.configuration()
@@ -32,8 +32,8 @@ def metastore_init(face: Face) -> None:
         )
     database = open_database(configuration.url)
     try:
-        schema.create(database)
-        version = schema.version(database)
+        create.create(database)
+        version = create.version(database)
     finally:
         database.close()
     state = configuration.own_state_url

@@ -53,7 +53,7 @@ def show() -> None:
 @faced
 def tables(face: Face, worst: int | None) -> None:
     """Transactional tables, the one most in need first, and what would happen to them now."""
-    from compactor.service import survey
+    from compactor.service.answers import survey
 
     with face.site(read_only=True) as site:
         rows = survey.tables(site, worst)
@@ -89,7 +89,7 @@ def compactions(
     limit: int | None,
 ) -> None:
     """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters and its ORDER BY."""
-    from compactor.service import show as service
+    from compactor.service.answers import show as service
 
     database, _, table = (name or "").lower().partition(".")
     wanted = service.CompactionFilter(
@@ -116,8 +116,8 @@ def compactions(
 def history(face: Face, table: str | None) -> None:
     """Compactions that have ended, newest first."""
     from compactor.compaction.entry import Entity
-    from compactor.service import show as service
-    from compactor.service.request import parse_table
+    from compactor.service.answers import show as service
+    from compactor.service.requests.request import parse_table
 
     entity = None
     if table is not None:
@@ -132,7 +132,7 @@ def history(face: Face, table: str | None) -> None:
 @faced
 def transactions(face: Face) -> None:
     """Open and aborted transactions, like Hive's SHOW TRANSACTIONS."""
-    from compactor.service import show as service
+    from compactor.service.answers import show as service
 
     with face.site(read_only=True) as site:
         _print(face, service.transactions(site), service.TransactionRow.columns(), "no transaction is open or aborted")
@@ -151,14 +151,14 @@ def locks(
     face: Face, name: str | None, partition: str | None, extended: bool, zookeeper: str | None, namespace: str
 ) -> None:
     """Locks of all, a database, a table or a partition, like Hive's SHOW LOCKS."""
-    from compactor.service import show as service
+    from compactor.service.answers import show as service
 
     database, _, table = (name or "").lower().partition(".")
     if partition is not None and not table:
         raise BadSetting("--partition names a partition of a table; say which, as DB.TABLE")
     where = (database or None, table or None)
     if zookeeper is not None:
-        from compactor.metastore.zookeeper_locks import open_zookeeper_locks
+        from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 
         with closing(open_zookeeper_locks(zookeeper, namespace=namespace)) as manager:
             found = service.foreign_locks(manager.show(*where, partition))
@@ -179,7 +179,7 @@ def locks(
 @faced
 def blockers(face: Face) -> None:
     """Who keeps the cleaner away from what."""
-    from compactor.service import show as service
+    from compactor.service.answers import show as service
 
     with face.site(read_only=True) as site:
         _print(face, service.blockers(site), service.BlockerRow.columns(), "nothing keeps the cleaner away")
@@ -189,7 +189,7 @@ def blockers(face: Face) -> None:
 @faced
 def alarms(face: Face) -> None:
     """Conditions that somebody should hear of: age, number, failures; and what to do."""
-    from compactor.service import alarms as service
+    from compactor.service.doctor import alarms as service
 
     with face.site(read_only=True) as site:
         found = service.alarms(service.readings(site), site.settings)
@@ -200,7 +200,7 @@ def alarms(face: Face) -> None:
 @faced
 def settings(face: Face) -> None:
     """Every setting with its value and where that comes from."""
-    from compactor.service import show as service
+    from compactor.service.answers import show as service
 
     configuration = face.configuration()  # no database is needed to say what is configured
     _print(face, service.settings(configuration.settings), service.SettingRow.columns(), "there are no settings")
@@ -210,7 +210,7 @@ def settings(face: Face) -> None:
 @faced
 def decisions(face: Face) -> None:
     """What the initiator's newest pass decided, and why."""
-    from compactor.service import show as service
+    from compactor.service.answers import show as service
 
     with face.site(read_only=True) as site:
         _print(face, service.decisions(site), ("at", "table", "outcome", "because"), "no pass has decided anything yet")

@@ -13,14 +13,14 @@ import click
 
 from compactor.cli.stopping import Stop
 from compactor.errors import CompactorError
-from compactor.service.batch import TOGETHER, WorkerPass, claimable, run_batch, run_entries
+from compactor.service.batches.batch import TOGETHER, WorkerPass, claimable, run_batch, run_entries
 from compactor.service.repair import repair
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Options, Outcome
+from compactor.service.worker.work import Fate, Options, Outcome
 
 if TYPE_CHECKING:
-    from compactor.rewrite.processes import ProcessRunner
-    from compactor.rewrite.runner import Runner
+    from compactor.rewrite.run.processes import ProcessRunner
+    from compactor.rewrite.run.runner import Runner
 
 _POLL_S = 1.0  #: between two looks at an empty queue
 _LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another asks the database
@@ -147,7 +147,7 @@ class Working:
         return self._runner
 
     def _in_process(self) -> Runner:
-        from compactor.rewrite.processes import ProcessRunner
+        from compactor.rewrite.run.processes import ProcessRunner
 
         self._width = _LOCAL_WIDTH
         self._processes = ProcessRunner(os.cpu_count() or 1)

@@ -21,7 +21,8 @@ from compactor.acid.names import parse_directory
 from compactor.database.clock import now_ms
 from compactor.demo.dumps import Description, Dump, Row, parse_description, parse_dump
 from compactor.errors import BadFile, NotFound, Refused
-from compactor.metastore import catalog, tables
+from compactor.metastore.catalog import read
+from compactor.metastore.schema import tables
 from compactor.metastore.store import Metastore
 
 _AGE_MS = 60_000  #: how old the dump's newest row becomes
@@ -100,7 +101,7 @@ def register_fixture(
     database: str = "default",
     table: str | None = None,
     location_form: LocationForm | None = None,
-) -> catalog.Table:
+) -> read.Table:
     """Copy a step's table into ``warehouse`` and write its catalog and transaction rows.
 
     ``table`` renames it; without ``location_form`` the form varies from fixture to fixture. TXNS is filled up to the
@@ -131,7 +132,7 @@ def register_fixture(
     return registered
 
 
-def _create(metastore: Metastore, step: Step, database: str, name: str, location: str) -> catalog.Table:
+def _create(metastore: Metastore, step: Step, database: str, name: str, location: str) -> read.Table:
     if database not in metastore.catalog.databases():
         metastore.catalog.create_database(database, location.rpartition("/")[0])
     description = step.description
@@ -139,8 +140,8 @@ def _create(metastore: Metastore, step: Step, database: str, name: str, location
         database,
         name,
         location,
-        [catalog.Column(name=column, type=kind) for column, kind in description.columns],
-        partition_keys=[catalog.Column(name=column, type=kind) for column, kind in description.partition_keys],
+        [read.Column(name=column, type=kind) for column, kind in description.columns],
+        partition_keys=[read.Column(name=column, type=kind) for column, kind in description.partition_keys],
         parameters=description.parameters,
         owner=description.owner or None,
         type=description.type,

@@ -12,10 +12,10 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.demo.report import Figures
-from compactor.metastore.catalog import Table
+from compactor.metastore.catalog.read import Table
 from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
+from compactor.service.answers.survey import Content
 from compactor.service.site import Site, Target
-from compactor.service.survey import Content
 
 _AT_ONCE = 1 << 16  #: rows that are made into text at once
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
 from compactor.errors import Refused
-from compactor.metastore import schema
+from compactor.metastore.schema import create
 from compactor.service.site import Site
 from compactor.state.store import upgrade
 
@@ -80,7 +80,7 @@ class Place:
         (self.folder / _MARK).touch()
         self.write_config()
         database = open_database(self.url)
-        schema.create(database)
+        create.create(database)
         upgrade(database)
         database.close()
 

@@ -14,11 +14,11 @@ from compactor.compaction.entry import Entity
 from compactor.demo import flights
 from compactor.demo.fixtures import register_fixture
 from compactor.demo.flights import Change, Kind
-from compactor.metastore.catalog import Column, Table
+from compactor.metastore.catalog.read import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
-from compactor.rows.writer import write_deletes, write_rows
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, Statement, Transaction, writing
+from compactor.tables.transaction import Operation, Statement, Transaction, writing
+from compactor.tables.writer import write_deletes, write_rows
 
 DATABASE = "demo"
 _THRESHOLDS = "compactorthreshold.hive.compactor.delta."

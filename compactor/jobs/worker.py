@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
-from compactor.service.batch import WorkerPass, own_state, run_batch
-from compactor.service.resident import linger
+from compactor.service.batches.batch import WorkerPass, own_state, run_batch
+from compactor.service.batches.resident import linger
 from compactor.service.site import Site
-from compactor.service.worker import Options
+from compactor.service.worker.work import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import is_alive, session
 

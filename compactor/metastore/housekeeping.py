@@ -13,9 +13,8 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.ids import TxnId
-from compactor.metastore import txn_rows
-from compactor.metastore.dialects import Dialect
-from compactor.metastore.tables import (
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import (
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
     MATERIALIZATION_REBUILD_LOCKS,
@@ -26,7 +25,8 @@ from compactor.metastore.tables import (
     TXNS,
     WRITE_SET,
 )
-from compactor.metastore.transactions import OPEN_TXN_TIMEOUT_MS
+from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions.transactions import OPEN_TXN_TIMEOUT_MS
 
 _CTC = COMPLETED_TXN_COMPONENTS.c
 _T2W = TXN_TO_WRITE_ID.c

@@ -7,8 +7,7 @@ import hashlib
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 
 from compactor.database.clock import now_ms
-from compactor.metastore.store import Metastore
-from compactor.metastore.tables import (
+from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,
     COMPLETED_TXN_COMPONENTS,
@@ -17,7 +16,8 @@ from compactor.metastore.tables import (
     TXN_COMPONENTS,
     TXNS,
 )
-from compactor.metastore.txn_rows import ABORTED, COMMITTED, TxnType
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions.rows import ABORTED, COMMITTED, TxnType
 
 _HOUR_MS = 3_600_000
 _POLICY = ("compact%", "no_auto_compaction", "no_cleanup", "transactional%", "hive.compactor.%")

@@ -20,9 +20,9 @@ from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import LockNotGranted, LostClaim
-from compactor.metastore.dialects import Dialect
-from compactor.metastore.single_rows import inserted
-from compactor.metastore.tables import AUX_TABLE
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.single_rows import inserted
+from compactor.metastore.schema.tables import AUX_TABLE
 
 PREFIX = "Compactor:"
 SCHEDULER = "CompactionScheduler"  #: held by everybody who enters requests, Hive and us

@@ -5,19 +5,19 @@ from __future__ import annotations
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
-from compactor.metastore import schema
-from compactor.metastore.aborts import Aborts
-from compactor.metastore.catalog import Catalog
-from compactor.metastore.compaction_lists import CompactionLists
-from compactor.metastore.compactions import Compactions
-from compactor.metastore.dialects_known import dialect_for
+from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.housekeeping import Housekeeping
-from compactor.metastore.locks import Locks
+from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.mutex import Mutexes
-from compactor.metastore.tables import SCHEMA_VERSION
-from compactor.metastore.transactions import Transactions
-from compactor.metastore.txn_limits import TxnLimits
-from compactor.metastore.write_ids import WriteIds
+from compactor.metastore.queue.compactions import Compactions
+from compactor.metastore.queue.pages import CompactionLists
+from compactor.metastore.schema import create
+from compactor.metastore.schema.detect import dialect_for
+from compactor.metastore.schema.tables import SCHEMA_VERSION
+from compactor.metastore.transactions.aborts import Aborts
+from compactor.metastore.transactions.open_limits import TxnLimits
+from compactor.metastore.transactions.transactions import Transactions
+from compactor.metastore.transactions.write_ids import WriteIds
 
 
 class Metastore:
@@ -71,7 +71,7 @@ def open_metastore(
 
 
 def _metastore(name: str, database: Database, limits: TxnLimits | None) -> Metastore:
-    version = schema.version(database)
+    version = create.version(database)
     if version is None:
         raise DatabaseUnavailable(
             f"database {database.url} holds no metastore (it has no table VERSION); make one with "

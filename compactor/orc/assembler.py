@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
-from compactor.orc import messages
 from compactor.orc.compat import copyable
-from compactor.orc.compression import Compression
-from compactor.orc.running_checksum import RunningChecksum
-from compactor.orc.source import CHUNK, Sink, Source, chunks
-from compactor.orc.stripe_footer import check_key_index, read_stripe_footer
-from compactor.orc.tail import MAGIC, Stripe, Tail, empty_tail
-from compactor.orc.tail_writer import tail_bytes
-from compactor.orc.types import Types, same, schema_text
+from compactor.orc.format import messages
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
+from compactor.orc.format.tail import MAGIC, Stripe, Tail, empty_tail
+from compactor.orc.format.tail_writer import tail_bytes
+from compactor.orc.format.types import Types, same, schema_text
+from compactor.orc.io.running_checksum import RunningChecksum
+from compactor.orc.io.source import CHUNK, Sink, Source, chunks
 
 JAVA = 0  #: the writer that a file of several writers' stripes names: its oldest version promises the least
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compactor.orc import messages
-from compactor.orc.compression import Compression
-from compactor.orc.tail import Tail
+from compactor.orc.format import messages
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Tail
 
 DEFAULT_STRIDE = 10_000  #: rows per entry of a row index, Hive's default
 FILE_VERSION = (0, 12)  #: what is written; 0.11 knows only the first run-length encoding

@@ -9,10 +9,10 @@ from pyorc.predicates import PredicateColumn
 
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
-from compactor.orc.codec import decoding_failed
-from compactor.orc.readable import SourceFile
-from compactor.orc.source import Source
-from compactor.orc.tail import Tail
+from compactor.orc.codecs.codec import decoding_failed
+from compactor.orc.format.tail import Tail
+from compactor.orc.io.readable import SourceFile
+from compactor.orc.io.source import Source
 
 
 def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None:

@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, UnforeseenKeys
 from compactor.ids import WriteId
-from compactor.orc import arrow_codec, pyorc_codec
-from compactor.orc.bloom_filters import MISREAD, Ambiguous, check_hashes, filtered_columns
-from compactor.orc.codec import KEYS, Codec, Unfit, relabelled
+from compactor.orc.codecs import arrow_codec, pyorc_codec
+from compactor.orc.codecs.bloom_filters import MISREAD, Ambiguous, check_hashes, filtered_columns
+from compactor.orc.codecs.codec import KEYS, Codec, Unfit, relabelled
+from compactor.orc.codecs.view import batch_rows, may_join
 from compactor.orc.compat import one_calendar
-from compactor.orc.source import Source
-from compactor.orc.tail import KeyStatistics, Tail, key_statistics
-from compactor.orc.tail_writer import Metadata, no_metadata, seal
-from compactor.orc.types import (
+from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics
+from compactor.orc.format.tail_writer import Metadata, no_metadata, seal
+from compactor.orc.format.types import (
     ACID_FIELDS,
     Array,
     ArrowType,
@@ -38,7 +38,7 @@ from compactor.orc.types import (
     schema_text,
     widens,
 )
-from compactor.orc.view import batch_rows, may_join
+from compactor.orc.io.source import Source
 
 log = logging.getLogger(__name__)
 ARROW: Codec = arrow_codec

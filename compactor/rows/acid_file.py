@@ -21,12 +21,13 @@ from compactor.acid import bucket as bucket_codec
 from compactor.acid.names import ACID_VERSION, BASE_PREFIX, FLUSH_LENGTH_SUFFIX
 from compactor.errors import BadFile, NotLossless, StorageError
 from compactor.ids import WriteId
-from compactor.orc import arrow_codec, assembler
-from compactor.orc.acid_metadata import user_metadata
-from compactor.orc.few_open import FewOpen
-from compactor.orc.source import LocalSink, Source
-from compactor.orc.tail import KeyStatistics, Tail, key_statistics, read_tail
-from compactor.orc.types import ACID_FIELDS, Types, acid_types, parse_hive_type
+from compactor.orc import assembler
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.acid_metadata import user_metadata
+from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
+from compactor.orc.format.types import ACID_FIELDS, Types, acid_types, parse_hive_type
+from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.source import LocalSink, Source
 from compactor.rows.inputs import Input
 from compactor.rows.keys import (
     BUCKET,

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.orc.types import Array
+from compactor.orc.format.types import Array
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 MODULUS = 1 << 64

@@ -12,10 +12,10 @@ import pyarrow as pa
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Written
-from compactor.orc.codec import Codec
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import Types
 from compactor.orc.reencode import encode_acid, with_codec
-from compactor.orc.tail import Tail
-from compactor.orc.types import Types
 from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from types import TracebackType
 
 from compactor.errors import BadFile, StorageError
-from compactor.orc.source import CHUNK, LocalSource
+from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.storage.local import LocalStorage
 from compactor.storage.protocol import Storage
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.write_ids import ValidWriteIdList
-from compactor.orc.codec import Codec, Unfit
+from compactor.orc.codecs.codec import Codec, Unfit
+from compactor.orc.format.types import Types, acid_types, parse_hive_type, widens
 from compactor.orc.reencode import ARROW, PYORC, Piece, SyntheticKeys, piece_batches
-from compactor.orc.types import Types, acid_types, parse_hive_type, widens
 from compactor.rows.acid_file import AcidFile, keys, must_insert, open_files
 from compactor.rows.delete_files import load_events
 from compactor.rows.deletes import DeleteEvents

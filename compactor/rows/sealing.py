@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
-from compactor.orc.acid_metadata import user_metadata
 from compactor.orc.assembler import Written
+from compactor.orc.format.acid_metadata import user_metadata
+from compactor.orc.format.tail import Tail
+from compactor.orc.io.source import LocalSource, Source, crc32
 from compactor.orc.reencode import last_key
-from compactor.orc.source import LocalSource, Source, crc32
-from compactor.orc.tail import Tail
 
 
 class Seal:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 
 from compactor.errors import CompactorError, LockNotGranted
 from compactor.locking.kinds import LockType
-from compactor.metastore.txn_rows import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from compactor.errors import CompactorError, LostClaim
 from compactor.ids import TxnId
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.transactions.transactions import Transactions
 from compactor.service.periodic import Periodic
 
 log = logging.getLogger(__name__)

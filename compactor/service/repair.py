@@ -16,8 +16,8 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError, TryAgain
 from compactor.ids import TxnId
-from compactor.metastore.compactions import is_being_aborted
-from compactor.rewrite import publish
+from compactor.metastore.queue.compactions import is_being_aborted
+from compactor.rewrite.publish import names as publish
 from compactor.service.exclusive import renames, to_take_away
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View

@@ -20,7 +20,7 @@ from compactor.errors import NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Partition, Table, no_partition
+from compactor.metastore.catalog.read import Partition, Table, no_partition
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.state.store import State

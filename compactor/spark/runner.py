@@ -9,9 +9,9 @@ from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from compactor.rewrite.execute import Made, Work, attempt_all
-from compactor.rewrite.failure import Failure
-from compactor.rewrite.runner import Answer, Job, Tally, keep_busy
+from compactor.rewrite.run.execute import Made, Work, attempt_all
+from compactor.rewrite.run.failure import Failure
+from compactor.rewrite.run.runner import Answer, Job, Tally, keep_busy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compactor.database.engine import open_database
-from compactor.metastore import schema
+from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.state.store import State, init
 from tests.support import servers
@@ -61,7 +61,7 @@ def fresh_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with the schema and nothing else, to be copied."""
     path = tmp_path_factory.mktemp("fresh") / "metastore.db"
     database = open_database(f"sqlite:///{path}")
-    schema.create(database)
+    create.create(database)
     database.close()
     return path
 

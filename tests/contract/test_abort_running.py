@@ -12,11 +12,11 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.compactions import ABORT_MESSAGE
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from tests.support.committing import committing
 from tests.support.patience import PATIENCE
 

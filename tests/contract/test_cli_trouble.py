@@ -14,7 +14,7 @@ from sqlalchemy.engine import make_url
 from compactor.cli.program import program
 from compactor.database.engine import open_database
 from compactor.metastore.store import open_metastore
-from compactor.metastore.transactions import Transactions
+from compactor.metastore.transactions.transactions import Transactions
 from compactor.state.store import upgrade
 from tests.support.places import PASSWORD, Place
 

@@ -11,10 +11,10 @@ from sqlalchemy import insert, select, update
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
 from tests.support.patience import PATIENCE
 
 PROCESSES, ROUNDS = 16, 3

@@ -15,15 +15,17 @@ from compactor.database import privileges
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import tables as t
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service import doctor, doctor_metastore, show
-from compactor.service.batch import claimable, run_entries
-from compactor.service.doctor import Finding, Level
-from compactor.service.hive_roles import LEADERS
-from compactor.service.request import request_compaction
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.answers import show
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.doctor import deployment
+from compactor.service.doctor import metastore as doctor_metastore
+from compactor.service.doctor.deployment import Finding, Level
+from compactor.service.doctor.hive_roles import LEADERS
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 from compactor.state.store import State, init, open_state
@@ -43,7 +45,7 @@ def site(metastore: Metastore, state: State) -> Site:
 
 
 def found(site: Site, subject: str) -> Finding:
-    (finding,) = [f for f in doctor.doctor(site) if f.subject == subject]
+    (finding,) = [f for f in deployment.doctor(site) if f.subject == subject]
     return finding
 
 
@@ -113,7 +115,7 @@ def test_entries_that_are_stuck(values: dict[str, object], subject: str, said: s
         conn.execute(update(t.COMPACTION_QUEUE).values(**values))
     finding = found(site, subject)
     assert (finding.level, said in finding.found) == (Level.WARN, True)
-    assert not [f for f in doctor.doctor(site) if f.subject == "queue"]
+    assert not [f for f in deployment.doctor(site) if f.subject == "queue"]
 
 
 @pytest.mark.usefixtures("hive4")

@@ -11,8 +11,8 @@ from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, Refused
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column, Table
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
 INT = [Column(name="a", type="int")]

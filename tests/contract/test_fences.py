@@ -13,11 +13,11 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import NEXT, CompactionType, IllegalTransition, State
 from compactor.errors import CommitUnknown, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.compactions import Commit, Committing
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.queue.compactions import Commit, Committing
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")

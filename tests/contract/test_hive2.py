@@ -18,8 +18,8 @@ from compactor.compaction.entry import Entity
 from compactor.database.engine import Database, open_database
 from compactor.errors import LostClaim, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.dialects_hive2 import Hive2Schema, hive_2_dialect, is_hive_2
-from compactor.metastore.hive2 import Hive2
+from compactor.metastore.queue.hive2_queue import Hive2
+from compactor.metastore.schema.hive2 import Hive2Schema, hive_2_dialect, is_hive_2
 from compactor.metastore.store import open_metastore
 from tests.support import hive2, servers
 from tests.support.expected import step

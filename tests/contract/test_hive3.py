@@ -17,22 +17,23 @@ from compactor.errors import LostClaim, NotEnoughHistory, NotSupported, Refused,
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import catalog
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column
-from compactor.metastore.locks import NO_TXN
+from compactor.metastore.catalog import read as catalog
+from compactor.metastore.catalog.read import Column
+from compactor.metastore.locks.hive_locks import NO_TXN
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from compactor.rows.reader import read_snapshot
-from compactor.service import repair, show
-from compactor.service.blockers import all_blocked, blockers
-from compactor.service.cleaner import clean
-from compactor.service.doctor import Level, doctor
-from compactor.service.explain import explain
-from compactor.service.housekeeper import keep_house
-from compactor.service.preview import preview
+from compactor.service import repair
+from compactor.service.answers import show
+from compactor.service.answers.explain import explain
+from compactor.service.answers.preview import preview
+from compactor.service.doctor.deployment import Level, doctor
+from compactor.service.roles.blockers import all_blocked, blockers
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.settings.precedence import Settings
 from compactor.state.store import State as Own
 from compactor.storage.local import LocalStorage

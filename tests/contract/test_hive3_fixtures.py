@@ -13,19 +13,19 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import State as EntryState
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import Refused
-from compactor.metastore.catalog import Table
-from compactor.metastore.dialects_hive3 import NEXT_TXN_ID
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.hive3 import NEXT_TXN_ID
+from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import TXNS
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import read_tail
-from compactor.rewrite.runner import InProcessRunner
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.request import request_compaction
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.settings.precedence import Settings
 from compactor.state.store import State
 from compactor.storage.local import LocalStorage

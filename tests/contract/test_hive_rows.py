@@ -12,11 +12,11 @@ from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column
-from compactor.metastore.catalog import Table as CatalogTable
+from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.read import Table as CatalogTable
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from tests.support.committing import committing
 
 pytestmark = pytest.mark.usefixtures("hive4")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import compactor
+from compactor.acid.partition_names import part_name
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId, WriteId
@@ -24,10 +25,9 @@ from compactor.locking.plan import Facts
 from compactor.locking.requests import LockRequest
 from compactor.locking.sql import Name
 from compactor.locking.statement import parse
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.partition_names import part_name
+from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from compactor.settings.precedence import Settings
 from tests.support.committing import committing
 from tests.support.row_changes import Recorded, State, changes, recording

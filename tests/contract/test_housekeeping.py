@@ -8,8 +8,7 @@ from sqlalchemy import func, insert, select
 
 from compactor.compaction.entry import Entity
 from compactor.ids import TxnId
-from compactor.metastore.store import Metastore
-from compactor.metastore.tables import (
+from compactor.metastore.schema.tables import (
     MATERIALIZATION_REBUILD_LOCKS,
     MIN_HISTORY_LEVEL,
     MIN_HISTORY_WRITE_ID,
@@ -17,7 +16,8 @@ from compactor.metastore.tables import (
     TXNS,
     WRITE_SET,
 )
-from compactor.metastore.txn_rows import TxnType
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions.rows import TxnType
 
 ENTITY = Entity(database="default", table="t")
 AT_ONCE = -60_000  #: hive.txn.opentxn.timeout under which every id counts as settled

@@ -8,9 +8,9 @@ from compactor.errors import LockNotGranted, NotFound, Refused, TransactionAbort
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks import NO_TXN, LockState
+from compactor.metastore.locks.hive_locks import NO_TXN, LockState
+from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import HIVE_LOCKS
 
 R, W, X, E = LockType
 

@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore
 
 SMALL, LARGE, BLANK, UMLAUT, PLAIN = (

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from compactor.acid.names import Base, parse_directory
 from compactor.metastore.store import Metastore
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.housekeeper import keep_house
-from compactor.service.initiator import initiate
-from compactor.service.request import request_compaction
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.settings.precedence import Settings
 from compactor.state.store import State
 from compactor.storage.local import LocalStorage

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from compactor.acid.partition_names import escaped_again
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import NotFound, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.partition_names import escaped_again
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from tests.support.committing import committing
 
 WORKER = "compactor-1"

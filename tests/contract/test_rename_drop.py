@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.records import Records
+from compactor.metastore.catalog.dependents import Records
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
 COLUMNS = [Column(name="a", type="int")]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")

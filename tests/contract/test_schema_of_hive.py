@@ -10,10 +10,10 @@ from sqlalchemy import Dialect, Engine, NullPool, create_engine, inspect
 from sqlalchemy.types import TypeEngine
 
 from compactor.database.engine import open_database
-from compactor.metastore import schema
-from compactor.metastore.dialects_known import dialect_for
+from compactor.metastore.schema import create
+from compactor.metastore.schema.detect import dialect_for
+from compactor.metastore.schema.tables import metadata
 from compactor.metastore.store import open_metastore
-from compactor.metastore.tables import metadata
 from tests.support import servers
 
 SQL = Path(__file__).parents[2] / "sql"
@@ -111,8 +111,8 @@ def _marked(expected: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize("database", SERVERS, indirect=True)
 def test_a_schema_of_ours_is_made_and_used(database: str) -> None:
     made = open_database(database)
-    schema.create(made)
-    schema.create(made)
+    create.create(made)
+    create.create(made)
     made.close()
     metastore = open_metastore("default", database)
     assert metastore.transactions.open("u", "h", count=2) == [1, 2]
@@ -129,7 +129,7 @@ def test_a_schema_of_ours_is_made_and_used(database: str) -> None:
 def test_the_files_make_the_same_as_the_code(database: str, server: Callable[[str], servers.Server]) -> None:
     kind = opened(database).dialect.name
     made = open_database(database)
-    schema.create(made)
+    create.create(made)
     made.close()
     parts = (SQL / f"hive-schema-4.0.0.{kind}.sql", SQL / f"views.{kind}.sql")
     by_file = server(kind).make("by_file", "\n".join(part.read_text(encoding="utf-8") for part in parts))
@@ -148,7 +148,7 @@ def test_the_files_make_the_same_as_the_code(database: str, server: Callable[[st
 def test_indexes_are_hives(database: str, server: Callable[[str], servers.Server]) -> None:
     """Primary keys and unique indexes decide races (first write ID of a table, first lock of a name)."""
     made = open_database(database)
-    schema.create(made)
+    create.create(made)
     made.close()
     kind = opened(database).dialect.name
     official = server(kind).make("official", servers.hive_schema(kind, "4.0.0"))

@@ -11,10 +11,10 @@ from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, TransactionAborted
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.lock_manager import wait_for
-from compactor.metastore.locks import LockState
+from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.locks.manager import wait_for
+from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import MIN_HISTORY_LEVEL, TXNS
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.usefixtures("hive4")

@@ -9,11 +9,11 @@ from sqlalchemy import select
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column, Table
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import HeartbeatRange, KeyValue, Opening, Transactions, TxnType
-from compactor.metastore.txn_limits import TxnLimits
+from compactor.metastore.transactions.open_limits import TxnLimits
+from compactor.metastore.transactions.transactions import HeartbeatRange, KeyValue, Opening, Transactions, TxnType
 
 T = Entity(database="default", table="t")
 P1, P2 = (Entity(database="default", table="t", partition=f"p={n}") for n in (1, 2))

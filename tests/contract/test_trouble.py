@@ -17,7 +17,7 @@ from compactor.database.engine import Database, open_database
 from compactor.database.retry import retried
 from compactor.errors import CommitUnknown, DatabaseUnavailable, TryAgain
 from compactor.ids import TxnId
-from compactor.metastore import tables as t
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from tests.support import servers
 from tests.support.patience import PATIENCE, until

@@ -18,12 +18,12 @@ from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import TxnId
-from compactor.metastore.catalog import Table
-from compactor.metastore.compactions import ABORT_MESSAGE
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.queue.compactions import ABORT_MESSAGE
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.steps import Step
 from tests.support import roles
 from tests.support.passes import compact

@@ -25,14 +25,14 @@ from sqlalchemy import update
 from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.catalog import Table
-from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
-from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.steps import Step
 from tests.support import insert_only, roles

@@ -9,11 +9,11 @@ import pyarrow.orc as orc
 import pytest
 
 from compactor.acid.names import Base, Delta, parse_directory
-from compactor.metastore.catalog import Table
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, run_entries
-from compactor.service.request import request_compaction
-from compactor.service.worker import Fate, Options
+from compactor.metastore.catalog.read import Table
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.worker.work import Fate, Options
 from tests.support.beside import Beside
 from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step
 from tests.support.hive4 import Place

@@ -6,9 +6,9 @@ from concurrent.futures import Future
 
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks import LockState
-from compactor.service.batch import claimable, run_entries
-from compactor.service.worker import Fate
+from compactor.metastore.locks.hive_locks import LockState
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.worker.work import Fate
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
 from tests.support.patience import PATIENCE, until
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.compaction.states import State
-from compactor.service.batch import claimable, run_entries
-from compactor.service.worker import Fate
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.worker.work import Fate
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 from tests.support.hive4 import HiveError
 

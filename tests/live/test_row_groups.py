@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from compactor.orc import arrow_codec
-from compactor.orc.arrow_encoder import ZlibEncoder
-from compactor.orc.bloom_filters import filtered_columns
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import read_tail
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.codecs.arrow_encoder import ZlibEncoder
+from compactor.orc.codecs.bloom_filters import filtered_columns
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.trino import Trino
 

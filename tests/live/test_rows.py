@@ -10,8 +10,8 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.names import Base, parse_directory
 from compactor.compaction.states import State
-from compactor.rows.writer import write_deletes, write_rows
-from compactor.service.transaction import Operation, writing
+from compactor.tables.transaction import Operation, writing
+from compactor.tables.writer import write_deletes, write_rows
 from tests.support.beside import TRANSACTIONAL, Beside, entity
 from tests.support.trino import Trino
 

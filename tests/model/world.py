@@ -16,15 +16,15 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused
 from compactor.ids import TxnId
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.tables import COLUMNS_V2
-from compactor.rewrite.runner import InProcessRunner
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema.tables import COLUMNS_V2
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.request import request_compaction
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Options, Outcome
+from compactor.service.worker.work import Fate, Options, Outcome
 from compactor.storage.local import LocalStorage
 from tests.model import reader, stories
 from tests.model.files import (

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXTRAS = {
     "postgres": ("psycopg", "compactor.database.postgres"),
     "mysql": ("pymysql", "compactor.database.mysql"),
-    "zookeeper": ("kazoo", "compactor.metastore.zookeeper_locks"),
+    "zookeeper": ("kazoo", "compactor.metastore.locks.zookeeper"),
     "jceks": ("cryptography", "compactor.settings.jceks"),
     "hdfs": ("requests", "compactor.storage.hdfs"),
     "s3": ("s3fs", "compactor.storage.s3"),

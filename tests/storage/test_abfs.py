@@ -12,10 +12,10 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.errors import StorageError
-from compactor.metastore.catalog import Table
+from compactor.metastore.catalog.read import Table
 from compactor.service import repair
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.storage import abfs
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, Place, azure_options

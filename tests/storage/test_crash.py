@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.catalog import Table
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
+from compactor.metastore.catalog.read import Table
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.steps import Step
 from compactor.storage.stores import Stores

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pytest
 
 from compactor.errors import StorageError
-from compactor.metastore.catalog import Table
-from compactor.service.cleaner import clean
+from compactor.metastore.catalog.read import Table
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.storage import abfs, gcs, s3
 from compactor.storage.stores import Stores

@@ -19,16 +19,16 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.states import State
 from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.locking.kinds import LockType
-from compactor.metastore.catalog import Table
-from compactor.metastore.tables import SDS, TXNS
-from compactor.rewrite.file_format import FileFormat
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import SDS, TXNS
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.reader import read_snapshot
 from compactor.service import repair
-from compactor.service.cleaner import clean
-from compactor.service.explain import explain
-from compactor.service.initiator import initiate
+from compactor.service.answers.explain import explain
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Outcome
+from compactor.service.worker.work import Fate, Outcome
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.storage.conftest import KINDS, Place
@@ -165,8 +165,8 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
 
 def again(site: Site) -> Outcome:
     """The request that is in the queue, worked on once more."""
-    from compactor.rewrite.runner import InProcessRunner
-    from compactor.service.batch import claimable, run_entries
+    from compactor.rewrite.run.runner import InProcessRunner
+    from compactor.service.batches.batch import claimable, run_entries
 
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
     return outcome
@@ -309,7 +309,8 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     site: Site, table: Table, s3_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is named, or while it is."""
-    from compactor.rewrite import publish, stage
+    from compactor.rewrite.publish import names as publish
+    from compactor.rewrite.publish import stage
 
     site = moved(site, table, s3_place)
     before = rows(site, table)

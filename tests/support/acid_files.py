@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from compactor.orc import arrow_codec
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.tail import Tail, empty_tail, read_tail
+from compactor.orc.format.tail_writer import tail_bytes
+from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import Tail, empty_tail, read_tail
-from compactor.orc.tail_writer import tail_bytes
-from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rows.keys import KEY, KeyBlock
 from compactor.rows.sealing import Seal
 

@@ -20,10 +20,10 @@ from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
 from compactor.demo.servers import AirflowServers, ServersFailed, free_port
 from compactor.deployment import open_deployment
-from compactor.metastore import schema
-from compactor.metastore.catalog import Table
-from compactor.service.batch import own_state
-from compactor.service.request import request_compaction
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema import create
+from compactor.service.batches.batch import own_state
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.state.batches import Batch
 from compactor.state.store import upgrade
@@ -246,7 +246,7 @@ def system(folder: Path) -> Iterator[System]:
         server.make("metastore")
         url = f"postgresql+psycopg://hive:{password}@127.0.0.1:{port}/metastore"
         database = open_database(url)
-        schema.create(database)
+        create.create(database)
         upgrade(database)
         database.close()
         connections = {

@@ -23,8 +23,8 @@ from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
-from compactor.metastore.catalog import Table
-from compactor.rewrite.runner import Answer, InProcessRunner, Job
+from compactor.metastore.catalog.read import Table
+from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from tests.support.expected import difference, plain_rows, render

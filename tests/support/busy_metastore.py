@@ -7,13 +7,13 @@ from pathlib import Path
 
 from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, run_entries
-from compactor.service.initiator import initiate
-from compactor.service.request import request_compaction
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker import Options
+from compactor.service.worker.work import Options
 from compactor.state.conditions import Seen
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event
 from compactor.compaction.entry import Entry
 from compactor.errors import LostClaim
 from compactor.ids import TxnId
-from compactor.metastore.compactions import Commit, Committing, Compactions
+from compactor.metastore.queue.compactions import Commit, Committing, Compactions
 from compactor.metastore.store import Metastore
 
 

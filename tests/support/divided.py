@@ -12,11 +12,11 @@ import pyarrow.orc as po
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import Stripe, read_tail
-from compactor.rewrite.division import Division
-from compactor.rewrite.execute import perform
-from compactor.rewrite.unit import Output, Shape, Unit, UnitResult
+from compactor.orc.format.tail import Stripe, read_tail
+from compactor.orc.io.source import LocalSource
+from compactor.rewrite.full_acid.split import Division
+from compactor.rewrite.plan.unit import Output, Shape, Unit, UnitResult
+from compactor.rewrite.run.execute import perform
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
 

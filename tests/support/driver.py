@@ -16,8 +16,8 @@ from pathlib import Path
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
-from compactor.rewrite.runner import Answer, InProcessRunner, Job
-from compactor.service.batch import own_state, run_batch
+from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
+from compactor.service.batches.batch import own_state, run_batch
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "TEST_DRIVER_FOLDER"

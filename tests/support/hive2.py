@@ -18,12 +18,12 @@ from compactor.database.engine import Database
 from compactor.demo.dumps import Row
 from compactor.demo.fixtures import Step, read_step
 from compactor.ids import TxnId, WriteId
-from compactor.metastore import tables
-from compactor.metastore.dialects_hive2 import Hive2Schema
-from compactor.metastore.hive2 import Hive2
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.finding import Finding
-from compactor.service.hive2_major import OldSite, compact_before_hive_3
+from compactor.metastore.queue.hive2_queue import Hive2
+from compactor.metastore.schema import tables
+from compactor.metastore.schema.hive2 import Hive2Schema
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.doctor.finding import Finding
+from compactor.service.hive2.major import OldSite, compact_before_hive_3
 from compactor.settings.precedence import Layer, Settings
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

@@ -13,10 +13,10 @@ from pyarrow import orc, parquet
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, Delta, DeltaKind
-from compactor.metastore.catalog import Column, Table
-from compactor.rewrite.file_format import FileFormat
+from compactor.metastore.catalog.read import Column, Table
+from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, writing
+from compactor.tables.transaction import Operation, writing
 from tests.support.tables import entity_of
 
 INPUTS = {

@@ -13,9 +13,8 @@ import pyarrow as pa
 from sqlalchemy import func, insert, select
 
 from compactor.ids import WriteId
-from compactor.metastore.catalog import ORC_SERDE, Column, Table
-from compactor.metastore.store import Metastore
-from compactor.metastore.tables import (
+from compactor.metastore.catalog.read import ORC_SERDE, Column, Table
+from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
     PARTITION_KEY_VALS,
     PARTITIONS,
@@ -23,11 +22,12 @@ from compactor.metastore.tables import (
     SERDES,
     TBLS,
 )
-from compactor.rows.writer import write_rows
+from compactor.metastore.store import Metastore
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
 from compactor.state.store import State
 from compactor.storage.local import LocalStorage
+from compactor.tables.writer import write_rows
 
 ROWS = 10  #: of each delta
 _APART = 1_000_000

@@ -17,13 +17,13 @@ from pyorc.converters import DEFAULT_CONVERTERS, ORCConverter
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import NOTHING_OPEN, TxnId, WriteId
-from compactor.orc import messages
-from compactor.orc.compression import compress, decompress
-from compactor.orc.source import BytesSource
-from compactor.orc.tail import Tail, read_tail
-from compactor.orc.tail_writer import tail_bytes
-from compactor.orc.types import acid_types, parse_hive_type, schema_text
-from compactor.rewrite.unit import Shape, Unit
+from compactor.orc.format import messages
+from compactor.orc.format.compression import compress, decompress
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.tail_writer import tail_bytes
+from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.io.source import BytesSource
+from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage

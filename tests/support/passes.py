@@ -13,17 +13,17 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
 from compactor.ids import NOTHING_OPEN, TxnId
-from compactor.metastore.catalog import Table
-from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner, Runner
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.housekeeper import keep_house
-from compactor.service.request import request_compaction
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.worker import Options, Outcome
+from compactor.service.worker.work import Options, Outcome
 from compactor.storage.local import LocalStorage
 from tests.support.tables import entity_of
 

@@ -10,8 +10,8 @@ from sqlalchemy import insert
 from compactor.compaction.entry import Entity
 from compactor.demo.fixtures import Step, read_step
 from compactor.ids import WriteId
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
 from compactor.service.site import Site
 
 

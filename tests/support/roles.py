@@ -9,12 +9,12 @@ from pathlib import Path
 
 from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service import abort as aborting
-from compactor.service import batch
-from compactor.service import cleaner as cleaning
-from compactor.service import initiator as initiating
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import repair as repairing
+from compactor.service.batches import batch
+from compactor.service.requests import abort as aborting
+from compactor.service.roles import cleaner as cleaning
+from compactor.service.roles import initiator as initiating
 from compactor.service.site import Site
 from tests.support import hive2
 from tests.support.watching import Interrupted

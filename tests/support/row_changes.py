@@ -16,7 +16,7 @@ from typing import Any
 
 from sqlalchemy import Connection, event, select
 
-from compactor.metastore import tables as t
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
 Row = tuple[str, tuple[tuple[str, str], ...]]  #: name of the table, columns with their values

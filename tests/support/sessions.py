@@ -9,7 +9,7 @@ from compactor.locking.plan import Facts, Planned, locks
 from compactor.locking.sql import Name
 from compactor.locking.statement import parse
 from compactor.locking.statements import Operation
-from compactor.metastore.locks import NO_TXN, Lock, LockRow
+from compactor.metastore.locks.hive_locks import NO_TXN, Lock, LockRow
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Layer, Settings
 

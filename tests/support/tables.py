@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog import Column, Table
+from compactor.metastore.catalog.read import Column, Table
 from compactor.rows.reader import read_snapshot
-from compactor.rows.writer import write_deletes, write_rows
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, writing
 from compactor.settings.precedence import Layer, Settings
+from compactor.tables.transaction import Operation, writing
+from compactor.tables.writer import write_deletes, write_rows
 
 NUMBERS = (0, 1)  #: every insert writes both files
 

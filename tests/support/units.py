@@ -8,8 +8,8 @@ from pathlib import Path
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import WriteId
-from compactor.rewrite.runner import InProcessRunner, Job, Runner
-from compactor.rewrite.unit import Shape, Unit, UnitResult
+from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
+from compactor.rewrite.run.runner import InProcessRunner, Job, Runner
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
 

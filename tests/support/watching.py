@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from compactor.rewrite.runner import Answer, InProcessRunner, Job
+from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
 
 
 def rows_of_database(path: Path) -> dict[str, list[str]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from compactor.orc import messages
-from compactor.orc.compression import Compression, compress, decompress
+from compactor.orc.format import messages
+from compactor.orc.format.compression import Compression, compress, decompress
 
 BLOCK = 256 * 1024
 INDEX_KINDS = {6: "row index", 7: "bloom filter", 8: "bloom filter"}

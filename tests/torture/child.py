@@ -27,12 +27,12 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
-from compactor.orc.source import BytesSource
-from compactor.orc.tail import read_tail
-from compactor.orc.types import schema_text
-from compactor.rewrite import stage
-from compactor.rewrite.plan import plan
-from compactor.rewrite.unit import Shape
+from compactor.orc.format.tail import read_tail
+from compactor.orc.format.types import schema_text
+from compactor.orc.io.source import BytesSource
+from compactor.rewrite.plan.plan import plan
+from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.publish import stage
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.units import run_units

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.orc import messages
+from compactor.orc.format import messages
 from tests.torture.anatomy import DATA_KINDS, INDEX_KINDS, Parts, Section, put_together, sections, take_apart
 
 #: What numbers become when they are forged: nothing, the ends of 31, 32, 63 and 64 bits, and what lies close by.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import read_tail
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
 from tests.torture import wide
 from tests.torture.victims import deletes_of
 

@@ -12,12 +12,12 @@ import pyarrow as pa
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import TxnId, WriteId
-from compactor.orc import arrow_codec
-from compactor.orc.tail import empty_tail
-from compactor.orc.types import acid_types, parse_hive_type
-from compactor.rewrite import stage
-from compactor.rewrite.plan import plan
-from compactor.rewrite.unit import Shape
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.tail import empty_tail
+from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.rewrite.plan.plan import plan
+from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.publish import stage
 from compactor.rows.sealing import Seal
 from compactor.storage.local import LocalStorage
 from tests.support.units import run_units
@@ -53,7 +53,7 @@ def write(path: Path) -> None:
                 rows[:count],
             ]
             writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
-    from compactor.orc.tail_writer import seal
+    from compactor.orc.format.tail_writer import seal
 
     seal(path, like, types, Seal().metadata)
 

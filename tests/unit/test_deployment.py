@@ -9,8 +9,8 @@ import pytest
 
 from compactor.deployment import configure, open_deployment, open_site
 from compactor.errors import BadSetting, DatabaseUnavailable, Refused
+from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import MIN_HISTORY_LEVEL
 from compactor.service.mode import Mode, mode_of
 
 URL = {"COMPACTOR_METASTORE_URL": "sqlite:////w/metastore.db"}
@@ -24,7 +24,7 @@ def toml(path: Path, text: str) -> str:
 
 def test_opening_a_deployment_imports_no_pandas() -> None:
     """Each task of Airflow is a process that opens one; pandas alone takes longer than the rest of it."""
-    program = "import compactor.deployment, compactor.service.worker, sys; print('pandas' in sys.modules)"
+    program = "import compactor.deployment, compactor.service.worker.work, sys; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.tables import TRANSACTION_TABLES
+from compactor.metastore.schema.tables import TRANSACTION_TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests/fixtures/README.md"])

@@ -16,10 +16,10 @@ from compactor.airflow.page.events import announce
 from compactor.airflow.page.same_origin import from_our_page
 from compactor.compaction.states import TERMINAL
 from compactor.ids import TxnId
-from compactor.service.abort import abort_compaction, abort_transaction
-from compactor.service.overriding import override, pause, remove_override
-from compactor.service.request import Enqueued, parse_table, request_again, request_compaction
-from compactor.service.resume import resume
+from compactor.service.requests.abort import abort_compaction, abort_transaction
+from compactor.service.requests.overrides import override, pause, remove_override
+from compactor.service.requests.request import Enqueued, parse_table, request_again, request_compaction
+from compactor.service.requests.unpause import resume
 
 router = APIRouter()
 Metastore = Annotated[str, Depends(metastore_of)]

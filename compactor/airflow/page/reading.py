@@ -14,12 +14,12 @@ from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
-from compactor.service import overview, show
-from compactor.service.blockers import holders
-from compactor.service.explain import considered_json
-from compactor.service.initiator import look
+from compactor.service.answers import overview, show
+from compactor.service.answers.explain import considered_json
 from compactor.service.mode import mode_of
-from compactor.service.request import parse_table
+from compactor.service.requests.request import parse_table
+from compactor.service.roles.blockers import holders
+from compactor.service.roles.initiator import look
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import Scope
 

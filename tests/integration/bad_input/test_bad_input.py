@@ -18,20 +18,20 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.deployment import configure
 from compactor.errors import BadSetting, Refused, StorageError
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.tables import SDS
-from compactor.rewrite.runner import Runner
-from compactor.rows.writer import write_rows
-from compactor.service.batch import WorkerPass, plan_batches, run_batch
-from compactor.service.cleaner import clean
-from compactor.service.doctor import doctor
-from compactor.service.explain import explain
-from compactor.service.initiator import initiate
-from compactor.service.request import request_compaction
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema.tables import SDS
+from compactor.rewrite.run.runner import Runner
+from compactor.service.answers.explain import explain
+from compactor.service.batches.batch import WorkerPass, plan_batches, run_batch
+from compactor.service.doctor.deployment import doctor
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, writing
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.storage.local import LocalStorage
+from compactor.tables.transaction import Operation, writing
+from compactor.tables.writer import write_rows
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
 from tests.support.watching import Interrupted, files_below

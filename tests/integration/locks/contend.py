@@ -20,7 +20,7 @@ from typing import Any
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.lock_manager import LockManager, wait_for
+from compactor.metastore.locks.manager import LockManager, wait_for
 from tests.support.patience import PATIENCE
 
 OBJECTS = 5
@@ -31,7 +31,7 @@ def work(manager: str, where: str, number: int, rounds: int, directory: Path, re
     with contextlib.ExitStack() as stack:
         locks: LockManager
         if manager == "zookeeper":
-            from compactor.metastore.zookeeper_locks import open_zookeeper_locks
+            from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 
             logging.getLogger("kazoo").setLevel(logging.CRITICAL)
             locks = stack.enter_context(contextlib.closing(open_zookeeper_locks(where)))

@@ -22,9 +22,9 @@ from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupp
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.lock_manager import wait_for
-from compactor.metastore.locks import NO_TXN, Lock, LockState
-from compactor.metastore.zookeeper_locks import ZooKeeperLocks, open_zookeeper_locks
+from compactor.metastore.locks.hive_locks import NO_TXN, Lock, LockState
+from compactor.metastore.locks.manager import wait_for
+from compactor.metastore.locks.zookeeper import ZooKeeperLocks, open_zookeeper_locks
 from tests.support.patience import until
 from tests.support.zookeeper import ZooKeeper, free_port
 from tests.support.zookeeper import zookeeper as running
@@ -190,7 +190,7 @@ _HOLDER = """
 import sys, time
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.zookeeper_locks import open_zookeeper_locks
+from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 locks = open_zookeeper_locks(sys.argv[1], namespace=sys.argv[2], session_timeout=2)
 lock = locks.acquire(0, [LockRequest(database="d", table="t", type=LockType.EXCLUSIVE)], "u", "h")
 print(lock.is_acquired, flush=True)

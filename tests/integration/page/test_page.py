@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.ids import TxnId
-from compactor.service.overriding import paused
+from compactor.service.requests.overrides import paused
 from compactor.service.site import Site
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 

@@ -17,10 +17,10 @@ import pytest
 
 from compactor.errors import CompactorError, NotLossless, NotSupported
 from compactor.ids import WriteId
-from compactor.orc.compression import Compression
-from compactor.orc.messages import Message
-from compactor.orc.types import schema_text
-from compactor.rewrite.unit import Part, Rebalance
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.messages import Message
+from compactor.orc.format.types import schema_text
+from compactor.rewrite.plan.unit import Part, Rebalance
 from compactor.rows.inputs import Input
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
 from tests.support.units import execute

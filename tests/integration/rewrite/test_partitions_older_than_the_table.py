@@ -11,16 +11,16 @@ from sqlalchemy import delete, insert, select, update
 
 from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.tables import CDS, COLUMNS_V2, SDS, TBLS
-from compactor.orc.types import schema_text
-from compactor.rewrite.runner import InProcessRunner
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
+from compactor.orc.format.types import schema_text
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.rows.writer import write_rows
-from compactor.service.batch import claimable, run_entries
-from compactor.service.request import request_compaction
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, writing
+from compactor.tables.transaction import Operation, writing
+from compactor.tables.writer import write_rows
 from tests.support.mixtures import tail_of
 
 PARTITION = Entity(database="default", table="t", partition="p=x")

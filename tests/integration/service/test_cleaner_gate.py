@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.metastore.catalog import Table
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import CleanerPass, clean
-from compactor.service.request import request_compaction
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.metastore.compactions import Compactions
-from compactor.service import initiator
-from compactor.service.initiator import initiate
+from compactor.metastore.queue.compactions import Compactions
+from compactor.service.roles import initiator
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 

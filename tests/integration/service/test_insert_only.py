@@ -8,12 +8,12 @@ import pytest
 
 from compactor.acid.names import METADATA_FILE
 from compactor.compaction.states import State
-from compactor.metastore.catalog import Table
-from compactor.rewrite.file_format import FileFormat
-from compactor.service.initiator import initiate
-from compactor.service.preview import preview
+from compactor.metastore.catalog.read import Table
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.service.answers.preview import preview
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings

@@ -16,22 +16,22 @@ from compactor.compaction.states import State
 from compactor.deployment import configure, open_site
 from compactor.errors import Refused
 from compactor.ids import WriteId
-from compactor.metastore.catalog import Table
-from compactor.metastore.tables import TXNS
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service import show
-from compactor.service.batch import claimable, plan_batches, run_batch, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.doctor import doctor
-from compactor.service.explain import explain
-from compactor.service.housekeeper import keep_house
-from compactor.service.initiator import initiate
-from compactor.service.preview import preview
-from compactor.service.request import request_compaction
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import TXNS
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.answers import show
+from compactor.service.answers.explain import explain
+from compactor.service.answers.preview import preview
+from compactor.service.answers.survey import tables
+from compactor.service.batches.batch import claimable, plan_batches, run_batch, run_entries
+from compactor.service.doctor.deployment import doctor
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.survey import tables
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from tests.support.tables import delete, insert, make_table, with_settings
 from tests.support.watching import files_below, names_in, rows_of_database
 

@@ -11,17 +11,17 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog import Table
-from compactor.orc.codec import Codec
+from compactor.metastore.catalog.read import Table
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.tail import empty_tail, read_tail
+from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid, with_codec
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import empty_tail, read_tail
-from compactor.orc.types import acid_types, parse_hive_type
 from compactor.rows.sealing import Seal
-from compactor.rows.writer import write_deletes, write_rows
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, writing
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
+from compactor.tables.transaction import Operation, writing
+from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in

@@ -24,22 +24,22 @@ from compactor.compaction.states import State
 from compactor.errors import StorageError
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Table
-from compactor.metastore.locks import LockState
-from compactor.metastore.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
-from compactor.rewrite.runner import InProcessRunner
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service import naming as naming_module
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.housekeeper import keep_house
+from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.transaction import Operation, writing
-from compactor.service.worker import Fate
+from compactor.service.worker import commit as naming_module
+from compactor.service.worker.work import Fate
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
+from compactor.tables.transaction import Operation, writing
 from tests.support.committing import watched_sections
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings

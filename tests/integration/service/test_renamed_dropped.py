@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import update
 
 from compactor.compaction.states import State
-from compactor.metastore.catalog import Table
-from compactor.metastore.tables import TBLS
-from compactor.service.batch import claimable
-from compactor.service.cleaner import clean
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import TBLS
+from compactor.service.batches.batch import claimable
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Options, Outcome, work
+from compactor.service.worker.work import Fate, Options, Outcome, work
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.states import State
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import claimable, plan_batches, run_batch
-from compactor.service.request import request_compaction
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, plan_batches, run_batch
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from tests.support.tables import insert, make_table
 from tests.support.watching import Interrupted, files_below, rows_of_database
 

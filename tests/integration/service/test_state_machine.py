@@ -32,17 +32,17 @@ from compactor.errors import Refused
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Table
-from compactor.metastore.locks import LockState
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner
-from compactor.rows.writer import write_rows
-from compactor.service.batch import claimable, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.housekeeper import keep_house
-from compactor.service.request import request_compaction
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.worker import Fate, Options
+from compactor.service.worker.work import Fate, Options
+from compactor.tables.writer import write_rows
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, with_settings

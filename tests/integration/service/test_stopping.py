@@ -17,19 +17,19 @@ import pytest
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import WriteId
-from compactor.metastore.catalog import Column, Table
-from compactor.metastore.compactions import ABORT_MESSAGE
-from compactor.rewrite.processes import ProcessRunner
-from compactor.rewrite.runner import Answer, InProcessRunner, Job, Runner
-from compactor.rewrite.unit import Unit
+from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.rewrite.plan.unit import Unit
+from compactor.rewrite.run.processes import ProcessRunner
+from compactor.rewrite.run.runner import Answer, InProcessRunner, Job, Runner
 from compactor.rows.reader import read_snapshot
-from compactor.rows.writer import write_rows
-from compactor.service.abort import abort_compaction, abort_transaction
-from compactor.service.batch import claimable, run_entries
+from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.abort import abort_compaction, abort_transaction
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, compactor_view
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
+from compactor.tables.writer import write_rows
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import with_settings

@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from compactor.compaction.states import State
 from compactor.ids import WriteId
-from compactor.metastore.catalog import Column, Table
-from compactor.rewrite.file_format import FileFormat
-from compactor.rewrite.runner import PARCEL_UNITS
-from compactor.rows.writer import write_rows
-from compactor.service.abort import abort_compaction
-from compactor.service.batch import own_state, plan_batches
+from compactor.metastore.catalog.read import Column, Table
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.run.runner import PARCEL_UNITS
+from compactor.service.batches.batch import own_state, plan_batches
 from compactor.service.repair import repair
-from compactor.service.request import request_compaction
+from compactor.service.requests.abort import abort_compaction
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
+from compactor.tables.writer import write_rows
 from tests.support import insert_only
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until

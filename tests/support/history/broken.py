@@ -14,14 +14,14 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import TxnId, WriteId
 from compactor.locking.requests import LockRequest
-from compactor.metastore import transactions
-from compactor.metastore.compactions import Compactions
-from compactor.metastore.entries import CQ
-from compactor.metastore.locks import LockRow, Locks
+from compactor.metastore.locks.hive_locks import LockRow, Locks
+from compactor.metastore.queue.compactions import Compactions
+from compactor.metastore.queue.rows import CQ
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
-from compactor.metastore.transactions import Transactions
-from compactor.metastore.write_ids import WriteIds
+from compactor.metastore.transactions import transactions
+from compactor.metastore.transactions.transactions import Transactions
+from compactor.metastore.transactions.write_ids import WriteIds
 
 _MOMENT = 0.01
 

@@ -18,10 +18,10 @@ from compactor.errors import CompactorError, NotFound, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Column as TableColumn
-from compactor.metastore.locks import NO_TXN, Lock
+from compactor.metastore.catalog.read import Column as TableColumn
+from compactor.metastore.locks.hive_locks import NO_TXN, Lock
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 from compactor.state.store import open_state
 from tests.support.committing import committing
 from tests.support.history.recorder import Recorder

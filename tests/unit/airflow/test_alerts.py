@@ -9,7 +9,7 @@ import pytest
 
 from compactor.airflow import alerts
 from compactor.errors import BadSetting
-from compactor.service.request import request_compaction
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 

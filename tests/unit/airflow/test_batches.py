@@ -9,10 +9,10 @@ from compactor.airflow import batches, processes
 from compactor.airflow.batches import Next, Progress, next_step
 from compactor.compaction.states import State
 from compactor.deployment import open_deployment
-from compactor.rewrite.runner import InProcessRunner
-from compactor.service.batch import own_state, plan_batches, run_batch
-from compactor.service.batch_control import Stand
-from compactor.service.request import request_compaction
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import own_state, plan_batches, run_batch
+from compactor.service.batches.control import Stand
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 

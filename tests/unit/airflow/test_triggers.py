@@ -12,7 +12,7 @@ from compactor.airflow import batches, passes, triggers
 from compactor.airflow.batches import Progress
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
 from compactor.errors import DatabaseUnavailable
-from compactor.service.batch_control import Stand
+from compactor.service.batches.control import Stand
 from tests.support.patience import PATIENCE
 
 EACH = [

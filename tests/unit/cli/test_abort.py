@@ -8,7 +8,7 @@ from click.testing import Result
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]

@@ -8,7 +8,7 @@ from click.testing import Result
 
 from compactor.cli.compact import parse_properties
 from compactor.errors import BadSetting
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]

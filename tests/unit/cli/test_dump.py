@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from compactor.cli.dump import dump, metadata
 from compactor.cli.face import Face
 from compactor.errors import BadFile
-from compactor.orc.source import BytesSource
-from compactor.orc.tail import read_tail
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import BytesSource
 
 
 @pytest.fixture

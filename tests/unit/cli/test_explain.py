@@ -7,8 +7,8 @@ from pathlib import Path
 from click.testing import Result
 
 from compactor.cli.explain import lines
-from compactor.service.explain import explain
-from compactor.service.request import request_compaction
+from compactor.service.answers.explain import explain
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 

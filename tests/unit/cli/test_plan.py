@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import Result
 
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.service.site import Site
 from tests.support.tables import delete, insert, make_table
 

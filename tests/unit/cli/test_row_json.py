@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from compactor.cli.row_json import rows, timestamp
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import read_tail
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
 from tests.support.expected import FIXTURES, read_expected, step
 
 

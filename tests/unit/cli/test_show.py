@@ -10,7 +10,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore
 
 

@@ -11,12 +11,12 @@ from compactor.cli.stopping import Stop
 from compactor.cli.working import Working
 from compactor.database.engine import open_database
 from compactor.errors import NotFound
+from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.store import Metastore
-from compactor.metastore.tables import COMPACTION_QUEUE
-from compactor.service.batch import WorkerPass
-from compactor.service.request import request_compaction
+from compactor.service.batches.batch import WorkerPass
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from tests.support.tables import insert, make_table, rows_of
 
 Made = Callable[..., Working]

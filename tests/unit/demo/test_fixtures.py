@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from compactor.demo.fixtures import LocationForm, read_step, register_fixture
 from compactor.errors import BadFile, NotFound, Refused
-from compactor.metastore import tables
+from compactor.metastore.schema import tables
 from compactor.metastore.store import Metastore
 from tests.support.expected import FIXTURES, in_order, step, step_id
 

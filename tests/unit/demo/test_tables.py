@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.demo import flights, tables
 from compactor.demo.measure import checksum, measure
 from compactor.demo.place import Place
-from compactor.service.initiator import initiate
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 
 ROOT = Path(__file__).parents[3]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.metastore.catalog import Column, Table
+from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.store import Metastore
 
 

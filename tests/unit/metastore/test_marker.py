@@ -7,11 +7,11 @@ import pytest
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId
-from compactor.metastore import tables as t
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.marker import change_marker
+from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions import TxnType
+from compactor.metastore.transactions.transactions import TxnType
 
 T = Entity(database="default", table="t")
 

@@ -13,7 +13,7 @@ from compactor.errors import DatabaseUnavailable
 from compactor.ids import TxnId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore, open_metastore
 
 T = Entity(database="default", table="t")

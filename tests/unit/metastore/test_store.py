@@ -7,8 +7,8 @@ import pytest
 
 from compactor.database.engine import open_database
 from compactor.errors import BadSetting, DatabaseUnavailable, NotSupported
+from compactor.metastore.schema.tables import VERSION
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.tables import VERSION
 
 
 def test_a_metastore_has_its_name_and_schema(metastore: Metastore, metastore_url: str) -> None:

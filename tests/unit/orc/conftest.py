@@ -13,8 +13,8 @@ import pytest
 from pyorc.converters import ORCConverter
 
 from compactor.acid.names import parse_file
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.io.source import LocalSource
 
 FIXTURES = Path("tests/fixtures")
 

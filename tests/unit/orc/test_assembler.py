@@ -17,10 +17,10 @@ from pyorc.predicates import PredicateColumn
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Assembler, write_empty
 from compactor.orc.compat import copyable
-from compactor.orc.compression import Compression
-from compactor.orc.source import CHUNK, BytesSource, LocalSink, LocalSource
-from compactor.orc.tail import Tail, read_tail
-from compactor.orc.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]

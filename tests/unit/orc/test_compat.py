@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from compactor.orc import arrow_codec, messages, pyorc_codec
+from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.compat import DAY, WRITABLE, copyable, one_calendar, target_of, writable
-from compactor.orc.compression import Compression
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import Stripe, Tail, empty_tail
-from compactor.orc.types import acid_types, parse_hive_type
+from compactor.orc.format import messages
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Stripe, Tail, empty_tail
+from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.io.source import LocalSource
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 

@@ -11,11 +11,11 @@ import pytest
 from compactor.acid.row_id import RowId
 from compactor.errors import VerificationFailed
 from compactor.orc.assembler import Assembler
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.tail_writer import tail_bytes
+from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, Source
 from compactor.orc.point_check import check_points
 from compactor.orc.reencode import last_key
-from compactor.orc.source import BytesSource, LocalSink, LocalSource, Source
-from compactor.orc.tail import Tail, read_tail
-from compactor.orc.tail_writer import tail_bytes
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]

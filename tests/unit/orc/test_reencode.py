@@ -20,12 +20,15 @@ from pyorc.converters import ORCConverter
 from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, NotLossless, NotSupported, UnforeseenKeys
 from compactor.ids import WriteId
-from compactor.orc import arrow_codec
 from compactor.orc import reencode as reencode_module
 from compactor.orc.assembler import Assembler
-from compactor.orc.codec import Codec, Unfit
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.codecs.codec import Codec, Unfit
 from compactor.orc.compat import copyable, target_of
-from compactor.orc.compression import Compression
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Tail, empty_tail, key_statistics, read_tail
+from compactor.orc.format.types import Types, acid_types, parse_hive_type, schema_text
+from compactor.orc.io.source import BytesSource, LocalSink, LocalSource
 from compactor.orc.reencode import (
     ARROW,
     PYORC,
@@ -40,9 +43,6 @@ from compactor.orc.reencode import (
     reencode,
     with_codec,
 )
-from compactor.orc.source import BytesSource, LocalSink, LocalSource
-from compactor.orc.tail import Tail, empty_tail, key_statistics, read_tail
-from compactor.orc.types import Types, acid_types, parse_hive_type, schema_text
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compactor.orc.codec import Codec
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.tail import read_tail
+from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.io.source import BytesSource
 from compactor.orc.reencode import ARROW, PYORC, encode_acid, piece_batches, reencode
 from compactor.orc.reencode import Piece as StripePiece
-from compactor.orc.source import BytesSource
-from compactor.orc.tail import read_tail
-from compactor.orc.types import acid_types, parse_hive_type, schema_text
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 _PAIR = tuple[str, st.SearchStrategy[Any]]

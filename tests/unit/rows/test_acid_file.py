@@ -12,10 +12,10 @@ import pytest
 from compactor.acid import bucket
 from compactor.errors import BadFile, NotLossless
 from compactor.ids import WriteId
-from compactor.orc import arrow_codec
-from compactor.orc.source import LocalSource
-from compactor.orc.stripe_footer import DATA_STREAMS, read_stripe_footer
-from compactor.orc.tail import read_tail
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.stripe_footer import DATA_STREAMS, read_stripe_footer
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
 from compactor.rows.acid_file import keys, must_insert, open_files, write_empty
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file, write_lying

@@ -9,7 +9,7 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
 from compactor.ids import WriteId
-from compactor.rewrite.unit import Input
+from compactor.rewrite.plan.unit import Input
 from compactor.rows.delete_files import load_events, write_events
 from compactor.rows.deletes import DeleteEvents
 from tests.support.acid_files import FIRST_FILE, TYPES, block, dense, like, write_file

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile, StorageError
-from compactor.orc.source import CHUNK, LocalSource
+from compactor.orc.io.source import CHUNK, LocalSource
 from compactor.rows.opening import LOCAL, RemoteSource, open_source
 from compactor.storage.local import LocalStorage
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from compactor.acid.row_id import RowId
 from compactor.ids import WriteId
-from compactor.orc.source import LocalSource
-from compactor.orc.tail import Tail, read_tail
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.io.source import LocalSource
 from compactor.rows.sealing import Seal, written
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 

@@ -13,18 +13,18 @@ from compactor.compaction.states import State
 from compactor.errors import LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
-from compactor.metastore.catalog import Table
-from compactor.metastore.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.transactions import TxnType
-from compactor.rewrite.runner import InProcessRunner
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import repair
-from compactor.service.batch import claimable, plan_batches, run_entries
-from compactor.service.cleaner import clean
-from compactor.service.housekeeper import keep_house
-from compactor.service.initiator import initiate
-from compactor.service.request import request_compaction
+from compactor.service.batches.batch import claimable, plan_batches, run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site, compactor_view
-from compactor.service.worker import Fate
+from compactor.service.worker.work import Fate
 from compactor.storage.local import LocalStorage
 from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings

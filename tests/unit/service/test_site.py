@@ -6,7 +6,7 @@ import pytest
 
 from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, NotSupported, Refused
-from compactor.metastore.catalog import Column
+from compactor.metastore.catalog.read import Column
 from compactor.service.site import Site, compactor_view
 from tests.support.tables import entity_of, insert, make_table
 

@@ -11,7 +11,7 @@ from sqlalchemy import inspect
 from compactor.compaction.entry import Entity
 from compactor.database.engine import open_database
 from compactor.errors import DatabaseUnavailable
-from compactor.metastore import schema
+from compactor.metastore.schema import create
 from compactor.state import store
 from compactor.state.store import State
 from compactor.state.tables import VERSION_TABLE, metadata
@@ -48,13 +48,13 @@ def test_numbers_are_handed_out_once(state: State) -> None:
 
 def test_our_tables_stand_beside_the_metastores(url: str) -> None:
     database = open_database(url)
-    schema.create(database)
+    create.create(database)
     store.upgrade(database)
     store.upgrade(database)
     with database.read() as conn:
         ours = {name for name in inspect(conn).get_table_names() if name.startswith("COMPACTOR_")}
     assert ours == set(metadata.tables) | {VERSION_TABLE}
-    assert schema.version(database) == "4.0.0"
+    assert create.version(database) == "4.0.0"
 
 
 def test_a_step_that_fails_leaves_nothing(url: str) -> None:
@@ -79,7 +79,7 @@ def test_opening_tells_nobody(url: str, caplog: pytest.LogCaptureFixture) -> Non
 def test_opening_what_is_not_there_says_what_to_do(url: str) -> None:
     with pytest.raises(DatabaseUnavailable, match="init"):
         store.open_state(url)
-    schema.create(open_database(url))
+    create.create(open_database(url))
     with pytest.raises(DatabaseUnavailable, match="holds no state; run `compactor state init`"):
         store.open_state(url)
 

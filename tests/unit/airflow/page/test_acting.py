@@ -6,8 +6,8 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.demo.place import Place
-from compactor.metastore.catalog import Table
-from compactor.service.overriding import paused
+from compactor.metastore.catalog.read import Table
+from compactor.service.requests.overrides import paused
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from compactor.demo.place import Place
-from compactor.service.initiator import initiate
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table, with_settings

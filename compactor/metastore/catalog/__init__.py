@@ -1,0 +1,3 @@
+"""Databases, tables and partitions."""
+
+from __future__ import annotations

@@ -1,0 +1,76 @@
+"""Rows of the transaction tables that name a database, table or partition: they go with it and take its new name.
+
+As Hive's ``AcidEventListener`` (``cleanupRecords``, ``OnRenameFunction``) does; its locks stay with their transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sqlalchemy import ColumnElement, Connection, Table, delete, update
+
+from compactor.acid import partition_names
+from compactor.compaction.entry import Entity
+from compactor.metastore.schema import tables as t
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.transactions import components
+
+#: Tables whose rows go with what they name, and the prefix of their columns.
+_OF_PARTITIONS = (
+    (t.TXN_COMPONENTS, "TC"),
+    (t.COMPLETED_TXN_COMPONENTS, "CTC"),
+    (t.COMPACTION_QUEUE, "CQ"),
+    (t.COMPLETED_COMPACTIONS, "CC"),
+    (t.COMPACTION_METRICS_CACHE, "CMC"),
+)
+_OF_TABLES = ((t.TXN_TO_WRITE_ID, "T2W"), (t.NEXT_WRITE_ID, "NWI"))
+_RENAMED_TOO = ((t.WRITE_SET, "WS"), (t.HIVE_LOCKS, "HL"))
+
+
+class Records:
+    """The rows of every transaction table by the names in them."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+
+    def forget(self, conn: Connection, database: str, table: str, partition: str | None = None) -> None:
+        """A table or partition is dropped; a table takes its partitions' rows and its write IDs along."""
+        names = components.recorded_forms(conn, Entity(database=database, table=table, partition=partition))
+        tables = _OF_PARTITIONS if partition is not None else (*_OF_PARTITIONS, *_OF_TABLES)
+        for records, prefix in self._there(tables):
+            here = _named(records, prefix, database, table)
+            if partition is not None:
+                here = (*here, records.c[f"{prefix}_PARTITION"].in_(names))
+            conn.execute(delete(records).where(*here))
+
+    def forget_database(self, conn: Connection, database: str) -> None:
+        """A database is dropped."""
+        for records, prefix in self._there((*_OF_PARTITIONS, *_OF_TABLES)):
+            conn.execute(delete(records).where(records.c[f"{prefix}_DATABASE"] == database))
+
+    def rename_table(self, conn: Connection, database: str, table: str, to_database: str, to_table: str) -> None:
+        """A table has a new name, and so have all rows of its partitions."""
+        for records, prefix in self._there((*_OF_PARTITIONS, *_OF_TABLES, *_RENAMED_TOO)):
+            names = {_column(prefix, "DATABASE"): to_database, f"{prefix}_TABLE": to_table}
+            conn.execute(update(records).where(*_named(records, prefix, database, table)).values(names))
+
+    def rename_partition(self, conn: Connection, entity: Entity, to: str) -> None:
+        """A partition has the new PART_NAME ``to``; rows of its twice escaped form are renamed to that of ``to``."""
+        old, new = components.recorded_forms(conn, entity), partition_names.escaped_again(to)
+        for records, prefix in self._there((*_OF_PARTITIONS, *_RENAMED_TOO)):
+            column = records.c[f"{prefix}_PARTITION"]
+            here = _named(records, prefix, entity.database, entity.table)
+            for form, name in zip(old, (to, new), strict=False):
+                conn.execute(update(records).where(*here, column == form).values({column.name: name}))
+
+    def _there(self, tables: Iterable[tuple[Table, str]]) -> Iterator[tuple[Table, str]]:
+        return ((records, prefix) for records, prefix in tables if self._dialect.has(records))
+
+
+def _named(records: Table, prefix: str, database: str, table: str) -> tuple[ColumnElement[bool], ...]:
+    columns = records.c
+    return (columns[_column(prefix, "DATABASE")] == database, columns[f"{prefix}_TABLE"] == table)
+
+
+def _column(prefix: str, name: str) -> str:
+    return "HL_DB" if (prefix, name) == ("HL", "DATABASE") else f"{prefix}_{name}"

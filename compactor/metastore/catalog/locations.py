@@ -1,0 +1,49 @@
+"""Where the catalog says that something is, asked again just before a compaction is named."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, select
+
+from compactor.compaction.entry import Entity
+from compactor.database.prepared import send
+from compactor.errors import LostClaim
+from compactor.metastore.schema.tables import DBS, PARTITIONS, SDS, TBLS
+
+# Made once, since every compaction passes here.
+_OF_TABLE = (
+    select(TBLS.c.TBL_ID, SDS.c.LOCATION)
+    .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+    .where(DBS.c.NAME == bindparam("of_database"), TBLS.c.TBL_NAME == bindparam("of_table"))
+)
+_TABLE = _OF_TABLE.join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+_PARTITION = (
+    _OF_TABLE.add_columns(PARTITIONS.c.PART_ID)
+    .join(PARTITIONS, PARTITIONS.c.TBL_ID == TBLS.c.TBL_ID)
+    .join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+    .where(PARTITIONS.c.PART_NAME == bindparam("of_partition"))
+)
+
+
+def same_place(
+    conn: Connection, entry_id: int, entity: Entity, *, table_id: int, partition_id: int | None, location: str
+) -> None:
+    """That table and partition are those that were read, where they were (dropped and made again meanwhile?).
+
+    Raises:
+        LostClaim: they are not.
+    """
+    names = {"of_database": entity.database, "of_table": entity.table}
+    if entity.partition is None:
+        found = send(conn, _TABLE, names).mappings()
+    else:
+        found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
+    if not found:
+        raise LostClaim(f"compaction {entry_id}: {entity} is not in the metastore any more")
+    wanted = (table_id, partition_id, location)
+    seen = (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"])
+    if seen != wanted:
+        raise LostClaim(
+            f"compaction {entry_id}: {entity} was made again or moved meanwhile; it is table {seen[0]}, partition "
+            f"{seen[1]} at {seen[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
+        )

@@ -1,0 +1,433 @@
+"""Locks as rows of HIVE_LOCKS: first come, first served, all of a request or none (Hive's ``CheckLockFunction``)."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import enum
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+
+from compactor.acid import partition_names
+from compactor.compaction.entry import Entity
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.prepared import send_all
+from compactor.database.retry import retried
+from compactor.errors import LockNotGranted, NotFound, Refused
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType, conflicts, overlap
+from compactor.locking.requests import LockRequest, sorted_requests
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL
+from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions.transactions import must_be_open
+
+_log = logging.getLogger(__name__)
+
+_NEW = insert(HIVE_LOCKS)
+NO_TXN = TxnId(0)  #: HL_TXNID of a lock that belongs to no transaction
+
+
+class LockState(enum.Enum):
+    """HL_LOCK_STATE."""
+
+    ACQUIRED = "a"
+    WAITING = "w"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRow:
+    """One row of HIVE_LOCKS. Times are epoch milliseconds of the database's clock."""
+
+    id: int
+    internal_id: int
+    txn: TxnId
+    database: str
+    table: str | None
+    partition: str | None
+    type: LockType
+    state: LockState
+    last_heartbeat: int
+    acquired_at: int | None
+    user: str
+    host: str
+    agent: str | None
+    blocked_by: tuple[int, int] | None
+
+    def __str__(self) -> str:
+        names = ".".join(name for name in (self.database, self.table, self.partition) if name is not None)
+        return f"lock {self.id} ({self.type.name} on {names}, transaction {self.txn}, {self.user}@{self.host})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What a request came to. ``blockers`` are the rows before it that it waits for; none when it is acquired."""
+
+    id: int
+    state: LockState
+    blockers: tuple[LockRow, ...] = ()
+
+    @property
+    def is_acquired(self) -> bool:
+        return self.state is LockState.ACQUIRED
+
+
+class Locks:
+    """HIVE_LOCKS. A partition whose name is escaped is locked in both forms that writers use (PROTOCOL 9)."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+        # Hive 3, which has no TXN_LOCK_TBL, knows no EXCL_WRITE: its SHARED_WRITE is that.
+        self._semi_shared = not dialect.has(TXN_LOCK_TBL)
+
+    @retried
+    def acquire(
+        self,
+        txn: TxnId,
+        requests: Iterable[LockRequest],
+        user: str,
+        host: str,
+        *,
+        agent: str | None = None,
+        zero_wait_read: bool = False,
+        exclusive_ctas: bool = False,
+    ) -> Lock:
+        """Ask for all of ``requests`` at once; they wait together when one of them must.
+
+        ``txn`` 0 is a lock without a transaction, which lives by its own heartbeat. ``zero_wait_read`` never waits
+        with a shared read, and ``exclusive_ctas`` not with the table that is being made (Hive's options of these
+        names): such a request leaves no row.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: nothing is requested.
+            LockNotGranted: it would have to wait and was not to.
+        """
+        with self._database.write() as conn:
+            wanted = self._wanted(conn, txn, requests)
+            lock_id = self._draw(conn)
+            blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            for request, row in blockers.items():
+                if zero_wait_read and txn != NO_TXN and request.type is LockType.SHARED_READ:
+                    raise LockNotGranted(f"{request}: not granted without waiting; in the way: {row}")
+                if exclusive_ctas and request.type in (LockType.EXCL_WRITE, LockType.EXCLUSIVE):
+                    raise LockNotGranted(f"{request}: the table is being made by somebody else; in the way: {row}")
+            return _insert(conn, lock_id, txn, wanted, user, host, agent, blockers)
+
+    @retried
+    def try_acquire(
+        self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
+    ) -> Lock | None:
+        """As ``acquire``, but None for a request that is not granted at once: it leaves no row, so nobody queues
+        behind it. The log names who stands in the way; ``blockers`` returns them.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: nothing is requested.
+        """
+        with self._database.write() as conn:
+            wanted = self._wanted(conn, txn, requests)
+            lock_id = self._draw(conn)
+            blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            if not blockers:
+                return _insert(conn, lock_id, txn, wanted, user, host, agent, {})
+        _not_granted(txn, blockers)
+        return None
+
+    @retried
+    def try_acquire_all(self, wanted: Mapping[TxnId, LockRequest], user: str, host: str) -> frozenset[TxnId]:
+        """One lock for each of several transactions, as ``try_acquire`` gives it; those that got theirs.
+
+        A transaction that is not open gets none. None stands in another's way: all ask for shared locks.
+        """
+        if any(request.type is not LockType.SHARED_READ for request in wanted.values()):
+            raise AssertionError("only shared locks are asked for together")
+        with self._database.write() as conn:
+            rows = txn_rows.locked_rows(conn, self._dialect, wanted.keys())
+            asked = {txn: self._adapted([wanted[txn]]) for txn in wanted if txn in rows and rows[txn].is_open}
+            first = self._draw(conn, len(asked))
+            held = _by_table(_rows(conn, _near(r for requests in asked.values() for r in requests)) if asked else ())
+            granted: dict[TxnId, tuple[LockRequest, ...]] = {}
+            for txn, requests in asked.items():
+                blockers = self._blockers(_around(held, requests[0]), requests, txn, before=first)
+                if blockers:
+                    _not_granted(txn, blockers)
+                else:
+                    granted[txn] = requests
+            now = now_ms(conn)
+            new = [
+                row
+                for number, (txn, requests) in enumerate(granted.items(), start=first)
+                for row in _new_rows(number, txn, requests, user, host, None, {}, now)
+            ]
+            send_all(conn, _NEW, new)
+        return frozenset(granted)
+
+    def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
+        """Who would keep these requests waiting now."""
+        wanted = self._adapted(requests)
+        with self._database.read() as conn:
+            return _distinct(self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=None).values())
+
+    @retried
+    def check(self, lock_id: int) -> Lock:
+        """Look again at a lock that waits; it is acquired when nothing before it stands in the way any more.
+
+        Raises:
+            NotFound: there is no such lock: released, or its transaction ended or timed out.
+            TransactionAborted: its transaction was aborted just now.
+        """
+        with self._database.write() as conn:
+            own = _rows(conn, HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id)
+            if not own:
+                raise NotFound(f"lock {lock_id} is not there: it was released, or its transaction ended or timed out")
+            txn = own[0].txn
+            if txn != NO_TXN:
+                must_be_open(conn, self._dialect, txn)
+            rows = _rows(conn, _near(own))
+            if all(row.state is LockState.ACQUIRED for row in own):
+                return Lock(id=lock_id, state=LockState.ACQUIRED)
+            requests = [_request(row) for row in own]
+            blockers = self._blockers(rows, requests, txn, before=lock_id)
+            of_lock = HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id
+            for row, request in zip(own, requests, strict=True):
+                blocker = blockers.get(request)
+                values = _blocked_by(blocker)
+                if not blockers:
+                    values |= {"HL_LOCK_STATE": LockState.ACQUIRED.value, "HL_ACQUIRED_AT": now_ms(conn)}
+                of_row = update(HIVE_LOCKS).where(of_lock, HIVE_LOCKS.c.HL_LOCK_INT_ID == row.internal_id)
+                conn.execute(of_row.values(**values))
+        state = LockState.WAITING if blockers else LockState.ACQUIRED
+        return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+
+    @retried
+    def heartbeat(self, lock_id: int) -> None:
+        """Say that a lock without a transaction is alive.
+
+        Raises:
+            NotFound: there is no such lock.
+        """
+        with self._database.write() as conn:
+            of_lock = update(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id, HIVE_LOCKS.c.HL_TXNID == NO_TXN)
+            if conn.execute(of_lock.values(HL_LAST_HEARTBEAT=now_ms(conn))).rowcount == 0:
+                raise NotFound(f"lock {lock_id} without a transaction is not there: it was released, or it timed out")
+
+    @retried
+    def release(self, lock_id: int) -> bool:
+        """Let go of a lock, or withdraw a request that waits; False when it was gone already.
+
+        Raises:
+            Refused: an open transaction holds it; it goes when that ends, since its writes rely on it (as in Hive).
+        """
+        of_lock = HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id
+        free = (HIVE_LOCKS.c.HL_TXNID == NO_TXN) | (HIVE_LOCKS.c.HL_LOCK_STATE == LockState.WAITING.value)
+        with self._database.write() as conn:
+            if conn.execute(delete(HIVE_LOCKS).where(of_lock, free)).rowcount > 0:
+                return True
+            held = _rows(conn, of_lock)
+        if held:
+            raise Refused(f"{held[0]} belongs to an open transaction; commit or abort that, and the lock goes with it")
+        return False
+
+    def show(
+        self,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        *,
+        txn: TxnId | None = None,
+    ) -> list[LockRow]:
+        """The locks of a database, a table, a partition (in either form of its name) or of all, as they were asked for.
+
+        The filters are exact: locks of what is above don't show, as in Hive.
+        """
+        column = HIVE_LOCKS.c
+        conditions: list[ColumnElement[bool]] = []
+        if database is not None:
+            conditions.append(column.HL_DB == database)
+        if table is not None:
+            conditions.append(column.HL_TABLE == table)
+        if partition is not None:
+            conditions.append(column.HL_PARTITION.in_(partition_names.forms(partition)))
+        if txn is not None:
+            conditions.append(column.HL_TXNID == txn)
+        with self._database.read() as conn:
+            return _rows(conn, *conditions)
+
+    def waiting_exclusive(self, entity: Entity) -> bool:
+        """Whether somebody waits for an EXCLUSIVE lock on ``entity`` or around it: all later readers wait for him."""
+        return bool(self.awaited_exclusively([entity]))
+
+    def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
+        """Those of ``entities`` of which ``waiting_exclusive`` is true."""
+        column = HIVE_LOCKS.c
+        waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
+        with self._database.read() as conn:
+            waiting = _rows(conn, waits, column.HL_DB.in_({entity.database for entity in entities}))
+        return frozenset(entity for entity in entities if any(_touches(row, entity) for row in waiting))
+
+    def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+        if txn != NO_TXN:
+            must_be_open(conn, self._dialect, txn)
+        wanted = self._adapted(requests)
+        if not wanted:
+            raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
+        return wanted
+
+    def _adapted(self, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+        """The rows that ``requests`` become."""
+        if self._semi_shared:
+            weaker = {LockType.EXCL_WRITE: LockType.SHARED_WRITE}
+            requests = [replace(request, type=weaker.get(request.type, request.type)) for request in requests]
+        return _both_forms(requests)
+
+    def _draw(self, conn: Connection, count: int = 1) -> int:
+        """The next lock's id. Drawn before other locks are looked at: the counter's row keeps two askers apart."""
+        found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
+        conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + count))
+        return int(found)
+
+    def _blockers(
+        self, rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
+    ) -> dict[LockRequest, LockRow]:
+        """For each request that must wait, the first row in its way.
+
+        Rows that only wait count too: first come, first served. Rows of the same transaction or request never count.
+        """
+        earlier = [row for row in rows if (before is None or row.id < before) and (txn == NO_TXN or row.txn != txn)]
+        found: dict[LockRequest, LockRow] = {}
+        for request in wanted:
+            blocker = next((row for row in earlier if conflicts(request, row, semi_shared=self._semi_shared)), None)
+            if blocker is not None:
+                found[request] = blocker
+        return found
+
+
+def _insert(
+    conn: Connection,
+    lock_id: int,
+    txn: TxnId,
+    wanted: Sequence[LockRequest],
+    user: str,
+    host: str,
+    agent: str | None,
+    blockers: dict[LockRequest, LockRow],
+) -> Lock:
+    conn.execute(insert(HIVE_LOCKS), _new_rows(lock_id, txn, wanted, user, host, agent, blockers, now_ms(conn)))
+    state = LockState.WAITING if blockers else LockState.ACQUIRED
+    return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+
+
+def _new_rows(
+    lock_id: int,
+    txn: TxnId,
+    wanted: Sequence[LockRequest],
+    user: str,
+    host: str,
+    agent: str | None,
+    blockers: Mapping[LockRequest, LockRow],
+    now: int,
+) -> list[dict[str, object]]:
+    state = LockState.WAITING if blockers else LockState.ACQUIRED
+    return [
+        {
+            "HL_LOCK_EXT_ID": lock_id,
+            "HL_LOCK_INT_ID": number,
+            "HL_TXNID": txn,
+            "HL_DB": request.database,
+            "HL_TABLE": request.table,
+            "HL_PARTITION": request.partition,
+            "HL_LOCK_STATE": state.value,
+            "HL_LOCK_TYPE": request.type.value,
+            "HL_LAST_HEARTBEAT": now if txn == NO_TXN else 0,
+            "HL_ACQUIRED_AT": None if blockers else now,
+            "HL_USER": user,
+            "HL_HOST": host,
+            "HL_AGENT_INFO": agent,
+            **_blocked_by(blockers.get(request)),
+        }
+        for number, request in enumerate(wanted, start=1)
+    ]
+
+
+def _by_table(rows: Iterable[LockRow]) -> dict[tuple[str, str | None], list[LockRow]]:
+    found: dict[tuple[str, str | None], list[LockRow]] = defaultdict(list)
+    for row in rows:
+        found[row.database, row.table].append(row)
+    return found
+
+
+def _around(held: Mapping[tuple[str, str | None], list[LockRow]], request: LockRequest) -> list[LockRow]:
+    """Locks of the table of ``request`` and of its database: no other can stand in its way."""
+    return [*held.get((request.database, None), ()), *held.get((request.database, request.table), ())]
+
+
+def _touches(row: LockRow, entity: Entity) -> bool:
+    return any(
+        overlap(
+            LockRequest(database=entity.database, table=entity.table, partition=name, type=LockType.SHARED_READ), row
+        )
+        for name in partition_names.forms(entity.partition)
+    )
+
+
+def _not_granted(txn: TxnId, blockers: Mapping[LockRequest, LockRow]) -> None:
+    _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
+
+
+def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
+    return sorted_requests(
+        replace(request, partition=name) for request in requests for name in partition_names.forms(request.partition)
+    )
+
+
+def _near(wanted: Iterable[LockRequest | LockRow]) -> ColumnElement[bool]:
+    """Rows of the same databases: no other can stand in the way."""
+    return HIVE_LOCKS.c.HL_DB.in_(sorted({request.database for request in wanted}))
+
+
+def _rows(conn: Connection, *conditions: ColumnElement[bool]) -> list[LockRow]:
+    order = (HIVE_LOCKS.c.HL_LOCK_EXT_ID, HIVE_LOCKS.c.HL_LOCK_INT_ID)
+    return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).where(*conditions).order_by(*order))]
+
+
+def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
+    blocked = row.HL_BLOCKEDBY_EXT_ID
+    return LockRow(
+        id=row.HL_LOCK_EXT_ID,
+        internal_id=row.HL_LOCK_INT_ID,
+        txn=TxnId(row.HL_TXNID),
+        database=row.HL_DB,
+        table=row.HL_TABLE,
+        partition=row.HL_PARTITION,
+        type=LockType(row.HL_LOCK_TYPE),
+        state=LockState(row.HL_LOCK_STATE),
+        last_heartbeat=row.HL_LAST_HEARTBEAT,
+        acquired_at=row.HL_ACQUIRED_AT,
+        user=row.HL_USER,
+        host=row.HL_HOST,
+        agent=row.HL_AGENT_INFO,
+        blocked_by=None if blocked is None else (blocked, row.HL_BLOCKEDBY_INT_ID),
+    )
+
+
+def _request(row: LockRow) -> LockRequest:
+    return LockRequest(database=row.database, table=row.table, partition=row.partition, type=row.type)
+
+
+def _blocked_by(blocker: LockRow | None) -> dict[str, object]:
+    return {
+        "HL_BLOCKEDBY_EXT_ID": None if blocker is None else blocker.id,
+        "HL_BLOCKEDBY_INT_ID": None if blocker is None else blocker.internal_id,
+    }
+
+
+def _distinct(rows: Iterable[LockRow]) -> tuple[LockRow, ...]:
+    return tuple({(row.id, row.internal_id): row for row in rows}.values())

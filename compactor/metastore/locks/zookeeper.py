@@ -1,0 +1,347 @@
+"""Locks as ephemeral nodes of ZooKeeper: Hive's lock manager without transactions (``ZooKeeperHiveLockManager``).
+
+A lock is a node ``LOCK-<mode>-<sequence>`` below ``/<namespace>/<database>/<table>/<key=value>/...``. It conflicts with
+a node of a lower sequence below the same object, whatever is above or below that; so the parents of what is locked are
+locked shared. A request that conflicts takes all its nodes away and tries again later: it never queues, which is why
+writers can starve behind readers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.errors import LocksUnavailable, NotFound, NotSupported, Refused
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest, sorted_requests, with_parents
+from compactor.metastore.locks.hive_locks import Lock, LockRow, LockState
+
+NAMESPACE = "hive_zookeeper_namespace"  #: ``hive.zookeeper.namespace``
+SESSION_TIMEOUT_SECONDS = 120.0  #: ``hive.zookeeper.session.timeout``
+ANSWER_TIMEOUT_SECONDS = 30.0  #: without an answer for so long a session is given up
+_PREFIX = "LOCK"
+_ATTEMPTS = 10  #: how often a node is made again whose parent somebody removed as empty meanwhile
+
+_MODES = {
+    LockType.SHARED_READ: "SHARED",
+    LockType.SHARED_WRITE: "SEMI_SHARED",
+    LockType.EXCL_WRITE: "SEMI_SHARED",
+    LockType.EXCLUSIVE: "EXCLUSIVE",
+}
+_TYPES = {"SHARED": LockType.SHARED_READ, "SEMI_SHARED": LockType.SHARED_WRITE, "EXCLUSIVE": LockType.EXCLUSIVE}
+#: For each mode those that keep it away when they came first.
+_AGAINST = {
+    "SHARED": frozenset({"EXCLUSIVE"}),
+    "SEMI_SHARED": frozenset({"SEMI_SHARED", "EXCLUSIVE"}),
+    "EXCLUSIVE": frozenset({"SHARED", "SEMI_SHARED", "EXCLUSIVE"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """One lock node by its name below ``object_path``."""
+
+    object_path: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"{self.object_path}/{self.name}"
+
+    @property
+    def mode(self) -> str:
+        return self.name.split("-")[1]
+
+    @property
+    def sequence(self) -> int:
+        return int(self.name.rsplit("-", 1)[1])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """A request of ours, and its nodes while it holds them."""
+
+    txn: TxnId
+    requests: tuple[LockRequest, ...]
+    data: bytes
+    nodes: tuple[_Node, ...] = ()
+
+
+class ZooKeeperLocks:
+    """A lock manager (``lock_manager.LockManager``). Its locks end with its session: when it is closed or dies."""
+
+    def __init__(
+        self, client: Any, hosts: str, namespace: str = NAMESPACE, *, answer_timeout: float = ANSWER_TIMEOUT_SECONDS
+    ) -> None:
+        self._client = client
+        self._hosts = hosts
+        self._answer_timeout = answer_timeout
+        self._given_up = False
+        self._root = "/" + namespace.strip("/")
+        self._numbers = itertools.count(1)
+        self._asked: dict[int, _Asked] = {}
+        self._mutex = threading.RLock()
+
+    def acquire(
+        self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
+    ) -> Lock:
+        """Lock all of ``requests`` and, shared, their parents, in sorted order; or nothing.
+
+        ``agent`` is the query's id. Locks of one transaction (not 0) never keep each other away.
+
+        Raises:
+            Refused: nothing is requested.
+            LocksUnavailable: ZooKeeper doesn't answer.
+        """
+        wanted = sorted_requests(part for request in requests for part in with_parents(request))
+        if not wanted:
+            raise Refused(f"transaction {txn} asked for no lock at all; name at least one object")
+        query = agent or f"{user}_{uuid.uuid4()}"
+        data = f"{query}:{int(time.time() * 1000)}:IMPLICIT::{host}".encode()
+        with self._mutex:
+            number = next(self._numbers)
+            self._asked[number] = _Asked(txn=txn, requests=wanted, data=data)
+            return self.check(number)
+
+    def check(self, lock_id: int) -> Lock:
+        """Try again a request that was not granted; look whether a granted one is still held.
+
+        Raises:
+            NotFound: it was released, or its session ended.
+            LocksUnavailable: ZooKeeper doesn't answer.
+        """
+        with self._mutex, self._said_plainly():
+            asked = self._known(lock_id)
+            if asked.nodes:
+                if not all(self._ask("exists", node.path) for node in asked.nodes):
+                    self._withdraw(lock_id)
+                    raise NotFound(f"lock {lock_id} is not there: the session at {self._hosts} that held it ended")
+                return Lock(id=lock_id, state=LockState.ACQUIRED)
+            taken: list[_Node] = []
+            try:
+                for request in asked.requests:
+                    node = self._make(request, asked.data)
+                    taken.append(node)
+                    blocker = self._blocker(node, asked.txn)
+                    if blocker is not None:
+                        self._remove(taken)
+                        return Lock(id=lock_id, state=LockState.WAITING, blockers=(blocker,))
+            except BaseException:
+                with suppress(Exception):  # what cannot be removed ends with the session
+                    self._remove(taken)
+                raise
+            asked.nodes = tuple(taken)
+            return Lock(id=lock_id, state=LockState.ACQUIRED)
+
+    def release(self, lock_id: int) -> bool:
+        """Take the nodes away, and objects above them that nobody locks any more; False when it was gone already."""
+        with self._mutex, self._said_plainly():
+            return self._withdraw(lock_id)
+
+    def show(
+        self, database: str | None = None, table: str | None = None, partition: str | None = None
+    ) -> list[LockRow]:
+        """The locks of a database, a table, a partition or of all, in the order in which they were made.
+
+        ``id`` is the ZooKeeper transaction that made the node. Modes show as the lock types that they stand for.
+        """
+        with self._said_plainly():
+            rows = list(self._walk(self._root, ()))
+        return sorted(
+            (
+                row
+                for row in rows
+                if (database is None or row.database == database)
+                and (table is None or row.table == table)
+                and (partition is None or row.partition == partition)
+            ),
+            key=lambda row: row.id,
+        )
+
+    def close(self) -> None:
+        """End the session, and with it every lock."""
+        with suppress(Exception):  # the session ends by itself when it cannot be told to
+            self._client.stop()
+            self._client.close()
+        self._asked.clear()
+
+    def _ask(self, call: str, *args: Any, **options: Any) -> Any:
+        """One call of the client, with an end: by itself it waits for ever for a server that went away.
+
+        What was asked may still happen when the server comes back, so the session is over then: its locks go with it.
+        """
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        self._must_live()
+        try:
+            return getattr(self._client, f"{call}_async")(*args, **options).get(timeout=self._answer_timeout)
+        except KazooTimeoutError:
+            self._given_up = True
+            self.close()
+            raise
+
+    def _must_live(self) -> None:
+        if self._given_up:
+            raise LocksUnavailable(
+                f"ZooKeeper {self._hosts}: it did not answer, so the session and its locks were given up; open another"
+            )
+
+    def _known(self, lock_id: int) -> _Asked:
+        self._must_live()
+        if lock_id not in self._asked:
+            raise NotFound(f"lock {lock_id} is not there: it was released, or another process asked for it")
+        return self._asked[lock_id]
+
+    def _withdraw(self, lock_id: int) -> bool:
+        asked = self._asked.get(lock_id)
+        if asked is None:
+            return False
+        self._remove(asked.nodes)
+        del self._asked[lock_id]
+        return True
+
+    def _make(self, request: LockRequest, data: bytes) -> _Node:
+        import kazoo.exceptions
+
+        where = self._path(request)
+        prefix = f"{where}/{_PREFIX}-{_MODES[request.type]}-"
+        for _ in range(_ATTEMPTS):
+            try:
+                made: str = self._ask("create", prefix, data, ephemeral=True, sequence=True, makepath=True)
+                return _Node(object_path=where, name=made.rsplit("/", 1)[1])
+            except kazoo.exceptions.NoNodeError:
+                continue  # the object was empty and somebody removed it between its making and ours
+            except kazoo.exceptions.ConnectionLoss:
+                self._remove(node for node in self._nodes(where) if self._ask("get", node.path)[0] == data)
+                raise
+        raise LocksUnavailable(f"{request}: its node in {self._hosts} was removed {_ATTEMPTS} times while it was made")
+
+    def _blocker(self, own: _Node, txn: TxnId) -> LockRow | None:
+        """The first lock of the same object that came before and keeps ``own`` away."""
+        ours = {n.path for a in self._asked.values() if txn and a.txn == txn for n in a.nodes}
+        for node in sorted(self._nodes(own.object_path), key=lambda n: n.sequence):
+            if node.sequence >= own.sequence or node.mode not in _AGAINST[own.mode] or node.path in ours:
+                continue
+            row = self._row(node)
+            if row is not None:
+                return row
+        return None
+
+    def _nodes(self, object_path: str) -> list[_Node]:
+        return [
+            _Node(object_path=object_path, name=name)
+            for name in self._ask("get_children", object_path)
+            if name.startswith(f"{_PREFIX}-")
+        ]
+
+    def _remove(self, nodes: Iterable[_Node]) -> None:
+        import kazoo.exceptions as gone
+
+        for node in nodes:
+            with suppress(gone.NoNodeError):
+                self._ask("delete", node.path)
+            path = node.object_path
+            while path != self._root:
+                try:
+                    self._ask("delete", path)
+                except (gone.NotEmptyError, gone.NoNodeError):
+                    break
+                path = path.rsplit("/", 1)[0]
+
+    def _path(self, request: LockRequest) -> str:
+        names = [request.database, request.table, request.partition]
+        return "/".join([self._root, *(name for name in names if name is not None)])
+
+    def _walk(self, path: str, names: tuple[str, ...]) -> Iterator[LockRow]:
+        import kazoo.exceptions
+
+        try:
+            children = self._ask("get_children", path)
+        except kazoo.exceptions.NoNodeError:
+            return
+        for name in children:
+            if name.startswith(f"{_PREFIX}-"):
+                row = self._row(_Node(object_path=path, name=name))
+                if row is not None:
+                    yield row
+            else:
+                yield from self._walk(f"{path}/{name}", (*names, name))
+
+    def _row(self, node: _Node) -> LockRow | None:
+        """The lock as a row; None when it ended meanwhile. Hive's data is ``query id:time:mode:query:client``."""
+        import kazoo.exceptions
+
+        try:
+            data, stat = self._ask("get", node.path)
+        except kazoo.exceptions.NoNodeError:
+            return None
+        query, _, rest = data.decode("utf-8", "replace").partition(":")
+        at, _, rest = rest.partition(":")
+        database, table, *partition = [*node.object_path.removeprefix(f"{self._root}/").split("/"), ""]
+        return LockRow(
+            id=stat.czxid,
+            internal_id=1,
+            txn=TxnId(0),
+            database=database,
+            table=table or None,
+            partition="/".join(partition[:-1]) or None,
+            type=_TYPES[node.mode],
+            state=LockState.ACQUIRED,
+            last_heartbeat=0,
+            acquired_at=int(at) if at.isdigit() else stat.ctime,
+            user=query.partition("_")[0],
+            host=rest.rpartition(":")[2],
+            agent=query or None,
+            blocked_by=None,
+        )
+
+    @contextmanager
+    def _said_plainly(self) -> Iterator[None]:
+        import kazoo.exceptions
+        import kazoo.handlers.threading
+
+        try:
+            yield
+        except (kazoo.exceptions.KazooException, kazoo.handlers.threading.KazooTimeoutError) as error:
+            raise LocksUnavailable(
+                f"ZooKeeper {self._hosts}: {type(error).__name__} {error}".rstrip()
+                + "; look whether it runs and may be written to"
+            ) from error
+
+
+def open_zookeeper_locks(
+    hosts: str,
+    *,
+    namespace: str = NAMESPACE,
+    session_timeout: float = SESSION_TIMEOUT_SECONDS,
+    connect_timeout: float = 15.0,
+    answer_timeout: float = ANSWER_TIMEOUT_SECONDS,
+) -> ZooKeeperLocks:
+    """A session at ``hosts`` (``host:port,host:port``; ``hive.zookeeper.quorum``). Times in seconds.
+
+    Raises:
+        NotSupported: kazoo is not installed.
+        LocksUnavailable: nobody answers there.
+    """
+    try:
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import KazooTimeoutError
+    except ImportError:
+        raise NotSupported(
+            "locks in ZooKeeper need kazoo; install it with `pip install 'hive-compactor[zookeeper]'`"
+        ) from None
+    client = KazooClient(hosts=hosts, timeout=session_timeout)
+    try:
+        client.start(timeout=connect_timeout)
+    except KazooTimeoutError as error:
+        client.stop()
+        client.close()
+        raise LocksUnavailable(f"ZooKeeper {hosts}: nobody answered within {connect_timeout:g} s") from error
+    return ZooKeeperLocks(client, hosts, namespace, answer_timeout=answer_timeout)

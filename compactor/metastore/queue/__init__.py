@@ -1,0 +1,3 @@
+"""The compaction queue: requests, claims, commits and history."""
+
+from __future__ import annotations

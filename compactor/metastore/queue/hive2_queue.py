@@ -1,0 +1,211 @@
+"""A metastore of Hive 2.3 that is still in use: what its transactions say, and its queue, in which we are one more worker.
+
+Every step is that of Hive 2's own worker (``CompactionTxnHandler``), so that its other threads go on beside us: a row is
+``i`` -> ``w`` -> ``r``, its cleaner removes what the new base replaces, and a row whose worker is gone goes back to ``i``.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType, State
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.errors import LostClaim, Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.locations import same_place
+from compactor.metastore.catalog.read import Catalog
+from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.hive2 import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID, NEXT_TXN_ID, TXNS
+
+_CQ = COMPACTION_QUEUE.c
+_MAJOR = CompactionType.MAJOR.value
+_ABORTED = "a"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A row of the queue that is ours to work on. ``number`` is no other claim's: what is staged for it bears it."""
+
+    id: int
+    number: int
+    entity: Entity
+    worker_id: str
+    is_new: bool  #: nobody had asked for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worked:
+    """A row that somebody works on."""
+
+    id: int
+    entity: Entity
+    worker_id: str
+
+
+class Hive2:
+    """What is read and written of such a metastore."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        database.adapt(dialect.adapt)
+        self._database = database
+        self._dialect = dialect
+        self.catalog = Catalog(database, dialect)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._database.close()
+
+    def snapshot(self) -> ValidTxnList:
+        """All transactions that have begun: what has no row has committed (Hive 2's ``getOpenTxnsInfo``)."""
+        with self._database.read() as conn:
+            watermark = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID <= watermark)).all()
+        aborted = frozenset(TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == _ABORTED)
+        return ValidTxnList(
+            high_watermark=TxnId(watermark),
+            open=frozenset(TxnId(row.TXN_ID) for row in rows) - aborted,
+            aborted=aborted,
+        )
+
+    @retried
+    def claim(self, entity: Entity, worker_id: str) -> Claim:
+        """Take the row of ``entity``, or enter one that is taken already.
+
+        Raises:
+            Refused: somebody compacts it already, or it waits for a minor compaction.
+        """
+        with self._database.write() as conn:
+            schedule_alone(conn, self._dialect)
+            number = self._draw(conn)
+            rows = conn.execute(self._dialect.for_update(select(COMPACTION_QUEUE).where(*_of(entity)))).all()
+            for row in rows:
+                if row.CQ_STATE == State.WORKING.value:
+                    raise Refused(f"{entity}: {row.CQ_WORKER_ID} compacts it (compaction {row.CQ_ID}); wait for that")
+                if row.CQ_TYPE != _MAJOR:
+                    raise Refused(
+                        f"{entity}: compaction {row.CQ_ID}, a minor, waits for Hive 2's worker; wait for that"
+                    )
+            values = {
+                "CQ_STATE": State.WORKING.value,
+                "CQ_WORKER_ID": worker_id,
+                "CQ_START": now_ms(conn),
+            }
+            if rows:
+                conn.execute(update(COMPACTION_QUEUE).where(_CQ.CQ_ID == rows[0].CQ_ID).values(**values))
+                return Claim(id=rows[0].CQ_ID, number=number, entity=entity, worker_id=worker_id, is_new=False)
+            new = {
+                "CQ_ID": number,
+                "CQ_DATABASE": entity.database,
+                "CQ_TABLE": entity.table,
+                "CQ_PARTITION": entity.partition,
+                "CQ_TYPE": _MAJOR,
+            }
+            conn.execute(insert(COMPACTION_QUEUE).values(**new, **values))
+            return Claim(id=number, number=number, entity=entity, worker_id=worker_id, is_new=True)
+
+    @retried
+    def record(self, claim: Claim, highest: WriteId, run_as: str) -> None:
+        """Say up to which transaction it is compacted, before anything is staged, and as whom its files are removed.
+
+        ``highest`` is the base's own number, where Hive 2 takes the high watermark: its cleaner forgets aborted
+        transactions up to there, and those above the base may still have files.
+
+        Raises:
+            LostClaim: the row is not ours any more.
+        """
+        with self._database.write() as conn:
+            self._ours(conn, claim)
+            values = {"CQ_HIGHEST_TXN_ID": highest, "CQ_RUN_AS": run_as}
+            conn.execute(update(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id).values(**values))
+
+    @contextmanager
+    def committing(self, claim: Claim, *, table_id: int, partition_id: int | None, location: str) -> Iterator[None]:
+        """The body names the base; at the end the row is ready for cleaning. The row stays locked meanwhile, and is ours.
+
+        Raises:
+            LostClaim: the row is not ours any more, or its table is not where it was; nothing is changed.
+            CommitUnknown: the answer of the commit was lost.
+        """
+        with self._database.write() as conn:
+            self._ours(conn, claim)
+            same_place(conn, claim.id, claim.entity, table_id=table_id, partition_id=partition_id, location=location)
+            yield
+            values = {"CQ_STATE": State.READY_FOR_CLEANING.value, "CQ_WORKER_ID": None}
+            conn.execute(update(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id).values(**values))
+
+    @retried
+    def let_go(self, claim: Claim) -> None:
+        """Nothing came of it: a row of ours goes, one that was asked for is Hive 2's again."""
+        with self._database.write() as conn:
+            ours = (_CQ.CQ_ID == claim.id, *_worked_by(claim.worker_id))
+            if claim.is_new:
+                conn.execute(delete(COMPACTION_QUEUE).where(*ours))
+            else:
+                conn.execute(update(COMPACTION_QUEUE).where(*ours).values(**_WAITS))
+
+    def working(self) -> list[Worked]:
+        """The rows that somebody works on."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(COMPACTION_QUEUE).where(_CQ.CQ_STATE == State.WORKING.value)).all()
+        return [
+            Worked(
+                id=row.CQ_ID,
+                entity=Entity(database=row.CQ_DATABASE, table=row.CQ_TABLE, partition=row.CQ_PARTITION),
+                worker_id=row.CQ_WORKER_ID or "",
+            )
+            for row in rows
+        ]
+
+    @retried
+    def revoke(self, worked: Worked) -> None:
+        """A row whose worker is dead waits again (Hive 2's ``revokeFromLocalWorkers``)."""
+        with self._database.write() as conn:
+            dead = (_CQ.CQ_ID == worked.id, *_worked_by(worked.worker_id))
+            conn.execute(update(COMPACTION_QUEUE).where(*dead).values(**_WAITS))
+
+    def _ours(self, conn: Connection, claim: Claim) -> Row[Any]:
+        query = select(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id, *_worked_by(claim.worker_id))
+        row = conn.execute(self._dialect.for_update(query)).first()
+        if row is None:
+            raise LostClaim(f"compaction {claim.id} of {claim.entity} is not worked on by {claim.worker_id} any more")
+        return row
+
+    def _draw(self, conn: Connection) -> int:
+        found = conn.execute(self._dialect.for_update(select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT))).scalar_one()
+        conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=found + 1))
+        return int(found)
+
+
+def write_ids(txns: ValidTxnList, entity: Entity) -> ValidWriteIdList:
+    """The snapshot as that of one table: in Hive 2 a transaction's number is its write ID everywhere."""
+    return ValidWriteIdList(
+        table=f"{entity.database}.{entity.table}",
+        high_watermark=WriteId(txns.high_watermark),
+        open=frozenset(map(WriteId, txns.open)),
+        aborted=frozenset(map(WriteId, txns.aborted)),
+    )
+
+
+_WAITS = {"CQ_STATE": State.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": None}
+
+
+def _of(entity: Entity) -> tuple[Any, ...]:
+    """Rows of ``entity`` that wait or are worked on."""
+    partition = _CQ.CQ_PARTITION.is_(None) if entity.partition is None else _CQ.CQ_PARTITION == entity.partition
+    states = (State.INITIATED.value, State.WORKING.value)
+    return (_CQ.CQ_DATABASE == entity.database, _CQ.CQ_TABLE == entity.table, partition, _CQ.CQ_STATE.in_(states))
+
+
+def _worked_by(worker_id: str) -> tuple[Any, ...]:
+    return (_CQ.CQ_STATE == State.WORKING.value, _CQ.CQ_WORKER_ID == worker_id)

@@ -1,0 +1,207 @@
+"""Rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS as ``Entry`` values and back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement, RowMapping, Table
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import NotSupported
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.queue import properties_text
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
+
+#: Columns that move from the queue to the history as they are.
+MOVED = (
+    "ID",
+    "DATABASE",
+    "TABLE",
+    "PARTITION",
+    "TYPE",
+    "TBLPROPERTIES",
+    "WORKER_ID",
+    "ENQUEUE_TIME",
+    "START",
+    "RUN_AS",
+    "HIGHEST_WRITE_ID",
+    "META_INFO",
+    "HADOOP_JOB_ID",
+    "NEXT_TXN_ID",
+    "TXN_ID",
+    "COMMIT_TIME",
+    "INITIATOR_ID",
+    "INITIATOR_VERSION",
+    "WORKER_VERSION",
+    "POOL_NAME",
+    "NUMBER_OF_BUCKETS",
+    "ORDER_BY",
+)
+
+
+_Row = RowMapping | Mapping[str, Any]
+_ENDED_AS = "ENDED_AS"  #: in ``Beyond``: the state for which the history has no code
+
+
+class Beyond(Protocol):
+    """Where the values of columns stand that a schema has not: by the row's id, names without ``CQ_`` or ``CC_``.
+
+    Not committed together with the row. What is needed later is put there first; what stands there decides nothing
+    that the row itself does not say.
+    """
+
+    def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:
+        """What is kept of these rows."""
+
+    def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
+        """Keep these values beside those that are known; ``anew`` forgets what was known of such ids."""
+
+    def forget(self, ids: Collection[int]) -> None:
+        """Drop what is kept of rows that have left the history."""
+
+
+class Rows:
+    """The queue and its history as one schema has them: read into entries, and split for writing."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._lacking = dialect.lacks(COMPACTION_QUEUE) | dialect.lacks(COMPLETED_COMPACTIONS)
+        self.beyond: Beyond | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the schema has every column."""
+        return not self._lacking
+
+    def queued(self, rows: Iterable[_Row]) -> list[Entry]:
+        """Rows of COMPACTION_QUEUE."""
+        return [queued(row) for row in self._completed(rows, "CQ")]
+
+    def ended(self, rows: Iterable[_Row]) -> list[Entry]:
+        """Rows of COMPLETED_COMPACTIONS."""
+        return [ended(row) for row in self._completed(rows, "CC")]
+
+    def stored(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a row's ``values`` those that the schema has columns and codes for."""
+        row = self._dialect.row(table, values)
+        if "CC_STATE" in row:
+            row["CC_STATE"] = self._dialect.substitutes.get(row["CC_STATE"], row["CC_STATE"])
+        return row
+
+    def keep(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
+        """Put into ``beyond`` what ``stored`` leaves out; called before the metastore's transaction commits."""
+        if self.beyond is None or self.is_whole:
+            return
+        left_out = {entry_id: self._left_out(values) for entry_id, values in rows.items()}
+        self.beyond.put({i: values for i, values in left_out.items() if values or anew}, anew=anew)
+
+    def forget(self, ids: Collection[int]) -> None:
+        """Nothing has to be kept of these rows any more: they have left the history."""
+        if self.beyond is not None and not self.is_whole:
+            self.beyond.forget(ids)
+
+    def _left_out(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        found = {name[3:]: value for name, value in values.items() if name in self._lacking}
+        if self._dialect.substitutes.keys() & {state := values.get("CC_STATE")}:
+            found[_ENDED_AS] = state
+        return found
+
+    def _completed(self, rows: Iterable[_Row], prefix: str) -> list[_Row]:
+        found: list[_Row] = list(rows)
+        if self.beyond is None or self.is_whole or not found:
+            return found
+        kept = self.beyond.get([row[f"{prefix}_ID"] for row in found])
+        return [self._with(row, kept.get(row[f"{prefix}_ID"], {}), prefix) for row in found]
+
+    def _with(self, row: _Row, kept: Mapping[str, Any], prefix: str) -> _Row:
+        whole: dict[str, Any] = dict(row)
+        whole |= {f"{prefix}_{name}": value for name, value in kept.items() if f"{prefix}_{name}" in self._lacking}
+        really = kept.get(_ENDED_AS)
+        if prefix == "CC" and really is not None and self._dialect.substitutes.get(really) == whole["CC_STATE"]:
+            whole["CC_STATE"] = really
+        return whole
+
+
+def queued(row: _Row) -> Entry:
+    """A row of COMPACTION_QUEUE."""
+    retention, cleaner = row["CQ_RETRY_RETENTION"], row["CQ_CLEANER_START"]
+    return _entry(row, "CQ", end=None, cleaner_start=_set(cleaner), retry_retention=retention or 0)
+
+
+def ended(row: _Row) -> Entry:
+    """A row of COMPLETED_COMPACTIONS. Hive writes 0 there for what was never set; it reads as None."""
+    return _entry(row, "CC", end=_set(row["CC_END"]), cleaner_start=None, retry_retention=0)
+
+
+def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
+    """That a row is about ``entity``, or about its table and one of ``partitions`` when some are given."""
+    columns = table.c
+    names = partitions or (entity.partition,)
+    partition = columns[f"{prefix}_PARTITION"]
+    here = partition.is_(None) if names == (None,) else partition.in_(names)
+    return (columns[f"{prefix}_DATABASE"] == entity.database) & (columns[f"{prefix}_TABLE"] == entity.table) & here
+
+
+def history_row(row: _Row, state: State, now: int, error: str | None) -> dict[str, Any]:
+    """The row of COMPLETED_COMPACTIONS that a queue row becomes."""
+    values = {f"CC_{name}": row[f"CQ_{name}"] for name in MOVED}
+    values |= {"CC_STATE": state.value, "CC_END": now, "CC_ERROR_MESSAGE": error or row["CQ_ERROR_MESSAGE"]}
+    if values["CC_START"] is None:
+        values["CC_START"] = 0  # as Hive does; its SHOW COMPACTIONS and history purge read it
+    return values
+
+
+def _set(value: int | None) -> int | None:
+    """None for what Hive writes when a number was never set: 0, or -1 for CQ_CLEANER_START."""
+    return value if value is not None and value > 0 else None
+
+
+def _entry(row: _Row, prefix: str, *, end: int | None, cleaner_start: int | None, retry_retention: int) -> Entry:
+    def get(name: str) -> Any:
+        return row[f"{prefix}_{name}"]
+
+    entity = Entity(database=get("DATABASE"), table=get("TABLE"), partition=get("PARTITION"))
+    txn, following, highest = _set(get("TXN_ID")), _set(get("NEXT_TXN_ID")), get("HIGHEST_WRITE_ID")
+    return Entry(
+        id=get("ID"),
+        entity=entity,
+        state=State(get("STATE")),
+        type=_type(get("ID"), get("TYPE")),
+        properties=properties_text.decode(get("TBLPROPERTIES")),
+        pool=get("POOL_NAME"),
+        worker_id=get("WORKER_ID"),
+        run_as=get("RUN_AS"),
+        enqueue_time=_set(get("ENQUEUE_TIME")),
+        start=_set(get("START")),
+        end=end,
+        highest_write_id=None if highest is None else WriteId(highest),
+        txn_id=None if txn is None else TxnId(txn),
+        next_txn_id=None if following is None else TxnId(following),
+        commit_time=_set(get("COMMIT_TIME")),
+        cleaner_start=cleaner_start,
+        retry_retention=retry_retention,
+        job_id=get("HADOOP_JOB_ID"),
+        error=get("ERROR_MESSAGE"),
+        initiator_id=get("INITIATOR_ID"),
+        initiator_version=get("INITIATOR_VERSION"),
+        worker_version=get("WORKER_VERSION"),
+        buckets=_set(get("NUMBER_OF_BUCKETS")),
+        order_by=get("ORDER_BY"),
+    )
+
+
+def _type(entry_id: int, code: str) -> CompactionType:
+    try:
+        return CompactionType(code)
+    except ValueError:
+        known = ", ".join(f"{kind.value} {kind.label}" for kind in CompactionType)
+        raise NotSupported(
+            f"compaction {entry_id} has type {code!r}; known are {known}. Leave it to the engine that asked for it"
+        ) from None
+
+
+CQ = COMPACTION_QUEUE.c
+CC = COMPLETED_COMPACTIONS.c

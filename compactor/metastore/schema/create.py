@@ -1,0 +1,121 @@
+"""Hive 4's schema in an empty database, and the same as SQL text for people.
+
+``python -m compactor.metastore.schema.create`` renders the files under ``sql/``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Dialect, Table, inspect, select
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from compactor.database.engine import Database
+from compactor.errors import DatabaseUnavailable
+from compactor.metastore.schema import views
+from compactor.metastore.schema.hive3 import Postgres31
+from compactor.metastore.schema.tables import SCHEMA_VERSION, SEEDS, VERSION, metadata
+
+
+def create(database: Database) -> None:
+    """Make every table with its first rows; nothing where the schema is there already.
+
+    MySQL commits each table at once. VERSION comes last there as everywhere, so that what broke off is noticed.
+
+    Raises:
+        DatabaseUnavailable: the database has some of the tables but no VERSION, so it is something else.
+    """
+    with database.write() as conn:
+        present = {name.upper() for name in inspect(conn).get_table_names()}
+        if VERSION.name in present:
+            return
+        if clash := sorted(present & set(metadata.tables)):
+            raise DatabaseUnavailable(
+                f"database {database.url} has tables {', '.join(clash)} but no VERSION; it is no complete metastore, "
+                "use another database"
+            )
+        for table in _ordered():
+            table.create(conn, checkfirst=False)
+            for row in _first_rows(table):
+                conn.execute(table.insert().values(**row))
+        for statement in views.statements(database.kind):
+            conn.exec_driver_sql(statement.replace("%", _PERCENT.get(database.kind, "%")))
+
+
+def version(database: Database) -> str | None:
+    """SCHEMA_VERSION of the metastore in ``database``; None when there is none.
+
+    Raises:
+        DatabaseUnavailable: the database cannot be reached.
+    """
+    with database.read() as conn:
+        if not inspect(conn).has_table(VERSION.name):
+            return None
+        return conn.execute(select(VERSION.c.SCHEMA_VERSION).order_by(VERSION.c.VER_ID)).scalars().first()
+
+
+def schema_sql(kind: str) -> str:
+    """The tables, indexes and first rows as SQL of one kind of database."""
+    dialect = _DIALECTS[kind]
+    parts = [f"-- Hive's metastore schema {SCHEMA_VERSION}. Rendered by `python -m compactor.metastore.schema.create`."]
+    for table in _ordered():
+        parts.append(str(CreateTable(table).compile(dialect=dialect)).strip() + ";")
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        parts.extend(str(CreateIndex(index).compile(dialect=dialect)).strip() + ";" for index in indexes)
+        for row in _first_rows(table):
+            compiled = table.insert().values(**row).compile(dialect=dialect, compile_kwargs={"literal_binds": True})
+            parts.append(str(compiled).partition(" RETURNING ")[0] + ";")
+    if kind == "mysql":
+        parts.insert(1, "SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO');")
+    return "\n\n".join(_tidy(part) for part in parts) + "\n"
+
+
+def views_sql(kind: str, *, hive3: bool = False) -> str:
+    """The reporting views as SQL of one kind of database; over Hive 3.1's schema if asked for."""
+    schema = "Hive 3.1's metastore schema" if hive3 else "Hive's metastore schema"
+    head = f"-- Reporting views over {schema}. Rendered by `python -m compactor.metastore.schema.create`."
+    lacking = frozenset(name.partition(".")[2] for name in Postgres31.missing_columns) if hive3 else frozenset()
+    found = views.statements(kind, lacking=lacking, quoted=not hive3)
+    return "\n\n".join((head, *(f"{statement};" for statement in found))) + "\n"
+
+
+def _ordered() -> list[Table]:
+    """Tables after those that they refer to, VERSION last: a schema without it is not complete."""
+    return [*(table for table in metadata.sorted_tables if table is not VERSION), VERSION]
+
+
+def _first_rows(table: Table) -> list[Mapping[str, Any]]:
+    return [row for owner, row in SEEDS if owner is table]
+
+
+#: For text: no database is asked.
+_DIALECTS: dict[str, Dialect] = {
+    "sqlite": sqlite.dialect(),
+    "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]  # SQLAlchemy's
+    "mysql": mysql.dialect(),
+}
+_OF_HIVE3 = ("postgresql", "mysql")  #: where there are metastores of Hive 3.1
+#: What stands for a percent sign in a statement, where the driver takes one for a parameter.
+_PERCENT = {"postgresql": "%%", "mysql": "%%"}
+
+
+def _tidy(sql: str) -> str:
+    return "\n".join(line.rstrip().replace("\t", "  ") for line in sql.splitlines())
+
+
+def main(directory: Path) -> None:
+    """Write the files of every kind into ``directory``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for kind in _DIALECTS:
+        (directory / f"hive-schema-{SCHEMA_VERSION}.{kind}.sql").write_text(schema_sql(kind), encoding="utf-8")
+        (directory / f"views.{kind}.sql").write_text(views_sql(kind), encoding="utf-8")
+        if kind in _OF_HIVE3:
+            (directory / f"views-3.1.{kind}.sql").write_text(views_sql(kind, hive3=True), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("sql"))

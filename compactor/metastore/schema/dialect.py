@@ -1,0 +1,184 @@
+"""What differs between metastore databases and schema versions, as one object each.
+
+A database that is not in ``_DIALECTS`` is refused when it is opened; nothing else asks which database it is. Here is
+Hive 4's schema on each database; ``dialects_hive3`` has what Hive 3.1's does otherwise.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, bindparam, func, insert, select, text, update
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
+
+from compactor.acid.names import Layout
+from compactor.database.clock import now_ms
+from compactor.database.prepared import send
+from compactor.ids import TxnId
+from compactor.metastore.schema.tables import TRANSACTION_TABLES, TXN_COMPONENTS, TXN_LOCK_TBL, TXNS, WRITE_SET
+
+_Rows = TypeVar("_Rows", bound=Select[Any])
+
+# Made once, since every compaction passes here.
+_NEWEST = select(func.max(TXNS.c.TXN_ID))
+_OPENED = insert(TXNS).returning(TXNS.c.TXN_ID, sort_by_parameter_order=True)
+_COMMITTED = update(TXNS).where(TXNS.c.TXN_ID == bindparam("of_txn"))
+
+
+class Dialect:
+    """Hive 4's schema on SQLite.
+
+    Its writing transactions exclude one another from their first statement on (``BEGIN IMMEDIATE``), so a row lock
+    and the lock on TXN_LOCK_TBL are already held; servers add them.
+    """
+
+    database: str = "sqlite"
+    schema_versions: tuple[str, ...] = ("4.0.0", "4.1.0", "4.2.0")
+    #: How this Hive's readers take what a compaction made.
+    layout: Layout = Layout.VISIBILITY
+    #: Codes that stand for what this Hive has no code for: CC_STATE of an entry that ended. What it really was is kept
+    #: in our own state.
+    substitutes: Mapping[str, str] = MappingProxyType({})
+    #: CQ_TYPE of what may be requested; None for every type.
+    request_types: frozenset[str] | None = None
+    #: Tables and columns (``TABLE.COLUMN``) of ``tables`` that this schema has not. Columns read as NULL.
+    missing_tables: frozenset[str] = frozenset()
+    missing_columns: frozenset[str] = frozenset()
+    #: The largest TXN_TYPE that this Hive knows; a transaction of a later type is an ordinary one to it.
+    last_type: int = 6
+    #: Whether an id of TXNS can be drawn while others are, long before its row is there.
+    draws_early: bool = False
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """Make an engine write names and columns as this schema has them."""
+
+    # --- locks --------------------------------------------------------------------------------------------------
+
+    def for_update(self, query: _Rows) -> _Rows:
+        """``query`` so that the rows it finds stay locked until the end of the transaction."""
+        return query
+
+    def unlocked(self, query: _Rows) -> _Rows:
+        """As ``for_update``, but rows that another transaction has locked are left out."""
+        return query
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """Hold TXN_LOCK_TBL to the end of the transaction: shared to open, exclusive to commit (Hive 4)."""
+        if not conn.in_transaction():
+            raise AssertionError("TXN_LOCK_TBL is only held within a transaction")
+
+    # --- transactions -------------------------------------------------------------------------------------------
+
+    def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
+        """New rows of TXNS; their ids in ascending order. ``lock_transactions`` is held."""
+        if conn.dialect.insert_executemany_returning_sort_by_parameter_order:
+            return [TxnId(txn) for txn in conn.execute(_OPENED, [dict(row) for row in rows]).scalars()]
+        return [TxnId(_inserted_id(conn, row)) for row in rows]  # MySQL says of one row only which id it got
+
+    def newest(self, conn: Connection) -> TxnId:
+        """The newest transaction. Read after ``lock_transactions``, nothing newer can commit before us."""
+        return TxnId(send(conn, _NEWEST, {}).scalar())
+
+    def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
+        """Up to here every id has its row or never will; above it a drawn id may still be on its way into the table."""
+        edge = now_ms(conn) - open_txn_timeout_ms
+        return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0)
+
+    @property
+    def remembers_commits(self) -> bool:
+        """Whether TXNS says of a compaction's transaction that it committed."""
+        return True
+
+    def forget_committed(self, conn: Connection, txn: TxnId) -> None:
+        """What becomes of the row of a transaction that commits."""
+        send(conn, _COMMITTED, {"of_txn": txn, "TXN_STATE": "c"})
+
+    def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
+        """Whether a transaction without a row is known to have committed."""
+        return False
+
+    def conflicting(self) -> ColumnElement[bool]:
+        """Which two operations on one object conflict, of TXN_COMPONENTS and WRITE_SET."""
+        changes = ("u", "d")
+        return TXN_COMPONENTS.c.TC_OPERATION_TYPE.in_(changes) & WRITE_SET.c.WS_OPERATION_TYPE.in_(changes)
+
+    # --- schema -------------------------------------------------------------------------------------------------
+
+    def has(self, table: Table) -> bool:
+        """Whether the schema has this table."""
+        return table.name not in self.missing_tables
+
+    @property
+    def transaction_tables(self) -> list[Table]:
+        """Those that the schema has."""
+        return [table for table in TRANSACTION_TABLES if self.has(table)]
+
+    def row(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
+        """``values`` of a row without the columns that the schema has not."""
+        return {name: value for name, value in values.items() if f"{table.name}.{name}" not in self.missing_columns}
+
+    def lacks(self, table: Table) -> frozenset[str]:
+        """The columns of ``table`` that the schema has not."""
+        return frozenset(column.name for column in table.columns if str(column) in self.missing_columns)
+
+    def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """``column`` to group or order by, where two texts that differ in anything are two."""
+        return column
+
+
+class Postgres4(Dialect):
+    """Hive 4's schema on PostgreSQL: every name in quotes."""
+
+    database = "postgresql"
+    draws_early = True
+
+    def for_update(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update()
+
+    def unlocked(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update(skip_locked=True)
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """See ``Dialect``; the lock is one on the table, as Hive takes it."""
+        conn.exec_driver_sql(f'LOCK TABLE "TXN_LOCK_TBL" IN {"EXCLUSIVE" if exclusive else "SHARE"} MODE')
+
+
+class MySQL4(Dialect):
+    """Hive 4's schema on MySQL and MariaDB."""
+
+    database = "mysql"
+    draws_early = True
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """Compare texts exactly: the schema's transaction tables take upper and lower case for the same."""
+        from compactor.metastore.schema.compile import exact_compiler
+
+        dialect.statement_compiler = exact_compiler(dialect.statement_compiler)
+
+    def for_update(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update()
+
+    def unlocked(self, query: _Rows) -> _Rows:
+        """See ``Dialect``."""
+        return query.with_for_update(skip_locked=True)
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """See ``Dialect``; the lock is one on the table's only row, as Hive takes it."""
+        conn.execute(select(TXN_LOCK_TBL.c.TXN_LOCK).with_for_update(read=not exclusive)).all()
+
+    def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        """See ``Dialect``."""
+        return func.convert(column.op("USING")(text("utf8mb4"))).collate("utf8mb4_bin")
+
+
+def _inserted_id(conn: Connection, row: Mapping[str, object]) -> int:
+    key = conn.execute(insert(TXNS).values(**row)).inserted_primary_key
+    if key is None:
+        raise AssertionError("the database hands out TXN_ID")
+    return int(key[0])

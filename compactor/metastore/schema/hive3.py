@@ -1,0 +1,144 @@
+"""Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no row of what committed, fewer columns in the queue.
+
+Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; what its queue has no column for stands in
+our own state (``entries.Beyond``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Table,
+    delete,
+    insert,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
+
+from compactor.acid.names import Layout
+from compactor.ids import TxnId
+from compactor.metastore.schema.compile import folding_preparer, reduced_compiler
+from compactor.metastore.schema.dialect import Dialect, MySQL4, Postgres4
+from compactor.metastore.schema.tables import (
+    COMPLETED_TXN_COMPONENTS,
+    TRANSACTION_TABLES,
+    TXN_COMPONENTS,
+    TXNS,
+    WRITE_SET,
+)
+
+metadata = MetaData()
+
+NEXT_TXN_ID = Table("NEXT_TXN_ID", metadata, Column("NTXN_NEXT", BigInteger, nullable=False))
+
+_QUEUE_LACKS = (
+    "ENQUEUE_TIME",
+    "ERROR_MESSAGE",
+    "NEXT_TXN_ID",
+    "TXN_ID",
+    "COMMIT_TIME",
+    "INITIATOR_ID",
+    "INITIATOR_VERSION",
+    "WORKER_VERSION",
+    "POOL_NAME",
+    "NUMBER_OF_BUCKETS",
+    "ORDER_BY",
+)
+_DATABASE_LACKS = ("CREATE_TIME", "DB_MANAGED_LOCATION_URI", "TYPE", "DATACONNECTOR_NAME", "REMOTE_DBNAME")
+_NAMES = frozenset(
+    name for table in (*TRANSACTION_TABLES, NEXT_TXN_ID) for name in (table.name, *(c.name for c in table.columns))
+)
+
+
+class _Hive3(Dialect):
+    """What the schema does on every database."""
+
+    schema_versions = ("3.1.0",)
+    layout = Layout.PLAIN
+    # It shows and purges only the states that it knows. Of those "attempted" alone is not counted as a failure.
+    substitutes = MappingProxyType({"c": "a", "x": "a"})
+    request_types = frozenset({"a", "i"})
+    missing_tables = frozenset(
+        {"TXN_LOCK_TBL", "MIN_HISTORY_WRITE_ID", "COMPACTION_METRICS_CACHE", "TXN_WRITE_NOTIFICATION_LOG"}
+    )
+    missing_columns = frozenset(
+        {
+            *(f"COMPACTION_QUEUE.CQ_{name}" for name in (*_QUEUE_LACKS, "CLEANER_START", "RETRY_RETENTION")),
+            *(f"COMPLETED_COMPACTIONS.CC_{name}" for name in _QUEUE_LACKS),
+            *(f"DBS.{name}" for name in _DATABASE_LACKS),
+            "CTLGS.CREATE_TIME",
+            "TBLS.WRITE_ID",
+            "PARTITIONS.WRITE_ID",
+        }
+    )
+    last_type = 2
+    draws_early = False
+
+    def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
+        """See ``Dialect``; the counter's row stands for TXN_LOCK_TBL, and is always held by one alone."""
+        conn.execute(self.for_update(select(NEXT_TXN_ID.c.NTXN_NEXT))).all()
+
+    def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
+        """See ``Dialect``; the ids come from the counter, in the same database transaction as their rows."""
+        first = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one()
+        conn.execute(update(NEXT_TXN_ID).values(NTXN_NEXT=first + len(rows)))
+        ids = [TxnId(first + number) for number in range(len(rows))]
+        conn.execute(insert(TXNS), [dict(row) | {"TXN_ID": txn} for row, txn in zip(rows, ids, strict=True)])
+        return ids
+
+    def newest(self, conn: Connection) -> TxnId:
+        """See ``Dialect``; the row of the newest may be gone."""
+        return TxnId(conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1)
+
+    def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
+        """See ``Dialect``; ids and their rows appear together."""
+        return self.newest(conn)
+
+    @property
+    def remembers_commits(self) -> bool:
+        """See ``Dialect``; but the commit makes the queue row ready for cleaning, so that row says it."""
+        return False
+
+    def forget_committed(self, conn: Connection, txn: TxnId) -> None:
+        """See ``Dialect``; no row says that a transaction committed."""
+        conn.execute(delete(TXNS).where(TXNS.c.TXN_ID == txn))
+
+    def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
+        """See ``Dialect``; what it wrote is there until that is compacted (Hive 3.1's ``commitTxn``)."""
+        written = select(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID).where(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == txn)
+        return conn.execute(written.limit(1)).first() is not None
+
+    def conflicting(self) -> ColumnElement[bool]:
+        """See ``Dialect``; two deletes don't conflict there."""
+        one_updates = or_(TXN_COMPONENTS.c.TC_OPERATION_TYPE == "u", WRITE_SET.c.WS_OPERATION_TYPE == "u")
+        return super().conflicting() & one_updates
+
+
+class Postgres31(_Hive3, Postgres4):
+    """Hive 3.1's schema on PostgreSQL: transaction tables in lower case, the others in quotes."""
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """See ``Dialect``."""
+        super().adapt(dialect)
+        dialect.statement_compiler = reduced_compiler(dialect.statement_compiler, self.missing_columns)
+        preparer = folding_preparer(type(dialect.identifier_preparer), _NAMES.__contains__)
+        dialect.identifier_preparer = preparer(dialect)
+
+
+class MySQL31(_Hive3, MySQL4):
+    """Hive 3.1's schema on MySQL and MariaDB."""
+
+    def adapt(self, dialect: SqlDialect) -> None:
+        """See ``Dialect``."""
+        super().adapt(dialect)
+        dialect.statement_compiler = reduced_compiler(dialect.statement_compiler, self.missing_columns)

@@ -1,0 +1,66 @@
+"""How many transactions may be open, and what one that is opened leaves behind (``hive.*txn*`` of a site)."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from compactor.errors import Refused
+from compactor.metastore.schema.tables import TXNS
+
+_log = logging.getLogger(__name__)
+
+OPEN_TXN_TIMEOUT_MS = 1_000  #: ``hive.txn.opentxn.timeout``: how long drawing an id and inserting its row may take
+_FREE_AGAIN = 0.9  #: of the limit: once it was reached, opening goes on below this
+_COUNT_SECONDS = 1.0  #: ``hive.count.open.txns.interval``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnLimits:
+    """What a site says of its transactions; Hive's defaults."""
+
+    max_open: int = 100_000  #: ``hive.max.open.txns``
+    max_batch: int = 1_000  #: ``hive.txn.max.open.batch``
+    open_timeout_ms: int = OPEN_TXN_TIMEOUT_MS
+    min_history_level: bool = True  #: ``hive.txn.use.minhistorylevel``
+
+
+class OpenLimit:
+    """The gate of ``hive.max.open.txns``: shut when so many are open, open again below nine tenths of them.
+
+    As in Hive the rows are counted once a second and each process has its own gate; what it opened since counts too.
+    """
+
+    def __init__(self, max_open: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_open = max_open
+        self._clock = clock
+        self._counted_at: float | None = None
+        self._open = 0
+        self._shut = False
+
+    def check(self, conn: Connection) -> None:
+        """Nothing while there is room.
+
+        Raises:
+            Refused: there are too many, in Hive's words.
+        """
+        now = self._clock()
+        if self._counted_at is None or now - self._counted_at >= _COUNT_SECONDS:
+            self._open = conn.execute(select(func.count()).where(TXNS.c.TXN_STATE == "o")).scalar_one()
+            self._counted_at = now
+        self._shut = self._open >= (self._max_open * _FREE_AGAIN if self._shut else self._max_open)
+        if self._shut:
+            _log.warning("%d transactions are open, %d are allowed", self._open, self._max_open)
+            raise Refused(
+                "Maximum allowed number of open transactions has been reached. See hive.max.open.txns. "
+                f"({self._open} are open, {self._max_open} are allowed; opening goes on below "
+                f"{self._max_open * _FREE_AGAIN:g})"
+            )
+
+    def opened(self, count: int) -> None:
+        """Say that ``count`` were opened since the last look."""
+        self._open += count

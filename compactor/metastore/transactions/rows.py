@@ -1,0 +1,162 @@
+"""What opening and ending a transaction does to rows, shared by user transactions and compactions.
+
+Everything here runs inside a transaction of the caller. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Delete,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+    update,
+)
+
+from compactor.database.prepared import send, send_all
+from compactor.ids import TxnId
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import (
+    HIVE_LOCKS,
+    MATERIALIZATION_REBUILD_LOCKS,
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    TXN_COMPONENTS,
+    TXNS,
+    WRITE_SET,
+)
+
+OPEN, ABORTED, COMMITTED = "o", "a", "c"
+_META_LENGTH = 128  #: TXN_META_INFO
+
+
+class TxnType(enum.IntEnum):
+    """TXN_TYPE (Hive's thrift ``TxnType``)."""
+
+    DEFAULT = 0
+    REPL_CREATED = 1
+    READ_ONLY = 2
+    COMPACTION = 3
+    MATER_VIEW_REBUILD = 4
+    SOFT_DELETE = 5
+    REBALANCE_COMPACTION = 6
+
+    @classmethod
+    def _missing_(cls, value: object) -> TxnType:
+        """A type of a newer Hive is held to be one that writes."""
+        return cls.DEFAULT
+
+    @property
+    def compacts(self) -> bool:
+        return self in (TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TxnRow:
+    """State and type of one row of TXNS."""
+
+    state: str
+    type: TxnType
+
+    @property
+    def is_open(self) -> bool:
+        return self.state == OPEN
+
+
+def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
+    """The row of ``txn``, locked to the end of the transaction; None where there is none."""
+    rows = send(conn, _row_of(dialect), {"of_txn": txn}).rows
+    return TxnRow(state=rows[0][0], type=TxnType(rows[0][1] or 0)) if rows else None
+
+
+def locked_rows(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
+    """As ``locked_row`` of each, in one statement; locked in the order of their ids."""
+    query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID.in_(txns))
+    rows = conn.execute(dialect.for_update(query.order_by(TXNS.c.TXN_ID)))
+    return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0)) for row in rows}
+
+
+@cache  # a statement that is made once costs a fraction of one that is made for each call
+def _row_of(dialect: Dialect) -> Select[Any]:
+    return dialect.for_update(select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == bindparam("of_txn")))
+
+
+def lowest_open_id(conn: Connection) -> TxnId | None:
+    """The lowest TXN_ID in state ``o``, of all types."""
+    return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == OPEN)).scalar()
+
+
+def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: bool = False) -> None:
+    """Remember which objects ``txn`` updated or deleted in, for those who commit after it.
+
+    With ``everything`` also where it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel`` false.
+    """
+    components = TXN_COMPONENTS.c
+    touched = (
+        select(
+            components.TC_DATABASE,
+            components.TC_TABLE,
+            components.TC_PARTITION,
+            components.TC_TXNID,
+            literal(commit_id, BigInteger),
+            components.TC_OPERATION_TYPE,
+        )
+        .distinct()
+        .where(
+            components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d", "i") if everything else ("u", "d"))
+        )
+    )
+    columns = ["WS_DATABASE", "WS_TABLE", "WS_PARTITION", "WS_TXNID", "WS_COMMIT_ID", "WS_OPERATION_TYPE"]
+    conn.execute(insert(WRITE_SET).from_select(columns, touched))
+
+
+def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
+    """TXNS ``c``; their components, locks and history rows go."""
+    send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
+    _remove_holds(conn, dialect, txns)
+    for txn in txns:
+        dialect.forget_committed(conn, txn)
+
+
+def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) -> bool:
+    """TXNS ``o`` -> ``a``; locks and history rows go, the components stay until nothing of it is in storage."""
+    guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
+    changed = conn.execute(guarded.values(TXN_STATE=ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
+    if changed:
+        _remove_holds(conn, dialect, [txn])
+    return changed
+
+
+def _remove_holds(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
+    for table, held in _HOLDS.items():
+        if dialect.has(table):
+            send_all(conn, held, [{"of_txn": txn} for txn in txns])
+
+
+def _without(column: Column[int]) -> Delete:
+    return delete(column.table).where(column == bindparam("of_txn"))
+
+
+_NO_COMPONENTS = _without(TXN_COMPONENTS.c.TC_TXNID)
+#: What ends what is held for a transaction as long as it is open, by the table that says so.
+_HOLDS: dict[Table, Delete] = {
+    HIVE_LOCKS: _without(HIVE_LOCKS.c.HL_TXNID),
+    MIN_HISTORY_LEVEL: _without(MIN_HISTORY_LEVEL.c.MHL_TXNID),
+    MIN_HISTORY_WRITE_ID: _without(MIN_HISTORY_WRITE_ID.c.MH_TXNID),
+    MATERIALIZATION_REBUILD_LOCKS: _without(MATERIALIZATION_REBUILD_LOCKS.c.MRL_TXN_ID),
+}

@@ -1,0 +1,482 @@
+"""Transactions as rows of TXNS: open, heartbeat, commit, abort, time out, and what a snapshot sees."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, case, delete, func, insert, literal, or_, select, update
+
+from compactor.acid.write_ids import ValidTxnList
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.errors import NotFound, Refused, TransactionAborted, TryAgain
+from compactor.ids import TxnId
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_TXN_COMPONENTS,
+    HIVE_LOCKS,
+    MIN_HISTORY_LEVEL,
+    TABLE_PARAMS,
+    TXN_COMPONENTS,
+    TXNS,
+    WRITE_SET,
+)
+from compactor.metastore.transactions import rows as txn_rows
+from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
+from compactor.metastore.transactions.rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnType
+
+__all__ = ["OPEN_TXN_TIMEOUT_MS", "HeartbeatRange", "KeyValue", "OpenTransaction", "Opening", "Transactions", "TxnType"]
+
+TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
+TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of what was timed out
+REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
+KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction that has not committed. Times are epoch milliseconds of the database's clock."""
+
+    id: TxnId
+    user: str
+    host: str
+    type: TxnType
+    started: int
+    last_heartbeat: int
+    agent: str | None = None
+    state: str = OPEN  #: ``a`` among those that ``unfinished`` tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A transaction to be opened, and for whom; ``agent`` says who works under it."""
+
+    user: str
+    host: str
+    type: TxnType = TxnType.DEFAULT
+    agent: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyValue:
+    """A table property that changes with a commit, or not at all: how a sink remembers up to where it wrote."""
+
+    table_id: int
+    key: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatRange:
+    """Those of a range that are not alive; ``no_such`` has the committed ones too, as Hive's answer has."""
+
+    no_such: frozenset[TxnId] = frozenset()
+    aborted: frozenset[TxnId] = frozenset()
+
+
+class Transactions:
+    """TXNS and the rows that hang on it."""
+
+    def __init__(
+        self,
+        database: Database,
+        dialect: Dialect,
+        limits: TxnLimits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._dialect = dialect
+        self._limits = limits or TxnLimits()
+        self._room = OpenLimit(self._limits.max_open, clock)
+        self._clock = clock
+
+    @retried
+    def open(
+        self,
+        user: str,
+        host: str,
+        *,
+        type: TxnType = TxnType.DEFAULT,
+        agent: str | None = None,
+        count: int = 1,
+    ) -> list[TxnId]:
+        """New transactions, each with its MIN_HISTORY_LEVEL row, in ascending order.
+
+        One call opens ``hive.txn.max.open.batch`` of them at most, however many are asked for, as in Hive.
+
+        Raises:
+            Refused: ``count`` is below 1, or ``hive.max.open.txns`` are open.
+        """
+        if count < 1:
+            raise Refused(f"{count} transactions at once: open at least one")
+        opening = Opening(user=user, host=host, type=type, agent=agent)
+        return self.open_all([opening] * min(count, self._limits.max_batch))
+
+    @retried
+    def open_all(self, openings: Sequence[Opening]) -> list[TxnId]:
+        """As ``open``, one transaction for each of ``openings``, in their order; all of them or none.
+
+        Raises:
+            Refused: ``hive.max.open.txns`` are open.
+        """
+        begun = self._clock()
+        with self._database.write() as conn:
+            self._room.check(conn)
+            self._dialect.lock_transactions(conn, exclusive=False)
+            now = now_ms(conn)
+            ids = self._dialect.open_transactions(conn, [self._row(opening, now) for opening in openings])
+            if self._limits.min_history_level:
+                lowest = txn_rows.lowest_open_id(conn)
+                history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
+                conn.execute(insert(MIN_HISTORY_LEVEL), history)
+        self._not_too_late(ids, openings, begun)
+        self._room.opened(len(ids))
+        return ids
+
+    def _row(self, opening: Opening, now: int) -> dict[str, object]:
+        is_known = opening.type <= self._dialect.last_type
+        return {
+            "TXN_STATE": OPEN,
+            "TXN_STARTED": now,
+            "TXN_LAST_HEARTBEAT": now,
+            "TXN_USER": opening.user,
+            "TXN_HOST": opening.host,
+            "TXN_AGENT_INFO": opening.agent,
+            "TXN_TYPE": int(opening.type if is_known else TxnType.DEFAULT),
+        }
+
+    def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[Opening], begun: float) -> None:
+        """Take back ids whose rows came too late: a snapshot may have taken them for ones that will never be.
+
+        As Hive's ``OpenTxnsFunction`` does, where ids can be drawn long before their rows are there.
+
+        Raises:
+            TryAgain: they are taken back; open others.
+        """
+        took_ms = (self._clock() - begun) * 1000
+        harmless = all(o.type is TxnType.READ_ONLY for o in openings) or not self._dialect.draws_early
+        if harmless or took_ms < self._limits.open_timeout_ms:
+            return
+        with self._database.write() as conn:
+            conn.execute(delete(MIN_HISTORY_LEVEL).where(MIN_HISTORY_LEVEL.c.MHL_TXNID.in_(ids)))
+            conn.execute(delete(TXNS).where(TXNS.c.TXN_ID.in_(ids)))
+        raise TryAgain(
+            f"opening {len(ids)} transactions took {took_ms:.0f} ms, longer than hive.txn.opentxn.timeout "
+            f"({self._limits.open_timeout_ms} ms); they are taken back"
+        )
+
+    @retried
+    def commit(self, txn: TxnId, key_value: KeyValue | None = None) -> None:
+        """Make the writes of ``txn`` visible; nothing if it is committed already.
+
+        ``key_value`` is set in the same database transaction (Hive's ``CommitTxnRequest.keyValue``).
+
+        A transaction that updated or deleted loses against one that did so on the same object and committed after
+        ``txn`` was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
+
+        Raises:
+            TransactionAborted: it is aborted, or loses and is aborted now.
+            NotFound: there is no such transaction.
+            Refused: ``key_value`` names no property that is there; the transaction stays open.
+        """
+        lost_to: TxnId | None = None
+        with self._database.write() as conn:
+            row = txn_rows.locked_row(conn, self._dialect, txn)
+            if row is None and self._dialect.is_remembered(conn, txn):
+                return
+            if row is None:
+                raise _unknown(txn)
+            if row.state == COMMITTED:
+                return
+            if row.state == ABORTED:
+                raise _aborted(txn)
+            self._dialect.lock_transactions(conn, exclusive=True)
+            commit_id = self._dialect.newest(conn)
+            lost_to = _conflict(conn, self._dialect, txn)
+            if lost_to is not None:
+                txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
+            else:
+                self._commit(conn, txn, row.type, commit_id)
+                if key_value is not None:
+                    _set(conn, key_value)
+        if lost_to is not None:
+            raise TransactionAborted(
+                f"transaction {txn} is aborted: transaction {lost_to} updated or deleted in the same place and "
+                "committed first; run the statement again"
+            )
+
+    @retried
+    def abort(self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None) -> bool:
+        """Abort ``txn``; False when it had ended already or never was. Its components stay until it is cleaned.
+
+        ``first`` does what must be done before its locks are gone: it gets the newest transaction, while ``txn`` is open
+        and locked, and must not touch a database.
+        """
+        with self._database.write() as conn:
+            row = txn_rows.locked_row(conn, self._dialect, txn)
+            if first is not None and row is not None and row.is_open:
+                first(self._dialect.newest(conn))
+            return txn_rows.mark_aborted(conn, self._dialect, txn, reason)
+
+    @contextmanager
+    def timing_out(self, txn: TxnId, timeout_ms: int) -> Iterator[TxnId | None]:
+        """Abort ``txn`` at the end of the block, which does what must be done before its locks are gone.
+
+        It gets the newest transaction; or None, and nothing is aborted, where ``txn`` has ended or was heard of within
+        ``timeout_ms``. Until the end ``txn`` is locked, so it does nothing meanwhile. The block must not touch a database.
+        """
+        with self._database.write() as conn:
+            row = txn_rows.locked_row(conn, self._dialect, txn)
+            heard = conn.execute(select(TXNS.c.TXN_LAST_HEARTBEAT).where(TXNS.c.TXN_ID == txn)).scalar()
+            if row is None or not row.is_open or (heard or 0) >= now_ms(conn) - timeout_ms:
+                yield None
+                return
+            yield self._dialect.newest(conn)
+            txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)
+
+    @retried
+    def heartbeat(self, txn: TxnId) -> None:
+        """Say that ``txn`` is alive.
+
+        Raises:
+            TransactionAborted: it is aborted.
+            NotFound: it is committed or unknown.
+        """
+        with self._database.write() as conn:
+            guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
+            if conn.execute(guarded.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == 1:
+                return
+            row = self._must_exist(conn, txn)
+        if row.state == ABORTED:
+            raise _aborted(txn)
+        raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
+
+    @retried
+    def heartbeat_all(self, txns: Sequence[TxnId]) -> dict[TxnId, str | None]:
+        """Say that ``txns`` are alive; of those that are not open any more the state, None for one without a row."""
+        these = TXNS.c.TXN_ID.in_(txns)
+        with self._database.write() as conn:
+            alive = update(TXNS).where(these, TXNS.c.TXN_STATE == OPEN)
+            if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == len(txns):
+                return {}
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(these)).all()
+        found: dict[TxnId, str] = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+        return {txn: found.get(txn) for txn in txns if found.get(txn) != OPEN}
+
+    @retried
+    def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
+        """Say that all of ``low`` to ``high`` are alive, and hear which are not (Hive's ``HeartbeatTxnRangeFunction``).
+
+        Raises:
+            Refused: the range holds nothing.
+        """
+        if low > high:
+            raise Refused(f"heartbeat of transactions {low} to {high}: the first is above the last")
+        within = TXNS.c.TXN_ID.between(low, high)
+        with self._database.write() as conn:
+            alive = update(TXNS).where(within, TXNS.c.TXN_STATE == OPEN)
+            if conn.execute(alive.values(TXN_LAST_HEARTBEAT=now_ms(conn))).rowcount == high - low + 1:
+                return HeartbeatRange()
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(within)).all()
+        found = {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+        aborted = frozenset(txn for txn, state in found.items() if state == ABORTED)
+        opened = {txn for txn, state in found.items() if state == OPEN}
+        everyone = frozenset(TxnId(txn) for txn in range(low, high + 1))
+        return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
+
+    def state(self, txn: TxnId) -> str | None:
+        """``o``, ``a``, ``c``, or None for a transaction without a row: never opened, or ended and forgotten."""
+        with self._database.read() as conn:
+            return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar()
+
+    def states(self, txns: Sequence[TxnId]) -> dict[TxnId, str]:
+        """The states of those of ``txns`` that have a row, in one statement."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(txns)))
+            return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
+
+    def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int | None = None) -> ValidTxnList:
+        """What a reader sees now. Open compactions count as open, like every other transaction that writes.
+
+        With ``own`` the list ends at it and leaves it out of the exceptions, so that it sees its own writes (Hive's
+        ``TxnCommonUtils.createValidReadTxnList``); without, every open transaction is an exception. Ids that are
+        missing below a young row may be about to appear and count as open (``GetOpenTxnsListHandler``); young is
+        what the site's ``hive.txn.opentxn.timeout`` says, or ``open_txn_timeout_ms``.
+        """
+        timeout = self._limits.open_timeout_ms if open_txn_timeout_ms is None else open_txn_timeout_ms
+        with self._database.read() as conn:
+            low = self._dialect.settled(conn, timeout)
+            high = self._dialect.newest(conn)
+            writes = func.coalesce(TXNS.c.TXN_TYPE, 0) != TxnType.READ_ONLY
+            unfinished = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_STATE != COMMITTED, writes)
+            rows = conn.execute(unfinished).all()
+            young = set(conn.execute(select(TXNS.c.TXN_ID).where(TXNS.c.TXN_ID > low)).scalars())
+        opened = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE != ABORTED}
+        opened |= {TxnId(txn) for txn in range(low + 1, high) if txn not in young}
+        aborted = {TxnId(row.TXN_ID) for row in rows if row.TXN_STATE == ABORTED}
+        if own is not None:
+            high = min(own, high)
+            opened, aborted = {t for t in opened if t < own}, {t for t in aborted if t < own}
+        return ValidTxnList(high_watermark=high, open=frozenset(opened), aborted=frozenset(aborted))
+
+    def lowest_open(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> TxnId:
+        """The cleaner's gate: no transaction below this one is open, of any type (PROTOCOL 7.1).
+
+        The lower one of the lowest row in ``o`` and 1 + the newest id that is older than the timeout, since ids
+        above that may still be on their way into the table.
+        """
+        with self._database.read() as conn:
+            settled = self._dialect.settled(conn, open_txn_timeout_ms)
+            lowest = txn_rows.lowest_open_id(conn)
+        return TxnId(settled + 1) if lowest is None else min(lowest, TxnId(settled + 1))
+
+    def newest(self) -> TxnId:
+        """The largest TXN_ID that was handed out."""
+        with self._database.read() as conn:
+            return self._dialect.newest(conn)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Every open transaction, oldest first."""
+        return self._in_state(OPEN)
+
+    def unfinished(self) -> list[OpenTransaction]:
+        """Open transactions, and aborted ones that are not forgotten yet, oldest first."""
+        return self._in_state(OPEN, ABORTED)
+
+    def _in_state(self, *states: str) -> list[OpenTransaction]:
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXNS).where(TXNS.c.TXN_STATE.in_(states)).order_by(TXNS.c.TXN_ID))
+            return [
+                OpenTransaction(
+                    id=TxnId(row.TXN_ID),
+                    user=row.TXN_USER,
+                    host=row.TXN_HOST,
+                    type=TxnType(row.TXN_TYPE or 0),
+                    started=row.TXN_STARTED,
+                    last_heartbeat=row.TXN_LAST_HEARTBEAT,
+                    agent=row.TXN_AGENT_INFO,
+                    state=row.TXN_STATE,
+                )
+                for row in rows
+            ]
+
+    @retried
+    def time_out(self, timeout_ms: int = TIMEOUT_MS, *, repl_timeout_ms: int = REPL_TIMEOUT_MS) -> list[TxnId]:
+        """Abort what has not been heard of for longer than its timeout; locks without a transaction go likewise."""
+        with self._database.write() as conn:
+            now = now_ms(conn)
+            heard = HIVE_LOCKS.c.HL_LAST_HEARTBEAT
+            conn.execute(delete(HIVE_LOCKS).where(HIVE_LOCKS.c.HL_TXNID == 0, heard < now - timeout_ms))
+            replicated = TXNS.c.TXN_TYPE == TxnType.REPL_CREATED
+            deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
+            expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
+            ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
+            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), TIMED_OUT)]
+
+    def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
+        # Without MIN_HISTORY_LEVEL Hive reads from WRITE_SET who wrote at all.
+        txn_rows.write_set(conn, txn, commit_id, everything=not self._limits.min_history_level)
+        if type is not TxnType.READ_ONLY and not type.compacts:
+            _complete_components(conn, txn)
+        if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
+            stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
+            conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
+        txn_rows.mark_committed(conn, self._dialect, [txn])
+
+    def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:
+        row = txn_rows.locked_row(conn, self._dialect, txn)
+        if row is None:
+            raise _unknown(txn)
+        return row
+
+
+def _unknown(txn: TxnId) -> NotFound:
+    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten")
+
+
+def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
+    """The row of ``txn``, locked; used by whatever writes on behalf of a transaction.
+
+    Raises:
+        TransactionAborted: it is aborted.
+        NotFound: it is committed or unknown.
+    """
+    return checked_open(txn, txn_rows.locked_row(conn, dialect, txn))
+
+
+def checked_open(txn: TxnId, row: TxnRow | None) -> TxnRow:
+    """``row`` of ``txn``, if it is open; see ``must_be_open``."""
+    if row is not None and row.state == ABORTED:
+        raise _aborted(txn)
+    if row is None or row.state != OPEN:
+        raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
+    return row
+
+
+def _set(conn: Connection, wanted: KeyValue) -> None:
+    if not wanted.key.startswith(KEY_PREFIX):
+        raise Refused(
+            f"property {wanted.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"
+        )
+    here = (TABLE_PARAMS.c.TBL_ID == wanted.table_id, TABLE_PARAMS.c.PARAM_KEY == wanted.key)
+    if conn.execute(select(TABLE_PARAMS.c.PARAM_KEY).where(*here)).first() is None:
+        raise Refused(
+            f"property {wanted.key!r} of table {wanted.table_id} is not there; set it once before it is committed with a "
+            "transaction"
+        )
+    conn.execute(update(TABLE_PARAMS).where(*here).values(PARAM_VALUE=wanted.value))
+
+
+def _aborted(txn: TxnId) -> TransactionAborted:
+    return TransactionAborted(
+        f"transaction {txn} is aborted: it timed out, lost against another writer, or somebody aborted it; begin again"
+    )
+
+
+def _conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
+    """A transaction that updated or deleted where ``txn`` did and committed after it was opened."""
+    mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
+    same = and_(
+        mine.TC_DATABASE == theirs.WS_DATABASE,
+        mine.TC_TABLE == theirs.WS_TABLE,
+        or_(
+            mine.TC_PARTITION == theirs.WS_PARTITION,
+            and_(mine.TC_PARTITION.is_(None), theirs.WS_PARTITION.is_(None)),
+        ),
+    )
+    query = (
+        select(theirs.WS_TXNID)
+        .select_from(TXN_COMPONENTS.join(WRITE_SET, same))
+        .where(
+            mine.TC_TXNID == txn,
+            dialect.conflicting(),
+            theirs.WS_TXNID != txn,
+            theirs.WS_COMMIT_ID >= txn,
+        )
+        .order_by(theirs.WS_TXNID)
+        .limit(1)
+    )
+    return conn.execute(query).scalar()
+
+
+def _complete_components(conn: Connection, txn: TxnId) -> None:
+    """TXN_COMPONENTS -> COMPLETED_TXN_COMPONENTS; ``Y`` in all rows when any of them updated or deleted."""
+    components = TXN_COMPONENTS.c
+    changes = select(func.count()).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
+    flag = "Y" if conn.execute(changes).scalar_one() else "N"
+    written = select(
+        components.TC_TXNID,
+        components.TC_DATABASE,
+        components.TC_TABLE,
+        components.TC_PARTITION,
+        components.TC_WRITEID,
+        literal(flag),
+    ).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE != "c")
+    columns = ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE"]
+    conn.execute(insert(COMPLETED_TXN_COMPONENTS).from_select(columns, written))

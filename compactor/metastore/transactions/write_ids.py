@@ -1,0 +1,235 @@
+"""Write IDs: which transaction wrote what number of which table, and which numbers a snapshot sees."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
+
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.database.engine import Database
+from compactor.database.prepared import send, send_all
+from compactor.database.retry import retried
+from compactor.errors import Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.single_rows import inserted
+from compactor.metastore.schema.tables import (
+    MIN_HISTORY_LEVEL,
+    MIN_HISTORY_WRITE_ID,
+    NEXT_WRITE_ID,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+    TXNS,
+)
+from compactor.metastore.transactions.rows import OPEN, TxnType
+from compactor.metastore.transactions.transactions import must_be_open
+
+
+class WriteIds:
+    """NEXT_WRITE_ID, TXN_TO_WRITE_ID and what a transaction says it writes."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+        self._counter = dialect.for_update(select(_NWI.NWI_NEXT).where(_HERE))
+
+    @retried
+    def allocate(self, txn: TxnId, database: str, table: str) -> WriteId:
+        """The write ID of ``txn`` in one table: a new one, or the one that it already has.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: it only reads.
+        """
+        database, table = database.lower(), table.lower()
+        with self._database.write() as conn:
+            if must_be_open(conn, self._dialect, txn).type is TxnType.READ_ONLY:
+                raise Refused(f"transaction {txn} is read-only; it gets no write ID of {database}.{table}")
+            known = send(conn, _OF_TXN, {"of_database": database, "of_table": table, "of_txn": txn}).scalar()
+            if known is not None:
+                return WriteId(known)
+            drawn = self._draw(conn, database, table)
+            mapping = {"T2W_TXNID": txn, "T2W_DATABASE": database, "T2W_TABLE": table, "T2W_WRITEID": drawn}
+            send(conn, _MAPPING, mapping)
+            return drawn
+
+    def next(self, database: str, table: str) -> WriteId:
+        """The write ID that the next writer of the table gets; 1 for a table that nobody has written to."""
+        with self._database.read() as conn:
+            return next_write_id(conn, database.lower(), table.lower())
+
+    def valid(self, database: str, table: str, txns: ValidTxnList) -> ValidWriteIdList:
+        """Which write IDs of the table the snapshot ``txns`` sees.
+
+        A write ID at or below the high watermark without a mapping counts as committed: its mapping was purged.
+        """
+        database, table = database.lower(), table.lower()
+        with self._database.read() as conn:
+            watermark = self._watermark(conn, database, table, txns)
+            mapped = select(_T2W.T2W_TXNID, _T2W.T2W_WRITEID).where(
+                _of_table(database, table), _T2W.T2W_WRITEID <= watermark
+            )
+            rows = conn.execute(mapped).all()
+        invisible = [row for row in rows if not txns.is_valid(row.T2W_TXNID)]
+        aborted = frozenset(WriteId(row.T2W_WRITEID) for row in invisible if txns.is_aborted(row.T2W_TXNID))
+        return ValidWriteIdList(
+            table=f"{database}.{table}",
+            high_watermark=watermark,
+            open=frozenset(WriteId(row.T2W_WRITEID) for row in invisible) - aborted,
+            aborted=aborted,
+        )
+
+    def seen_by_all(self, database: str, table: str) -> WriteId:
+        """The highest write ID of the table up to which every transaction that is open now knows how each ended.
+
+        What was open when it opened stands in its row of MIN_HISTORY_LEVEL; of one without such a row
+        (``hive.txn.use.minhistorylevel`` false) nothing is known, and the answer is 0. Compactions do not count.
+        """
+        database, table = database.lower(), table.lower()
+        reads = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in([kind for kind in TxnType if kind.compacts])
+        levels = (
+            select(func.coalesce(MIN_HISTORY_LEVEL.c.MHL_MIN_OPEN_TXNID, 0))
+            .select_from(TXNS.outerjoin(MIN_HISTORY_LEVEL, TXNS.c.TXN_ID == MIN_HISTORY_LEVEL.c.MHL_TXNID))
+            .where(TXNS.c.TXN_STATE == OPEN, reads)
+        )
+        with self._database.read() as conn:
+            last = next_write_id(conn, database, table) - 1
+            lowest = min(conn.execute(levels).scalars(), default=None)
+            if lowest is None:
+                return WriteId(last)
+            if lowest == 0:
+                return WriteId(0)
+            later = select(func.min(_T2W.T2W_WRITEID)).where(_of_table(database, table), _T2W.T2W_TXNID >= lowest)
+            first = conn.execute(later).scalar()
+        return WriteId(last if first is None else first - 1)
+
+    @retried
+    def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
+        """Say what ``txn`` writes: ``i`` inserts, ``u`` overwrites, ``d`` updates or deletes. Before any file is made.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+            Refused: another operation.
+        """
+        if operation not in ("i", "u", "d"):
+            raise Refused(f"component of transaction {txn} on {entity}: operation {operation!r} is none of i, u, d")
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            insert_component(conn, txn, entity, operation, write_id)
+
+    @retried
+    def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:
+        """Say from which write ID on ``txn`` may still look at a table, once for each (``hive.txn.use.minhistorywriteid``).
+
+        Cleaners of Hive that go by MIN_HISTORY_WRITE_ID keep what is not below it; the row goes with the transaction.
+        Nothing where the schema has no such table.
+
+        Raises:
+            TransactionAborted: the transaction is aborted.
+            NotFound: it is committed or unknown.
+        """
+        if not self._dialect.has(MIN_HISTORY_WRITE_ID):
+            return
+        if valid.table is None:
+            raise AssertionError("a list of write IDs that is held is that of a table")
+        database, _, table = valid.table.partition(".")
+        lowest = min(valid.open, default=valid.high_watermark + 1)
+        here = (_MH.MH_TXNID == txn, _MH.MH_DATABASE == database, _MH.MH_TABLE == table)
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            if conn.execute(select(_MH.MH_TXNID).where(*here)).first() is None:
+                row = {"MH_TXNID": txn, "MH_DATABASE": database, "MH_TABLE": table, "MH_WRITEID": lowest}
+                conn.execute(insert(MIN_HISTORY_WRITE_ID).values(**row))
+
+    def of(self, txn: TxnId) -> list[tuple[str, str, WriteId]]:
+        """What ``txn`` may have written: database, table and write ID, as long as the mapping is kept."""
+        with self._database.read() as conn:
+            rows = conn.execute(
+                select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID == txn).order_by(_T2W.T2W_DATABASE, _T2W.T2W_TABLE)
+            )
+            return [(row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)) for row in rows]
+
+    def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:
+        """The transaction of every write ID of the table whose mapping is kept."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
+            return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
+
+    def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
+        here = {"of_database": database, "of_table": table}
+        found = send(conn, self._counter, here).scalar()
+        if found is None:
+            first = insert(NEXT_WRITE_ID).values(NWI_DATABASE=database, NWI_TABLE=table, NWI_NEXT=2)
+            if inserted(conn, first):
+                return WriteId(1)
+            return self._draw(conn, database, table)
+        send(conn, _DRAWN, {**here, "NWI_NEXT": found + 1})
+        return WriteId(found)
+
+    def _watermark(self, conn: Connection, database: str, table: str, txns: ValidTxnList) -> WriteId:
+        """The highest write ID whose transaction the snapshot may know, as in Hive.
+
+        A purged mapping above it belongs to a committed transaction that is older than that of a lower write ID;
+        Hive hides its rows until the other ends. Then the list reaches to the last id that was handed out.
+        """
+        of_table = _of_table(database, table)
+        last = next_write_id(conn, database, table) - 1
+        seen = select(func.max(_T2W.T2W_WRITEID)).where(of_table, _T2W.T2W_TXNID <= txns.high_watermark)
+        highest = conn.execute(seen).scalar()
+        if highest is None:
+            return WriteId(last)
+        above = select(func.count()).select_from(TXN_TO_WRITE_ID).where(of_table, _T2W.T2W_WRITEID > highest)
+        return WriteId(highest if conn.execute(above).scalar_one() == last - highest else max(highest, last))
+
+
+_T2W = TXN_TO_WRITE_ID.c
+_NWI = NEXT_WRITE_ID.c
+
+# Made once, since every writer passes here and making a statement takes several times as long as running it.
+_HERE = (_NWI.NWI_DATABASE == bindparam("of_database")) & (_NWI.NWI_TABLE == bindparam("of_table"))
+_NEXT = select(_NWI.NWI_NEXT).where(_HERE)
+_DRAWN = update(NEXT_WRITE_ID).where(_HERE)
+_MAPPING = insert(TXN_TO_WRITE_ID)
+_COMPONENT = insert(TXN_COMPONENTS)
+_OF_TXN = select(_T2W.T2W_WRITEID).where(
+    _T2W.T2W_DATABASE == bindparam("of_database"),
+    _T2W.T2W_TABLE == bindparam("of_table"),
+    _T2W.T2W_TXNID == bindparam("of_txn"),
+)
+_MH = MIN_HISTORY_WRITE_ID.c
+
+
+def _of_table(database: str, table: str) -> ColumnElement[bool]:
+    return (_T2W.T2W_DATABASE == database) & (_T2W.T2W_TABLE == table)
+
+
+def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
+    """The write ID that the next writer of the table gets, as this transaction sees it."""
+    found = send(conn, _NEXT, {"of_database": database, "of_table": table}).scalar()
+    return WriteId(1 if found is None else found)
+
+
+def insert_component(conn: Connection, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
+    """One row of TXN_COMPONENTS."""
+    insert_components(conn, [(txn, entity, operation, write_id)])
+
+
+def insert_components(conn: Connection, rows: Iterable[tuple[TxnId, Entity, str, WriteId | None]]) -> None:
+    """Rows of TXN_COMPONENTS: who writes, where, what (TC_OPERATION_TYPE) and under which write ID."""
+    components = [
+        {
+            "TC_TXNID": txn,
+            "TC_DATABASE": entity.database,
+            "TC_TABLE": entity.table,
+            "TC_PARTITION": entity.partition,
+            "TC_OPERATION_TYPE": operation,
+            "TC_WRITEID": write_id,
+        }
+        for txn, entity, operation, write_id in rows
+    ]
+    send_all(conn, _COMPONENT, components)

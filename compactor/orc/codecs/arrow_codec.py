@@ -1,0 +1,226 @@
+"""Rows through Arrow's ORC adapter: fast, and only where nothing is lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.orc as po
+
+from compactor.errors import NotSupported
+from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
+from compactor.orc.codecs.codec import STRIPE_BYTES, Unfit, decoding_failed, named, relabelled_batch, root_names
+from compactor.orc.codecs.library_writer import COMPRESSIONS
+from compactor.orc.codecs.view import StripeView, batch_rows, joint_file
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import Array, Types, arrow_type
+from compactor.orc.io.source import Source
+
+name = "arrow"
+SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
+HELD = 4 * 1024 * 1024  #: decoded bytes up to which a file is not worth a second pass to compress it
+SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows are few enough for one batch
+
+
+def schema(types: Types) -> pa.Schema:
+    """The Arrow schema of a file's batches."""
+    return _schema(types, tuple(range(len(types[0].children))))
+
+
+@lru_cache(maxsize=256)
+def _schema(types: Types, places: tuple[int, ...]) -> pa.Schema:
+    names, children = root_names(types), types[0].children
+    return pa.schema([pa.field(names[place], arrow_type(types, children[place])) for place in places])
+
+
+def read_batches(
+    source: Source,
+    tail: Tail,
+    *,
+    columns: Sequence[int] | None = None,
+    stripes: Sequence[int] | None = None,
+    rows: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
+
+    Raises:
+        Unfit: a timestamp lies outside the nanoseconds of 64 bits, or so near to 1970 that Arrow may misread it.
+        NotLossless: Arrow has no type equal to a column's.
+        BadFile: the stripes cannot be decoded.
+    """
+    chosen = range(len(tail.stripes)) if stripes is None else stripes
+    places = range(len(tail.types[0].children)) if columns is None else columns
+    with named(tail):
+        wanted = _schema(tail.types, tuple(places))
+    if not any(tail.stripes[number].rows for number in chosen):
+        return
+    view = StripeView(source, tail, chosen, columns)
+    size = rows or batch_rows(tail, chosen, columns)
+    names = [f"f{place}" for place in places]
+    is_small = sum(tail.stripes[number].rows for number in chosen) <= size and view.size <= SMALL_FILE
+    try:
+        for batch in _at_once(view, len(chosen), names) if is_small else _in_batches(view, size, names):
+            if batch.num_rows:
+                for column in batch.columns:
+                    _check_first_day(column)
+                yield relabelled_batch(batch, wanted)
+    except pa.ArrowInvalid as error:
+        if "timestamp" in str(error):
+            raise Unfit(str(error)) from error
+        raise decoding_failed(tail, error) from error
+    except (pa.ArrowException, OSError) as error:
+        raise decoding_failed(tail, error) from error
+
+
+def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
+    """All rows of small stripes of several files, decoded at once; see ``view.joint_file``.
+
+    Raises:
+        Unfit, BadFile: as ``read_batches`` does, but the file that is meant is not known.
+    """
+    tail = stripes[0][1]
+    try:
+        reader: Any = po.ORCFile(pa.BufferReader(joint_file(stripes)))
+        (batch,) = reader.read().combine_chunks().to_batches()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise decoding_failed(tail, error) from error
+    for column in batch.columns:
+        _check_first_day(column)
+    return relabelled_batch(batch, schema(tail.types))
+
+
+def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    # It imports pandas where that is not left out, which takes longer than what most processes of ours do.
+    from pyarrow import dataset
+
+    file: Any = pa.PythonFile(view, mode="r")
+    yield from (
+        dataset.OrcFileFormat()
+        .make_fragment(file)
+        .to_batches(columns=names, batch_size=size, use_threads=False, batch_readahead=0, fragment_readahead=0)
+    )
+
+
+def _at_once(view: StripeView, stripes: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    """Stripe by stripe: a scan in batches costs four times as much where all rows are one batch anyway."""
+    reader: Any = po.ORCFile(pa.BufferReader(view.read()))
+    for number in range(stripes):
+        yield reader.read_stripe(number, columns=names).select(names)
+
+
+class ArrowWriter:
+    """Encodes batches; see ``codec.BatchWriter``."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        like: Tail,
+        types: Types,
+        stripe_size: int = STRIPE_BYTES,
+        filtered: Collection[int] = (),
+    ) -> None:
+        if not types.is_encodable:
+            raise Unfit("a type has no equal in Arrow")
+        if like.compression not in COMPRESSIONS:
+            raise NotSupported(
+                f"file {like.name}: compression {like.compression.name} cannot be written here; "
+                "set orc.compress of the table to ZLIB or ZSTD and run a major compaction of Hive once"
+            )
+        self._path, self._like, self._stripe_size, self._filtered = Path(path), like, stripe_size, filtered
+        self._schema = schema(types.for_encoders)
+        self._held: list[pa.RecordBatch] = []
+        self._held_bytes = 0
+        self._encoder: Encoder | ZlibEncoder | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows.
+
+        Raises:
+            Unfit: a timestamp before 1970 has a fraction of a second, which Arrow writes with the wrong sign.
+        """
+        if not batch.num_rows:
+            return
+        for column in batch.columns:
+            _check_timestamps(column)
+        # Arrow's ORC writer takes the validity of a sliced struct from the wrong place; a taken batch has no slices.
+        whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch
+        whole = relabelled_batch(whole, self._schema)
+        if self._encoder is not None:
+            self._encoder.write(whole)
+            return
+        self._held.append(whole)
+        self._held_bytes += whole.nbytes
+        if self._held_bytes > HELD:
+            self._begin(ZlibEncoder if self._like.compression is Compression.ZLIB else Encoder)
+
+    def _begin(self, kind: type[Encoder | ZlibEncoder]) -> Encoder | ZlibEncoder:
+        self._encoder = kind(
+            self._path, self._like, self._schema, stripe_size=self._stripe_size, filtered=self._filtered
+        )
+        for batch in self._held or [pa.RecordBatch.from_pylist([], self._schema)]:
+            self._encoder.write(batch)
+        self._held = []
+        return self._encoder
+
+    def __enter__(self) -> ArrowWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            (self._encoder or self._begin(Encoder)).close()
+        elif self._encoder is not None:
+            self._encoder.abort()
+
+
+def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> ArrowWriter:
+    """A writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    return ArrowWriter(path, like=like, types=types, filtered=filtered)
+
+
+def _sliced(batch: pa.RecordBatch) -> bool:
+    return any(_has_offset(column) for column in batch.columns)
+
+
+def _has_offset(array: Array) -> bool:
+    return array.offset != 0 or any(_has_offset(child) for child in _children(array))
+
+
+def _children(array: Array) -> list[Array]:
+    if isinstance(array, pa.StructArray):
+        return [array.field(place) for place in range(array.type.num_fields)]
+    if isinstance(array, pa.MapArray):
+        return [array.keys, array.items]
+    return [array.values] if isinstance(array, pa.ListArray) else []
+
+
+def _check_timestamps(array: Array) -> None:
+    for values in _timestamps(array):
+        if np.any((values < 0) & (values % SECOND != 0)):
+            raise Unfit("a timestamp before 1970 with a fraction of a second")
+
+
+def _check_first_day(array: Array) -> None:
+    """A fraction before 1970 is stored under the next whole second. Before or after is asked in UTC; Arrow asks it on
+    the clock of the writer's time zone, and is a second off where the two differ."""
+    for values in _timestamps(array):
+        if np.any((np.abs(values) < DAY) & (values % SECOND != 0)):
+            raise Unfit("a timestamp with a fraction of a second within a day of 1970")
+
+
+def _timestamps(array: Array) -> Iterator[npt.NDArray[np.int64]]:
+    """The nanoseconds of all timestamps at any depth."""
+    if pa.types.is_timestamp(array.type):
+        yield array.cast(pa.int64()).drop_null().to_numpy()
+    for child in _children(array):
+        yield from _timestamps(child)

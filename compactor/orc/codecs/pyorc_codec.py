@@ -1,0 +1,291 @@
+"""Rows through pyorc with raw values: slow, for what Arrow's adapter would lose.
+
+Its Arrow batches hold a timestamp as ``struct<seconds,nanos>`` counted from 1970, of the wall clock or of UTC as the
+column's kind says: every value that an ORC file can have. All other columns are as in ``arrow_codec``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from decimal import Context, Decimal
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyorc
+from pyorc.converters import ORCConverter
+
+from compactor.errors import NotLossless, NotSupported
+from compactor.orc.codecs.bloom_filters import FALSE_POSITIVES
+from compactor.orc.codecs.codec import STRIPE_BYTES, decoding_failed, encoder_block, named, root_names
+from compactor.orc.codecs.view import StripeView, batch_rows
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.length_checks import total_length
+from compactor.orc.format.plain_streams import plain_streams
+from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, subtree
+from compactor.orc.io.source import Source
+
+name = "pyorc"
+COMPRESSIONS = {
+    Compression.NONE: pyorc.CompressionKind.NONE,
+    Compression.ZLIB: pyorc.CompressionKind.ZLIB,
+    Compression.SNAPPY: pyorc.CompressionKind.SNAPPY,
+    Compression.LZ4: pyorc.CompressionKind.LZ4,
+    Compression.ZSTD: pyorc.CompressionKind.ZSTD,
+}
+TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
+_EXACT = Context(prec=76)
+_TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not take the second for rounded
+
+
+class _RawTimestamp(ORCConverter):  # type: ignore[misc]  # pyorc has no types
+    @staticmethod
+    def from_orc(seconds: int, nanoseconds: int, timezone: object) -> tuple[int, int]:
+        return seconds, nanoseconds
+
+    @staticmethod
+    def to_orc(value: tuple[int, int], timezone: object) -> tuple[int, int]:
+        return value
+
+
+class _RawDate(ORCConverter):  # type: ignore[misc]  # pyorc has no types
+    @staticmethod
+    def from_orc(days: int) -> int:
+        return days
+
+    @staticmethod
+    def to_orc(days: int) -> int:
+        return days
+
+
+class _RawDecimal(ORCConverter):  # type: ignore[misc]  # pyorc has no types
+    @staticmethod
+    def from_orc(text: str) -> Decimal:
+        return Decimal(text)
+
+    @staticmethod
+    def to_orc(precision: int, scale: int, value: Decimal) -> int:
+        return int(value.scaleb(scale, _EXACT))
+
+
+_CONVERTERS = {
+    pyorc.TypeKind.TIMESTAMP: _RawTimestamp,
+    pyorc.TypeKind.TIMESTAMP_INSTANT: _RawTimestamp,
+    pyorc.TypeKind.DATE: _RawDate,
+    pyorc.TypeKind.DECIMAL: _RawDecimal,
+}
+
+
+def raw_type(types: Types, root: int = 0) -> ArrowType:
+    """The Arrow type of column ``root`` in this codec's batches.
+
+    Raises:
+        NotLossless: a kind whose values pyorc does not give completely (a union's without its tag).
+    """
+    return arrow_type(types, root, timestamp=TIMESTAMP)
+
+
+def schema(types: Types) -> pa.Schema:
+    """The Arrow schema of a file's batches."""
+    fields = [raw_type(types, child) for child in types[0].children]
+    return pa.schema([pa.field(field, kind) for field, kind in zip(root_names(types), fields, strict=True)])
+
+
+def read_batches(
+    source: Source,
+    tail: Tail,
+    *,
+    columns: Sequence[int] | None = None,
+    stripes: Sequence[int] | None = None,
+    rows: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
+
+    Raises:
+        NotLossless: a value that cannot be held: a union's, a text that is no UTF-8, a NULL key of a map; also, after the
+            last batch, a map that held a key twice.
+        BadFile: the stripes cannot be decoded.
+    """
+    chosen = range(len(tail.stripes)) if stripes is None else stripes
+    places = range(len(tail.types[0].children)) if columns is None else columns
+    children = [tail.types[0].children[place] for place in places]
+    with named(tail):
+        kinds = [raw_type(tail.types, child) for child in children]
+    wanted = pa.schema(
+        [pa.field(root_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
+    )
+    size = max(16, (rows or batch_rows(tail, chosen, columns)) // (1 if rows else 8))
+    view = StripeView(source, tail, chosen, columns)
+    try:
+        reader = pyorc.Reader(view, batch_size=min(size, 1024), column_indices=list(places), converters=_CONVERTERS)
+        order = sorted(range(len(children)), key=lambda place: children[place])
+        plain = _Plain(tail.types)
+        while batch := list(islice(reader, size)):
+            arrays: list[Array] = [pa.nulls(0)] * len(children)
+            for found, place in enumerate(order):
+                values = [plain(row[found], children[place]) for row in batch]
+                arrays[place] = _array(values, kinds[place], tail)
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
+        raise decoding_failed(tail, error) from error
+    if plain.entries != (there := _entries(source, tail, chosen, children)):
+        raise NotLossless(
+            f"file {tail.name}: {there - plain.entries} of {there} entries of maps have a key that stands twice in its map "
+            "(0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT OVERWRITE"
+        )
+
+
+def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
+    try:
+        return pa.array(values, kind)
+    except (pa.ArrowException, TypeError) as error:
+        raise NotLossless(
+            f"file {tail.name}: a value of {kind} cannot be held ({error}); its rows cannot be re-encoded"
+        ) from error
+
+
+class _Plain:
+    """What Arrow takes for values of pyorc: maps as lists of pairs. ``entries`` counts them, since a dictionary, which
+    pyorc makes of a map, keeps one entry of several with equal keys."""
+
+    def __init__(self, types: Types) -> None:
+        self._types = types
+        self.entries = 0
+
+    def __call__(self, value: Any, column: int) -> Any:
+        item = self._types[column]
+        if value is None or not item.children:
+            return value
+        if item.kind is Kind.STRUCT:
+            return tuple(self(part, child) for part, child in zip(value, item.children, strict=True))
+        if item.kind is Kind.LIST:
+            return [self(part, item.children[0]) for part in value]
+        key, content = item.children
+        self.entries += len(value)
+        return [(self(k, key), self(v, content)) for k, v in value.items()]
+
+
+def _entries(source: Source, tail: Tail, stripes: Sequence[int], columns: Sequence[int]) -> int:
+    """How many entries the maps in ``columns``, and below, have in these stripes, by their streams of lengths."""
+    maps = frozenset(
+        number
+        for column in columns
+        for number in range(column, column + len(subtree(tail.types, column)))
+        if tail.types[number].kind is Kind.MAP
+    )
+    footers = {number: read_stripe_footer(source, tail, number) for number in stripes} if maps else {}
+    return sum(
+        total_length(stream, footer)
+        for number, footer in footers.items()
+        for stream in plain_streams(source, tail, number, footer, maps, kinds=frozenset({LENGTH}))
+    )
+
+
+class PyorcWriter:
+    """Encodes batches; see ``codec.BatchWriter``."""
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()
+    ) -> None:
+        if like.compression not in COMPRESSIONS or like.file_version != (0, 12):
+            raise NotSupported(
+                f"file {like.name}: compression {like.compression.name}, file version {like.file_version} cannot be "
+                "written here; run a major compaction of Hive once"
+            )
+        self._path = Path(path)
+        self._types = types.for_encoders
+        raw_type(types)
+        self._file = open(path, "wb")  # noqa: SIM115 - closed by __exit__
+        self._writer = pyorc.Writer(
+            self._file,
+            schema_text(self._types),
+            stripe_size=STRIPE_BYTES,
+            row_index_stride=like.row_index_stride,
+            compression=COMPRESSIONS[like.compression],
+            compression_block_size=encoder_block(like),
+            dict_key_size_threshold=0.8,
+            bloom_filter_columns=sorted(filtered),
+            bloom_filter_fpp=FALSE_POSITIVES,
+            converters=_CONVERTERS,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append rows."""
+        columns = [
+            _values(array, self._types, child)
+            for array, child in zip(batch.columns, self._types[0].children, strict=True)
+        ]
+        for row in zip(*columns, strict=True):
+            self._writer.write(row)
+
+    def __enter__(self) -> PyorcWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.close()
+        self._file.close()
+        if kind is not None:
+            self._path.unlink(missing_ok=True)
+
+
+def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> PyorcWriter:
+    """A writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    return PyorcWriter(path, like=like, types=types, filtered=filtered)
+
+
+def _values(array: Array, types: Types, column: int) -> list[Any]:
+    """What pyorc takes for the values of an Arrow array."""
+    item = types[column]
+    if item.kind is Kind.DATE:
+        array = array.cast(pa.int32())
+    if item.kind in _TIMESTAMPS:
+        pairs = zip(array.field(0).to_pylist(), array.field(1).to_pylist(), array.is_valid().to_pylist(), strict=True)
+        return [_timestamp(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
+    if item.kind is Kind.STRUCT:
+        parts = [_values(array.field(place), types, child) for place, child in enumerate(item.children)]
+        rows = zip(*parts, strict=True) if parts else iter([()] * len(array))
+        return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
+    if item.kind is Kind.LIST:
+        return _spread(array, _values(array.values, types, item.children[0]), list)
+    if item.kind is Kind.MAP:
+        keys = _values(array.keys, types, item.children[0])
+        contents = _values(array.items, types, item.children[1])
+        return _spread(array, list(zip(keys, contents, strict=True)), _mapping)
+    return list(array.to_pylist())
+
+
+def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
+    """A timestamp that a stripe of UTC can hold: ORC stores a fraction before 1970 under the next whole second, so one in
+    the last second before 1970 reads back a second later."""
+    if seconds == -1 and nanos > _LARGEST_HIDDEN:
+        raise NotLossless(
+            f"a timestamp of 1969-12-31 23:59:59 with a fraction ({nanos} ns), written in another time zone, cannot be "
+            "encoded again without moving by a second; rewrite the partition with INSERT OVERWRITE"
+        )
+    return seconds, nanos
+
+
+def _mapping(pairs: list[Any]) -> dict[Any, Any]:
+    """What pyorc takes for a map."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise NotLossless("a map that holds a key twice cannot be encoded; rewrite the partition with INSERT OVERWRITE")
+    return found
+
+
+def _spread(array: Array, values: list[Any], kind: Callable[[list[Any]], Any]) -> list[Any]:
+    """``values`` cut into the lists of ``array``."""
+    bounds = array.offsets.to_pylist()
+    valid = array.is_valid().to_pylist()
+    return [
+        kind(values[start:end]) if there else None
+        for start, end, there in zip(bounds[:-1], bounds[1:], valid, strict=True)
+    ]

@@ -1,0 +1,211 @@
+"""A file as decoders shall see it: some of its stripes, plain, and types that suit them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate
+
+from compactor.errors import BadFile, NotLossless
+from compactor.orc.format import messages
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.length_checks import check_lengths
+from compactor.orc.format.plain_streams import KEPT_BYTES, Part, PlainStream, plain_streams
+from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
+from compactor.orc.format.tail import MAGIC, Stripe, Tail
+from compactor.orc.format.tail_writer import tail_bytes
+from compactor.orc.format.types import Kind, Types, schema_text, subtree
+from compactor.orc.io.readable import Readable
+from compactor.orc.io.source import Source
+
+BATCH_BYTES = 32 * 1024 * 1024  #: decoded bytes that a batch of rows has on average at most
+BATCH_ROWS = 65_536
+
+
+class StripeView(Readable):
+    """A file of ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns`` (places
+    in the root struct, None for all), which are decompressed as they are read.
+
+    The types of other columns are named by a kind that every decoder knows, since it will not read them.
+
+    Raises:
+        NotLossless: the file has encrypted columns.
+        BadFile: what a decoder would believe of a stripe is wrong, or a stream cannot be decompressed.
+    """
+
+    def __init__(self, source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
+        if tail.encrypted:
+            raise NotLossless(
+                f"file {tail.name}: it has encrypted columns, which cannot be decoded here; exclude the table"
+            )
+        if tail.types[0].kind is not Kind.STRUCT:
+            raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, Hive's files hold a struct")
+        self._parts = _plain_file(source, tail, stripes, None if columns is None else tuple(columns))
+        self._starts = [0, *accumulate(part.length for part in self._parts)]
+        super().__init__(self._starts[-1])
+
+    def part(self, start: int, end: int) -> bytes:
+        found = []
+        number = bisect_right(self._starts, start) - 1
+        while start < end:
+            part, begin = self._parts[number], self._starts[number]
+            stop = min(part.length, end - begin)
+            found.append(part.read(start - begin, stop))
+            if stop == part.length:
+                part.forget()
+            start = begin + stop
+            number += 1
+        return b"".join(found)
+
+
+def may_join(a: Tail, b: Tail) -> bool:
+    """Whether stripes of both files can be decoded as if they were of one."""
+    found = [
+        (
+            t.types,
+            t.file_version,
+            t.compression,
+            t.row_index_stride,
+            t.calendar,
+            t.writer,
+            t.writer_version,
+            t.encrypted,
+        )
+        for t in (a, b)
+    ]
+    return found[0] == found[1] and not a.encrypted and a.types[0].kind is Kind.STRUCT
+
+
+def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
+    """A file in memory of these stripes, each given by its file and its number there; any two of the files may join.
+
+    They are so small that they are copied as they are: to make them plain would take longer than the decoder does.
+
+    Raises:
+        BadFile: what a decoder would believe of a stripe is wrong, or its lengths add up to more than small ones' do.
+    """
+    tails = [tail for _, tail, _ in stripes]
+    wanted = DATA_STREAMS if tails[0].compression is Compression.ZSTD else frozenset({LENGTH})
+    parts, place, listed = [MAGIC], len(MAGIC), []
+    for source, tail, number in stripes:
+        footer = read_stripe_footer(source, tail, number)
+        read = plain_streams(source, tail, number, footer, range(len(tail.types)), kinds=wanted)
+        check_lengths(read, footer, tail, number)
+        stripe = tail.stripes[number]
+        parts.append(source.read(stripe.offset, stripe.length))
+        listed.append(stripe._replace(offset=place))
+        place += stripe.length
+    end = replace(
+        tails[0],
+        types=_viewed(tails[0].types, None),
+        compression_block_size=max(tail.compression_block_size for tail in tails),
+        stripes=tuple(listed),
+        stripe_statistics=None,
+        user_metadata={},
+        rows=sum(stripe.rows for stripe in listed),
+        content_length=place,
+    )
+    return b"".join((*parts, tail_bytes(end)))
+
+
+def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None) -> list[Part]:
+    read = _within(tail.types, columns) | {0}
+    parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
+    listed = []
+    for number in stripes:
+        footer = read_stripe_footer(source, tail, number)
+        streams = plain_streams(source, tail, number, footer, read, room=room)
+        check_lengths(streams, footer, tail, number)
+        found = [part for stream in streams for part in stream.parts]
+        room -= sum(part.kept for part in found)
+        end, size = _footer(streams, footer), sum(stream.length for stream in streams)
+        parts += [*found, _part(end)]
+        listed.append(
+            Stripe(
+                offset=place,
+                index_length=0,
+                data_length=size,
+                footer_length=len(end),
+                rows=tail.stripes[number].rows,
+            )
+        )
+        place = listed[-1].end
+    whole = replace(
+        tail,
+        types=_viewed(tail.types, columns),
+        compression=Compression.NONE,
+        row_index_stride=0,
+        stripes=tuple(listed),
+        stripe_statistics=None,
+        user_metadata={},
+        rows=sum(stripe.rows for stripe in listed),
+        content_length=place,
+    )
+    return [*parts, _part(tail_bytes(whole))]
+
+
+def _part(data: bytes) -> Part:
+    return Part(len(data), data)
+
+
+def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
+    """A stripe's footer that names only these streams."""
+    made = messages.StripeFooter(columns=footer.columns)
+    for stream in streams:
+        made.streams.add(kind=stream.kind, column=stream.column, length=stream.length)
+    if footer.HasField("writer_timezone"):
+        made.writer_timezone = footer.writer_timezone
+    return bytes(made.SerializeToString())
+
+
+@lru_cache(maxsize=256)
+def _within(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
+    """The ids of ``columns`` (places in the root struct, None for all) and of all below them."""
+    return frozenset(
+        number
+        for place, column in enumerate(types[0].children)
+        if columns is None or place in columns
+        for number in range(column, column + len(subtree(types, column)))
+    )
+
+
+@lru_cache(maxsize=256)
+def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
+    unread: set[int] = set()
+    for place, column in enumerate(types[0].children):
+        if columns is not None and place not in columns:
+            unread.update(range(column, column + len(subtree(types, column))))
+    return Types(
+        replace(item, kind=Kind.STRUCT, field_names=tuple(f"f{place}" for place in range(len(item.children))))
+        if number in unread and item.kind is Kind.UNION
+        else replace(item, kind=Kind.LONG)
+        if number in unread and not item.children and item.kind is not Kind.STRUCT
+        else item
+        for number, item in enumerate(types.for_encoders)
+    )
+
+
+def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> int:
+    """How many rows of these stripes to decode at once, so that memory is bounded by rows × width (PROTOCOL 2.4)."""
+    wanted = _within(tail.types, None if columns is None else tuple(columns))
+    if columns is not None and all(tail.types[number].kind in _FIXED for number in wanted):
+        return BATCH_ROWS
+    if not tail.complete_statistics or tail.stripe_statistics is None:
+        return 1024
+    texts = [number for number in tail.types.texts if number in wanted]
+    binaries = [number for number in tail.types.binaries if number in wanted]
+    width = 1.0
+    for stripe in stripes:
+        parts = tail.stripe_statistics[stripe]
+        total = (
+            8 * sum([parts[number].number_of_values for number in wanted])
+            + sum([parts[number].string_statistics.sum for number in texts])
+            + sum([parts[number].binary_statistics.sum for number in binaries])
+        )
+        width = max(width, total / max(1, tail.stripes[stripe].rows))
+    return max(16, min(BATCH_ROWS, int(BATCH_BYTES / width)))
+
+
+_FIXED = frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DATE})

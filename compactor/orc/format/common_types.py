@@ -1,0 +1,139 @@
+"""The types of a file that is made of files with different types: columns were added, widened or renamed between them.
+
+Every reader makes the table's type of a file's column by itself. So the output has the least type that holds what its
+inputs hold, and readers go on doing what they did; the table's own type is taken only where inputs must be converted
+(to text, say) and where readers would make the very same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from compactor.errors import NotLossless
+from compactor.orc.format.types import (
+    INTEGERS,
+    Kind,
+    OrcType,
+    Types,
+    leaf_widens,
+    same,
+    schema_text,
+    struct_of,
+    subtree,
+)
+
+_TEXTS = frozenset({Kind.STRING, Kind.VARCHAR})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """One column: what files say of it, oldest first, and what the table says, if it has the column."""
+
+    path: str
+    files: Sequence[tuple[str, Types]]
+    table: Types | None
+
+    def below(self, path: str, place: int) -> _Column:
+        """The child at ``place`` in all trees that have one there."""
+        parts = [(name, child) for name, tree in self.files if (child := _child(tree, place)) is not None]
+        table = self.table
+        known = table if table is not None and table[0].kind is self.files[-1][1][0].kind else None
+        return _Column(path=path, files=parts, table=None if known is None else _child(known, place))
+
+
+def common_types(files: Mapping[str, Types], table: Types) -> Types:
+    """The struct of rows that holds every row of ``files`` as all readers show it.
+
+    Columns go by position, fields of structs inside a column by position and name; what is missing at the end is NULL
+    in older files. Where all files agree the result is their type, whatever the table says. Names of columns are the
+    table's, attributes those of the newest file.
+
+    Args:
+        files: name and row type of each, oldest first; at least one.
+        table: the table's row type as it is now.
+
+    Raises:
+        NotLossless: two files hold what no type can show alike.
+    """
+    newest = {tree: name for name, tree in files.items()}
+    if len(newest) == 1:
+        return _named_as(table, *newest)
+    trees = [(name, tree) for name, tree in files.items() if newest[tree] == name]
+    return _struct(_Column(path="", files=trees, table=table), is_row=True)
+
+
+@lru_cache(maxsize=256)
+def _named_as(table: Types, tree: Types) -> Types:
+    """The type of the files of a table that all have ``tree``: most tables."""
+    return _struct(_Column(path="", files=[("", tree)], table=table), is_row=True)
+
+
+def _child(tree: Types, place: int) -> Types | None:
+    children = tree[0].children
+    return subtree(tree, children[place]) if place < len(children) else None
+
+
+def _common(column: _Column) -> Types:
+    kinds = {tree[0].kind for _, tree in column.files}
+    if kinds == {Kind.STRUCT}:
+        return _struct(column, is_row=False)
+    newest = column.files[-1][1]
+    if len(kinds) == 1 and newest[0].children:
+        counts = {len(tree[0].children) for _, tree in column.files}
+        if len(counts) > 1:
+            raise _refusal(column)
+        parts = [_common(column.below(f"{column.path}[{place}]", place)) for place in range(counts.pop())]
+        root, *rest = struct_of([("", part) for part in parts])
+        return Types((replace(newest[0], children=root.children), *rest))
+    return Types((_leaf(column),))
+
+
+def _struct(column: _Column, *, is_row: bool) -> Types:
+    newest = column.files[-1][1][0]
+    longest = max((tree[0] for _, tree in reversed(column.files)), key=lambda item: len(item.children))
+    names = list(longest.field_names)
+    if is_row:
+        known = column.table[0].field_names if column.table is not None else ()
+        names = [known[place] if place < len(known) else name for place, name in enumerate(names)]
+    elif any(not _begins(names, tree[0].field_names) for _, tree in column.files):
+        raise _refusal(column)
+    prefix = f"{column.path}." if column.path else ""
+    fields = [(name, _common(column.below(prefix + name, place))) for place, name in enumerate(names)]
+    root, *rest = struct_of(fields)
+    return Types((replace(root, attributes=newest.attributes), *rest))
+
+
+def _begins(names: Sequence[str], first: Sequence[str]) -> bool:
+    return all(a.lower() == b.lower() for a, b in zip(names, first, strict=False))
+
+
+def _leaf(column: _Column) -> OrcType:
+    items = [tree[0] for _, tree in column.files]
+    newest, kinds = items[-1], {item.kind for item in items}
+    if all(same(Types((item,)), Types((newest,))) for item in items):
+        return newest
+    if kinds <= INTEGERS:
+        return replace(newest, kind=max(kinds))
+    if kinds in ({Kind.VARCHAR}, {Kind.CHAR}):
+        return replace(newest, maximum_length=max(item.maximum_length for item in items))
+    if kinds == _TEXTS:
+        return replace(newest, kind=Kind.STRING, maximum_length=0)
+    if kinds == {Kind.DECIMAL} and len({item.scale for item in items}) == 1:
+        return replace(newest, precision=max(item.precision for item in items))
+    # From here on a reader that goes on to another type would show other text: 5 is "5", and 5.0 as a double.
+    table = column.table
+    if table is not None and len(table) == 1 and all(leaf_widens(item, table[0]) for item in items):
+        return replace(table[0], attributes=newest.attributes)
+    raise _refusal(column)
+
+
+def _refusal(column: _Column) -> NotLossless:
+    name, newest = column.files[-1]
+    other, older = next(((n, t) for n, t in reversed(column.files) if not same(t, newest)), column.files[0])
+    table = "nothing" if column.table is None else schema_text(column.table)
+    return NotLossless(
+        f"column {column.path}: {other} holds {schema_text(older)}, {name} holds {schema_text(newest)}, the table says "
+        f"{table}; no file can hold both as every reader shows them; rewrite the partition with INSERT OVERWRITE"
+    )

@@ -1,0 +1,160 @@
+"""Merging column statistics, for each kind of column, as the statistics of all rows together.
+
+The rule throughout: what one part does not know, the whole does not know. A missing number is never taken for zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import MAX_PREC, Context, Decimal, InvalidOperation
+from typing import Any
+
+from compactor.orc.format import messages
+from compactor.orc.format.types import Kind, OrcType
+
+_INT64 = range(-(2**63), 2**63)
+_EXACT = Context(prec=MAX_PREC)
+_INTEGER_KINDS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+#: Whose statistics hold nothing that is no knowledge; a double's may be of NaN.
+_PLAIN_KINDS = frozenset({*_INTEGER_KINDS, Kind.STRUCT, Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY, Kind.DATE})
+
+
+def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Message:
+    """The statistics of all rows of ``parts``, which are one column's statistics of disjoint rows.
+
+    With no parts they are the statistics of a column without rows.
+    """
+    if len(parts) == 1 and column.kind in _PLAIN_KINDS:
+        return parts[0]
+    whole = messages.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
+    # Absent means that the writer did not say (Trino never does): so it stays, unless some part has one for certain.
+    if any(part.has_null for part in parts):
+        whole.has_null = True
+    elif all(part.HasField("has_null") for part in parts):
+        whole.has_null = False
+    if parts and all(part.HasField("bytes_on_disk") for part in parts):
+        whole.bytes_on_disk = sum(part.bytes_on_disk for part in parts)
+    known = _FIELD.get(column.kind)
+    if known is None:
+        return whole
+    field, merger = known
+    # A part without a value has nothing to say about minimum and maximum.
+    valued = [part for part in parts if part.number_of_values]
+    if all(part.HasField(field) for part in valued):
+        target = getattr(whole, field)
+        target.SetInParent()
+        merger(target, [getattr(part, field) for part in valued])
+    return whole
+
+
+def _all_have(parts: Sequence[messages.Message], field: str) -> bool:
+    return bool(parts) and all(part.HasField(field) for part in parts)
+
+
+def _extremes(
+    target: messages.Message, parts: Sequence[messages.Message], key: Callable[[Any], Any] = lambda value: value
+) -> None:
+    if _all_have(parts, "minimum") and _all_have(parts, "maximum"):
+        target.minimum = min((part.minimum for part in parts), key=key)
+        target.maximum = max((part.maximum for part in parts), key=key)
+
+
+def _total(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    if not parts:
+        target.sum = 0
+    elif _all_have(parts, "sum") and (total := sum(part.sum for part in parts)) in _INT64:
+        target.sum = total
+
+
+def _integers(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    _extremes(target, parts)
+    _total(target, parts)
+
+
+def _doubles(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    # NaN has no order: extremes with one are no knowledge.
+    if not any(part.minimum != part.minimum or part.maximum != part.maximum for part in parts):
+        _extremes(target, parts)
+    if not parts or _all_have(parts, "sum"):
+        target.sum = sum(part.sum for part in parts)
+
+
+def _strings(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    """Minimum and maximum, or bounds where a writer cut a long text (ORC-203): a bound stays a bound."""
+    lows = [part.minimum if part.HasField("minimum") else part.lower_bound for part in parts]
+    highs = [part.maximum if part.HasField("maximum") else part.upper_bound for part in parts]
+    if all(part.HasField("minimum") or part.HasField("lower_bound") for part in parts) and parts:
+        low = min(lows)
+        exact = any(part.HasField("minimum") and part.minimum == low for part in parts)
+        setattr(target, "minimum" if exact else "lower_bound", low)
+    if all(part.HasField("maximum") or part.HasField("upper_bound") for part in parts) and parts:
+        high = max(highs)
+        exact = any(part.HasField("maximum") and part.maximum == high for part in parts)
+        setattr(target, "maximum" if exact else "upper_bound", high)
+    _total(target, parts)
+
+
+def _counts(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    """Booleans: how many are true."""
+    if all(len(part.count) == 1 for part in parts):
+        target.count.append(sum(part.count[0] for part in parts))
+
+
+def _decimals(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    try:
+        _extremes(target, parts, lambda text: _EXACT.create_decimal(text.decode("ascii")))
+        if _all_have(parts, "sum"):
+            total = Decimal(0)
+            for part in parts:
+                total = _EXACT.add(total, _EXACT.create_decimal(part.sum.decode("ascii")))
+            # The specification's sum has the digits of a decimal; more of them would be no sum for readers.
+            if len(total.as_tuple().digits) <= 38:
+                target.sum = format(total, "f").encode("ascii")
+    except (InvalidOperation, UnicodeDecodeError, MemoryError):
+        target.Clear()
+        target.SetInParent()
+
+
+def _dates(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    _extremes(target, parts)
+
+
+def _timestamps(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    """Milliseconds, with nanoseconds below them where the writer kept those (stored plus one, 0 is "not kept")."""
+    if _all_have(parts, "minimum") and _all_have(parts, "maximum"):
+        target.minimum = min(part.minimum for part in parts)
+        target.maximum = max(part.maximum for part in parts)
+    if _all_have(parts, "minimum_utc") and _all_have(parts, "maximum_utc"):
+        # A reader takes a missing minimum_nanos for 0 and a missing maximum_nanos for 999999: the widest.
+        low = min((part.minimum_utc, part.minimum_nanos - 1 if part.minimum_nanos else 0) for part in parts)
+        high = max((part.maximum_utc, part.maximum_nanos - 1 if part.maximum_nanos else 999_999) for part in parts)
+        target.minimum_utc, target.maximum_utc = low[0], high[0]
+        if low[1] != 0:
+            target.minimum_nanos = low[1] + 1
+        if high[1] != 999_999:
+            target.maximum_nanos = high[1] + 1
+
+
+def _collections(target: messages.Message, parts: Sequence[messages.Message]) -> None:
+    """Lists and maps: children per value."""
+    if _all_have(parts, "min_children") and _all_have(parts, "max_children"):
+        target.min_children = min(part.min_children for part in parts)
+        target.max_children = max(part.max_children for part in parts)
+    if _all_have(parts, "total_children"):
+        target.total_children = sum(part.total_children for part in parts)
+
+
+_Merger = Callable[[messages.Message, Sequence[messages.Message]], None]
+_FIELD: dict[Kind, tuple[str, _Merger]] = {
+    **dict.fromkeys(_INTEGER_KINDS, ("int_statistics", _integers)),
+    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), ("double_statistics", _doubles)),
+    **dict.fromkeys((Kind.STRING, Kind.VARCHAR, Kind.CHAR), ("string_statistics", _strings)),
+    Kind.BOOLEAN: ("bucket_statistics", _counts),
+    Kind.DECIMAL: ("decimal_statistics", _decimals),
+    Kind.DATE: ("date_statistics", _dates),
+    Kind.BINARY: ("binary_statistics", _total),
+    Kind.TIMESTAMP: ("timestamp_statistics", _timestamps),
+    Kind.TIMESTAMP_INSTANT: ("timestamp_statistics", _timestamps),
+    Kind.LIST: ("collection_statistics", _collections),
+    Kind.MAP: ("collection_statistics", _collections),
+}

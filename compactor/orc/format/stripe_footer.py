@@ -1,0 +1,186 @@
+"""A stripe's own footer and the row indexes of its keys, judged before any decoder sees them.
+
+Decoders of the ORC C++ library trust a row index to have all its entries and positions and a stripe's footer to lie within
+its stripe; where that is not so they read beyond their memory. So both are checked here, in words of a file and a section.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NoReturn
+
+from google.protobuf.message import DecodeError
+
+from compactor.errors import BadFile
+from compactor.orc.format import messages
+from compactor.orc.format.compression import Compression, decompress
+from compactor.orc.format.tail import Stripe, Tail
+from compactor.orc.format.types import TEXT_KINDS, Kind, Types
+from compactor.orc.io.source import Source
+
+PRESENT, DATA, LENGTH, DICTIONARY_DATA, DICTIONARY_COUNT, SECONDARY, ROW_INDEX, BLOOM, BLOOM_UTF8 = range(9)
+DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2 = range(4)
+INDEX_STREAMS = frozenset({ROW_INDEX, BLOOM, BLOOM_UTF8})
+DATA_STREAMS = frozenset(range(BLOOM_UTF8)) - INDEX_STREAMS
+MAX_FOOTER = 1 << 28  #: bytes; a longer one is damaged
+MAX_HASHES = 64  #: functions of a bloom filter; a probability of 1e-19 needs as many
+_RUN_LENGTHS = frozenset(
+    {
+        Kind.SHORT,
+        Kind.INT,
+        Kind.LONG,
+        Kind.BINARY,
+        Kind.TIMESTAMP,
+        Kind.TIMESTAMP_INSTANT,
+        Kind.LIST,
+        Kind.MAP,
+        Kind.DECIMAL,
+        Kind.DATE,
+    }
+)
+
+
+def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> messages.Message:
+    """The footer of one stripe.
+
+    Raises:
+        BadFile: it cannot be read, or speaks of streams or columns that this stripe has not.
+    """
+    stripe = tail.stripes[stripe_index]
+    where = f"{tail.name}, stripe {stripe_index}"
+    if stripe.footer_length > MAX_FOOTER:
+        _damaged(where, f"its footer has {stripe.footer_length} bytes, at most {MAX_FOOTER} were expected")
+    data = source.read(stripe.offset + stripe.index_length + stripe.data_length, stripe.footer_length)
+    footer = _parsed(messages.StripeFooter, _plain(data, tail, where, "footer"), where, "footer")
+    _check_streams(footer, stripe, len(tail.types), where)
+    _check_encodings(footer, tail, where)
+    return footer
+
+
+def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where: str) -> None:
+    seen: set[tuple[int, int]] = set()
+    data = indexes = 0
+    for stream in footer.streams:
+        kind, column = place = stream.kind, stream.column
+        if kind > BLOOM_UTF8 or column >= columns or place in seen:
+            _damaged(
+                where,
+                f"its footer has a stream of kind {kind} and column {column} that is unknown or there twice "
+                f"(kinds 0..{BLOOM_UTF8}, columns 0..{columns - 1})",
+            )
+        seen.add(place)
+        if kind < ROW_INDEX:
+            data += stream.length
+        else:
+            indexes += stream.length
+    if data != stripe.data_length or indexes != stripe.index_length:
+        _damaged(
+            where,
+            f"its footer has {indexes} bytes of indexes and {data} of data, the file's footer says "
+            f"{stripe.index_length} and {stripe.data_length}",
+        )
+
+
+def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
+    if len(footer.columns) != len(tail.types):
+        _damaged(where, f"its footer has {len(footer.columns)} encodings for {len(tail.types)} columns")
+    for number, (encoding, known) in enumerate(zip(footer.columns, _encodings(tail.types), strict=True)):
+        if encoding.kind not in known:
+            name = tail.types[number].kind.name
+            _damaged(where, f"column {number} ({name}) has encoding {encoding.kind}, one of {known} was expected")
+
+
+@lru_cache(maxsize=256)
+def _encodings(types: Types) -> tuple[tuple[int, ...], ...]:
+    """Those that each column may have."""
+    return tuple(
+        (DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2)
+        if item.kind in TEXT_KINDS
+        else (DIRECT, DIRECT_V2)
+        if item.kind in _RUN_LENGTHS
+        else (DIRECT,)
+        for item in types
+    )
+
+
+def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messages.Message) -> None:
+    """That rows can be looked up by their keys: the row indexes of the root and the key columns have an entry for each
+    row group and agree with the stripe's statistics, and bloom filters are of a size that somebody writes.
+
+    Raises:
+        BadFile: otherwise.
+    """
+    if not tail.is_acid or tail.row_index_stride == 0:
+        return
+    stripe = tail.stripes[stripe_index]
+    keys = (0, *tail.types[0].children[:5])
+    present = {stream.column for stream in footer.streams if stream.kind == PRESENT}
+    found: set[int] = set()
+    place = stripe.offset
+    for stream in footer.streams:
+        where = f"{tail.name}, stripe {stripe_index}"
+        if stream.column in keys and stream.kind in INDEX_STREAMS:
+            part = f"index of column {stream.column}"
+            data = _plain(source.read(place, stream.length), tail, where, part)
+            if stream.kind == ROW_INDEX:
+                found.add(stream.column)
+                index = _parsed(messages.RowIndex, data, where, part)
+                _check_entries(index.entry, tail, stripe_index, stream.column, stream.column in present, where)
+            else:
+                _check_bloom(_parsed(messages.BloomFilterIndex, data, where, part), stream.column, where)
+        place += stream.length
+    # Trino writes none of the root, whose rows are all there
+    if stripe.rows and (missing := set(keys) - found - ({0} - present)):
+        _damaged(f"{tail.name}, stripe {stripe_index}", f"no row index of columns {sorted(missing)}")
+
+
+def _check_entries(
+    entries: Sequence[messages.Message], tail: Tail, stripe_index: int, column: int, has_present: bool, where: str
+) -> None:
+    groups = -(-tail.stripes[stripe_index].rows // tail.row_index_stride)
+    if len(entries) != groups:
+        _damaged(where, f"the row index of column {column} has {len(entries)} entries for {groups} row groups")
+    offset = 1 if tail.compression is Compression.NONE else 2
+    wanted = (offset + 2 if has_present else 0) + (offset + 1 if column else 0)
+    if any(len(entry.positions) < wanted for entry in entries):
+        _damaged(where, f"the row index of column {column} has entries with fewer than {wanted} positions")
+    if column == 0 or tail.stripe_statistics is None:
+        return
+    said = tail.stripe_statistics[stripe_index][column]
+    parts = [entry.statistics for entry in entries]
+    counted = sum(part.number_of_values for part in parts)
+    if not said.int_statistics.HasField("minimum") or counted != said.number_of_values:
+        return
+    numbers = [part.int_statistics for part in parts if part.int_statistics.HasField("minimum")]
+    if len(numbers) == len(parts) and (
+        min(n.minimum for n in numbers) != said.int_statistics.minimum
+        or max(n.maximum for n in numbers) != said.int_statistics.maximum
+    ):
+        _damaged(where, f"the row index of column {column} contradicts the stripe's statistics")
+
+
+def _check_bloom(index: messages.Message, column: int, where: str) -> None:
+    for item in index.bloom_filter:
+        size = max(8 * len(item.bitset), len(item.utf8bitset))
+        if not 0 < item.num_hash_functions <= MAX_HASHES or size == 0:
+            _damaged(
+                where,
+                f"a bloom filter of column {column} has {item.num_hash_functions} functions over {size} bytes, "
+                f"1..{MAX_HASHES} over some were wanted",
+            )
+
+
+def _plain(data: bytes, tail: Tail, where: str, part: str) -> bytes:
+    return decompress(data, tail.compression, tail.compression_block_size, where, part=part)
+
+
+def _parsed(kind: messages.Message, data: bytes, where: str, part: str) -> messages.Message:
+    try:
+        return kind.FromString(data)
+    except DecodeError as error:
+        raise BadFile(f"file {where}: its {part} cannot be read ({error}); restore the file or move it away") from error
+
+
+def _damaged(where: str, what: str) -> NoReturn:
+    raise BadFile(f"file {where}: {what}; the file is damaged, restore it or move it away")

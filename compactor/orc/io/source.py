@@ -1,0 +1,231 @@
+"""What ORC files are read from and written to. ``storage`` satisfies both protocols; the local ones are here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from isal import isal_zlib
+
+from compactor.errors import BadFile, StorageError
+from compactor.orc.io.writeback import PART, begin_writeback
+
+CHUNK = 4 * 1024 * 1024  #: bytes moved at a time where the kernel cannot copy by itself
+
+
+class Source(Protocol):
+    """A file that is read at any place. ``name`` is for messages, ``length`` in bytes, ``is_local`` on this machine."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def length(self) -> int: ...
+
+    @property
+    def is_local(self) -> bool: ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Exactly ``length`` bytes from ``offset`` on.
+
+        Raises:
+            BadFile: the file ends before, or is gone.
+        """
+
+    def descriptor(self) -> int | None:
+        """A new descriptor of a local file, so that the kernel can copy; the caller closes it. None for any other."""
+
+
+class Sink(Protocol):
+    """A file that is written from its start to its end. Only ``close`` makes it complete."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def copy(self, source: Source, offset: int, length: int) -> None:
+        """Append ``length`` bytes of ``source``."""
+
+    def tell(self) -> int:
+        """How many bytes were written."""
+
+    def close(self) -> None:
+        """Complete the file, durably."""
+
+    def abort(self) -> None:
+        """Give the file up; nothing of it remains (PROTOCOL 3.4)."""
+
+
+def chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
+    """A range of ``source`` in parts of bounded size."""
+    while length > 0:
+        data = source.read(offset, min(length, CHUNK))
+        yield data
+        offset, length = offset + len(data), length - len(data)
+
+
+def crc32(source: Source, offset: int, length: int) -> int:
+    """The CRC-32 of a range."""
+    found = 0
+    for data in chunks(source, offset, length):
+        found = isal_zlib.crc32(data, found)
+    return found
+
+
+class BytesSource:
+    """A file in memory."""
+
+    is_local = False
+
+    def __init__(self, data: bytes | bytearray, name: str = "<memory>") -> None:
+        self._data = memoryview(data)
+        self.name = name
+        self.length = len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return _whole(self._data[offset : offset + length].tobytes(), self.name, offset, length)
+
+    def descriptor(self) -> int | None:
+        return None
+
+
+class LocalSource:
+    """A file of the local file system, open until ``close``."""
+
+    is_local = True
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.name = os.fspath(path)
+        self._descriptor = -1
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise BadFile(f"file {self.name}: it is gone; list the directory again") from error
+        except OSError as error:
+            raise StorageError(f"file {self.name}: cannot be opened: {error.strerror}") from error
+        self.length = os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        data = os.pread(self._descriptor, length, offset)
+        while 0 < len(data) < length and (part := os.pread(self._descriptor, length - len(data), offset + len(data))):
+            data += part  # more than 2 GB, or a file system of its own mind
+        return _whole(data, self.name, offset, length)
+
+    def descriptor(self) -> int | None:
+        return os.dup(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> LocalSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LocalSink:
+    """A new file of the local file system, closed by leaving a ``with`` block, not yet durable; aborted by an exception.
+
+    The disk begins early with one that ``stays``.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, stays: bool = False) -> None:
+        self._path = Path(path)
+        self._stays = stays
+        self._descriptor = -1
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise StorageError(f"file {self._path}: cannot be created: {error.strerror}") from error
+        self._position = self._begun = 0
+        self._kernel_copies = hasattr(os, "copy_file_range")
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            try:
+                done = os.write(self._descriptor, view)
+            except OSError as error:
+                raise StorageError(f"file {self._path}: cannot be written: {error.strerror}") from error
+            self._position += done
+            view = view[done:]
+        self._begin()
+
+    def copy(self, source: Source, offset: int, length: int) -> None:
+        descriptor = source.descriptor() if self._kernel_copies else None
+        if descriptor is not None:
+            try:
+                done = self._kernel_copy(descriptor, offset, length)
+            finally:
+                os.close(descriptor)
+            offset, length = offset + done, length - done
+        for data in chunks(source, offset, length):
+            self.write(data)
+
+    def _kernel_copy(self, descriptor: int, offset: int, length: int) -> int:
+        """How many bytes the kernel copied: fewer than ``length`` where it cannot, as between file systems."""
+        done = 0
+        try:
+            while done < length:
+                part = os.copy_file_range(descriptor, self._descriptor, min(PART, length - done), offset + done)
+                if part == 0:  # the source ends here; reading says so in words
+                    break
+                done += part
+                self._position += part
+                self._begin()
+        except OSError:
+            self._kernel_copies = False
+        return done
+
+    def _begin(self) -> None:
+        if self._stays and self._position - self._begun >= PART:
+            begin_writeback(self._descriptor, self._begun, self._position - self._begun)
+            self._begun = self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def close(self) -> None:
+        if self._descriptor < 0:
+            return
+        descriptor, self._descriptor = self._descriptor, -1
+        try:
+            os.close(descriptor)
+        except OSError as error:  # some file systems say only now that there is no room
+            raise StorageError(f"file {self._path}: cannot be written: {error.strerror}") from error
+
+    def abort(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+            self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> LocalSink:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        self.abort()
+
+
+def _whole(data: bytes, name: str, offset: int, length: int) -> bytes:
+    if len(data) != length:
+        raise BadFile(
+            f"file {name}: {len(data)} bytes at offset {offset}, {length} wanted; the file is shorter than it says, "
+            "restore it or move it away"
+        )
+    return data

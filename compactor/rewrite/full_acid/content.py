@@ -1,0 +1,119 @@
+"""That an output holds what its inputs held, byte by byte or value by value (``--verify full``, PROTOCOL 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import VerificationFailed
+from compactor.ids import WriteId
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.tail import Stripe, Tail, read_tail
+from compactor.orc.format.types import Types
+from compactor.orc.io.source import LocalSource, Source, crc32
+from compactor.orc.reencode import Piece, piece_batches, read_keys, with_codec
+from compactor.rows.checksum import MODULUS, checksum
+from compactor.rows.delete_files import BATCH_ROWS, Block, Events
+from compactor.rows.keys import (
+    CURRENT,
+    DELETE,
+    KEY,
+    OPERATION,
+    KeyBlock,
+    Numbers,
+    keys_in,
+    numbers,
+    order,
+)
+
+
+def same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
+    """That the file at ``path``, which was encoded of ``pieces``, holds their kept rows with their keys, each as often.
+    All of them are decoded once more.
+
+    Raises:
+        VerificationFailed: otherwise.
+    """
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+        made = [Piece(source=source, tail=tail, stripe_index=stripe) for stripe in range(len(tail.stripes))]
+        read, written = with_codec(
+            [types, *(piece.tail.types for piece in pieces)],
+            lambda codec: (_total(pieces, codec, types), _total(made, codec, types)),
+        )
+    if read != written:
+        raise VerificationFailed(
+            f"{path}: the checksum of the rows that were read is {read:016x}, of those that were written {written:016x}; "
+            "nothing was changed, please report this"
+        )
+
+
+def _total(pieces: Iterable[Piece], codec: Codec, types: Types) -> int:
+    return sum(checksum(_rows(batch)) for piece in pieces for batch in piece_batches(piece, codec, types)) % MODULUS
+
+
+def _rows(batch: pa.RecordBatch) -> pa.StructArray:
+    return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
+
+
+def same_events(read: Iterable[Block], first: WriteId, kept: str | None, applied: Events) -> None:
+    """That the file at ``kept`` (None: there is none) holds those delete events of ``read`` that aim at rows inserted
+    before write ID ``first``, each as often and in the order of their keys, and that ``applied`` are the others.
+
+    Raises:
+        VerificationFailed: otherwise.
+    """
+    sums = [0, 0]
+    for keys, current in read:
+        late = keys["write_id"] >= first
+        sums = [so_far + _sum_of(keys[of], current[of]) for so_far, of in zip(sums, (~late, late), strict=True)]
+    held = sum(_sum_of(*block) for block in _events_in(kept)) if kept is not None else 0
+    parts = (applied.part(start, start + BATCH_ROWS) for start in range(0, len(applied), BATCH_ROWS))
+    found = [held, sum(_sum_of(part.keys, part.current) for part in parts)]
+    for was, became, what in zip(sums, found, (f"kept in {kept or 'no file'}", "applied"), strict=True):
+        if was % MODULUS != became % MODULUS:
+            raise VerificationFailed(
+                f"the checksum of the delete events that were read to be {what} is {was % MODULUS:016x}, of those that "
+                f"are {became % MODULUS:016x}; nothing was changed, please report this"
+            )
+
+
+def _sum_of(keys: KeyBlock, current: Numbers) -> int:
+    columns = [*(np.ascontiguousarray(keys[name]) for name in KEY.fields or ()), current]
+    return checksum(pa.StructArray.from_arrays([pa.array(column) for column in columns], names=["w", "b", "r", "c"]))
+
+
+def _events_in(path: str) -> Iterator[Block]:
+    before = np.empty(0, KEY)
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+        for stripe in range(len(tail.stripes)):
+            for batch in read_keys(source, tail, stripe):
+                keys = keys_in(batch)
+                together = np.concatenate([before, keys])
+                if not np.array_equal(together[order(together)], together):
+                    raise VerificationFailed(
+                        f"{path}, stripe {stripe}: its delete events are not in the order of their keys"
+                    )
+                if np.any(numbers(batch.column(OPERATION)) != DELETE):
+                    raise VerificationFailed(f"{path}, stripe {stripe}: holds more than delete events")
+                yield keys, numbers(batch.column(CURRENT))
+                before = keys[-1:]
+
+
+def same_bytes(stripes: Iterable[tuple[Source, Tail, Stripe]], path: str) -> None:
+    """That the stripes of the file at ``path`` are copies of ``stripes``.
+
+    Raises:
+        VerificationFailed: otherwise.
+    """
+    with LocalSource(path) as source:
+        for number, ((given, tail, old), new) in enumerate(zip(stripes, read_tail(source).stripes, strict=True)):
+            read = crc32(given, old.offset, old.length)
+            if read != crc32(source, new.offset, new.length):
+                raise VerificationFailed(
+                    f"{path}, stripe {number}: other bytes than were read from {tail.name}; nothing was changed, please "
+                    "report this"
+                )

@@ -1,0 +1,320 @@
+"""The delete events of one file number, however many, in bounded memory.
+
+Few stay in memory. Many are sorted in runs on disk, the runs are merged into one sorted file, and whoever asks about a
+range of keys has that range read. Memory is that of one run, whatever the number of events or of delete deltas.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from compactor.acid.row_id import RowId
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.ids import WriteId
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import Types
+from compactor.rows.delete_files import stored_events
+from compactor.rows.deletes import DeleteEvents
+from compactor.rows.inputs import Input
+from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at, valid_mask
+from compactor.rows.opening import LOCAL
+from compactor.storage.protocol import Storage
+
+RUN = 1 << 19  #: events that are held and sorted at once, 28 bytes each
+FAN_IN = 16  #: runs that are merged at once
+BLOCK = RUN // FAN_IN  #: events that are read at once
+EVENT = np.dtype([("write_id", "<i8"), ("bucket", "<i4"), ("row_id", "<i8"), ("current", "<i8")])
+_KEY_FIELDS = ["write_id", "bucket", "row_id"]
+Events: TypeAlias = npt.NDArray[np.void]
+
+
+class Deletes(Protocol):
+    """What a stripe's fate is asked of."""
+
+    def any_between(self, low: RowId, high: RowId) -> bool:
+        """Whether an event's key lies in ``low..high``, both inclusive."""
+
+    def hits(self, block: KeyBlock) -> Mask:
+        """Which rows of ``block`` are deleted."""
+
+    def row_ids(self, first: RowId, last: RowId) -> Numbers:
+        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+
+
+class SortedEvents:
+    """Events ``start..stop`` of a sorted sequence, in memory or on disk; an unlinked file lives as long as this."""
+
+    def __init__(self, store: _Store, start: int, stop: int) -> None:
+        self._store = store
+        self._start, self._stop = start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def split(self, first: WriteId) -> tuple[SortedEvents, SortedEvents]:
+        """Events that aim at rows inserted before write ID ``first``, and those at rows of ``first`` and later."""
+        low, high = self._start, self._stop
+        while low < high:
+            middle = (low + high) // 2
+            if self._store.part(middle, middle + 1).keys["write_id"][0] < first:
+                low = middle + 1
+            else:
+                high = middle
+        return SortedEvents(self._store, self._start, low), SortedEvents(self._store, low, self._stop)
+
+    def part(self, start: int, stop: int) -> DeleteEvents:
+        """The events at these places."""
+        return self._store.part(self._start + start, min(self._start + stop, self._stop))
+
+    def any_between(self, low: RowId, high: RowId) -> bool:
+        """Whether an event's key lies in ``low..high``, both inclusive."""
+        return len(self) > 0 and any(part.any_between(low, high) for part in self._near(low, high))
+
+    def hits(self, block: KeyBlock) -> Mask:
+        """Which rows of ``block`` are deleted."""
+        mask: Mask = np.zeros(len(block), dtype=np.bool_)
+        if len(block) and len(self):
+            ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+            for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
+                mask |= part.hits(block)
+        return mask
+
+    def row_ids(self, first: RowId, last: RowId) -> Numbers:
+        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+        found = [part.row_ids(first, last) for part in self._near(first, last)]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+    def newest(self, block: KeyBlock) -> Numbers:
+        """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""
+        found: Numbers = np.full(len(block), -1, dtype=np.int64)
+        if len(block) and len(self):
+            ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+            for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
+                np.maximum(found, part.newest(block), out=found)
+        return found
+
+    def _near(self, low: RowId, high: RowId) -> Iterator[DeleteEvents]:
+        """Events in blocks of which some may lie in ``low..high``."""
+        firsts = self._store.firsts  # a key that begins a block may end the one before it too
+        for number in range(max(0, bisect_left(firsts, low) - 1), bisect_right(firsts, high)):
+            first = number * BLOCK
+            start, stop = max(self._start - first, 0), min(self._stop - first, BLOCK)
+            if start < stop:
+                block = self._store.block(number)
+                yield DeleteEvents(keys=block.keys[start:stop], current=block.current[start:stop])
+
+
+class _Store:
+    """A sorted sequence of events, in memory or in an open file. ``firsts`` is the first key of every block."""
+
+    def __init__(self, events: Events | int, length: int) -> None:
+        self._events = events
+        self.length = length
+        self.firsts = [row_id_at(self.part(at, at + 1).keys, 0) for at in range(0, length, BLOCK)]
+        self._last: tuple[int, DeleteEvents] | None = None
+
+    def part(self, start: int, stop: int) -> DeleteEvents:
+        found = _read(self._events, start, stop) if isinstance(self._events, int) else self._events[start:stop]
+        return DeleteEvents(keys=_keys(found), current=found["current"].copy())
+
+    def block(self, number: int) -> DeleteEvents:
+        """The last one is kept: stripes are asked about in their order."""
+        if self._last is None or self._last[0] != number:
+            self._last = number, self.part(number * BLOCK, min(self.length, (number + 1) * BLOCK))
+        return self._last[1]
+
+    def __del__(self) -> None:
+        if isinstance(self._events, int):
+            os.close(self._events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LoadedEvents:
+    """Events that the snapshot sees; ``total`` counts the others too.
+
+    ``like`` is the tail of the first file, ``types`` are those of the newest file with a whole row.
+    """
+
+    events: SortedEvents
+    total: int = 0
+    invisible: int = 0
+    like: Tail | None = None
+    types: Types | None = None
+
+
+def load(
+    location: str,
+    sources: Sequence[Input],
+    number: int,
+    write_ids: ValidWriteIdList,
+    scratch: str,
+    storage: Storage = LOCAL,
+) -> LoadedEvents:
+    """The delete events in these files, one file open at a time.
+
+    Args:
+        scratch: a directory for what memory does not hold; nothing of it remains.
+
+    Raises:
+        BadFile: a file cannot be read.
+        NotLossless: a delete delta holds something else than delete events.
+    """
+    sorter = Sorter(scratch)
+    total = invisible = 0
+    like: Tail | None = None
+    types: Types | None = None
+    for tail, stored in stored_events(location, sources, number, storage):
+        like = like or tail
+        types = tail.types if len(tail.types.row) > 1 else types
+        for found in stored:
+            valid = valid_mask(write_ids, found.current)
+            total += len(valid)
+            invisible += int(np.count_nonzero(~valid))
+            sorter.add(events_of(found.block[valid], found.current[valid]))
+    return LoadedEvents(events=sorter.done(), total=total, invisible=invisible, like=like, types=types)
+
+
+class Sorter:
+    """Sorts any number of events; runs lie in unlinked files of ``scratch``."""
+
+    def __init__(self, scratch: str) -> None:
+        self._scratch = scratch
+        self._held: list[Events] = []
+        self._count = 0
+        self._runs: list[int] = []
+        self._made = 0
+
+    def add(self, events: Events) -> None:
+        for start in range(0, len(events), RUN):
+            part = events[start : start + RUN]
+            if self._count + len(part) > RUN:
+                self._spill()
+            self._held.append(part)
+            self._count += len(part)
+
+    def done(self) -> SortedEvents:
+        if not self._runs:
+            events = self._sorted()
+            return SortedEvents(_Store(events, len(events)), 0, len(events))
+        self._spill()
+        while len(self._runs) > 1:
+            group, self._runs = self._runs[:FAN_IN], self._runs[FAN_IN:]
+            self._runs.append(self._merged(group))
+        (run,) = self._runs
+        self._runs = []
+        count = os.fstat(run).st_size // EVENT.itemsize
+        return SortedEvents(_Store(run, count), 0, count)
+
+    def _sorted(self) -> Events:
+        events = np.concatenate(self._held) if self._held else np.empty(0, EVENT)
+        self._held, self._count = [], 0
+        return _in_order(events)
+
+    def _spill(self) -> None:
+        if self._count:
+            run = self._new()
+            _write(run, self._sorted())
+            self._runs.append(run)
+
+    def _merged(self, runs: Sequence[int]) -> int:
+        target = self._new()
+        for events in _merge([_blocks(run) for run in runs]):
+            _write(target, events)
+        for run in runs:
+            os.close(run)
+        return target
+
+    def _new(self) -> int:
+        path = os.path.join(self._scratch, f"events.{self._made}")
+        self._made += 1
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+        return descriptor
+
+    def __del__(self) -> None:
+        for run in self._runs:
+            os.close(run)
+
+
+def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
+    """Takes from every run what is not above the smallest last key of the buffered blocks, sorts and yields it."""
+    buffers: dict[int, Events] = {}
+    live = dict(enumerate(runs))
+    while True:
+        for number in list(live):
+            if number not in buffers:
+                block = next(live[number], None)
+                if block is None:
+                    del live[number]
+                else:
+                    buffers[number] = block
+        if not buffers:
+            return
+        # Of the runs that go on, nothing above their buffered last key is known yet.
+        limit = min((row_id_at(buffers[n][_KEY_FIELDS], -1) for n in live), default=None)
+        taken: list[Events] = []
+        for number, block in list(buffers.items()):
+            count = len(block) if limit is None else _up_to(block, limit)
+            taken.append(block[:count])
+            del buffers[number]
+            if count < len(block):
+                buffers[number] = block[count:]
+        yield _in_order(np.concatenate(taken))
+
+
+def _up_to(events: Events, limit: RowId) -> int:
+    """How many of the sorted events have a key that is not above ``limit``."""
+    low, high = 0, len(events)
+    for field, value in (("write_id", limit.write_id), ("bucket", limit.bucket)):
+        column = events[field][low:high]
+        below, up_to = np.searchsorted(column, value, side="left"), np.searchsorted(column, value, side="right")
+        low, high = low + int(below), low + int(up_to)
+    return low + int(np.searchsorted(events["row_id"][low:high], limit.row_id, side="right"))
+
+
+def events_of(block: KeyBlock, current: Any) -> Events:
+    events = np.empty(len(block), EVENT)
+    for field in _KEY_FIELDS:
+        events[field] = block[field]
+    events["current"] = current
+    return events
+
+
+def _keys(events: Events) -> KeyBlock:
+    block = np.empty(len(events), KEY)
+    for field in _KEY_FIELDS:
+        block[field] = events[field]
+    return block
+
+
+def _in_order(events: Events) -> Events:
+    block = _keys(events)
+    return events if is_sorted(block) else events[order(block)]
+
+
+def _blocks(run: int) -> Iterator[Events]:
+    place = 0
+    while len(block := _read(run, place, place + BLOCK)):
+        place += len(block)
+        yield block
+
+
+def _read(descriptor: int, start: int, stop: int) -> Events:
+    wanted, place, parts = (stop - start) * EVENT.itemsize, start * EVENT.itemsize, []
+    while wanted > 0 and (part := os.pread(descriptor, wanted, place)):
+        parts.append(part)
+        place, wanted = place + len(part), wanted - len(part)
+    return np.frombuffer(b"".join(parts), EVENT)
+
+
+def _write(descriptor: int, events: Events) -> None:
+    view = memoryview(events.tobytes())
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,117 @@
+"""Merges runs of rows that do not follow each other in key order, in batches."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import NotLossless
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.tail_writer import Metadata, no_metadata
+from compactor.orc.format.types import Types
+from compactor.orc.reencode import Piece, encode_acid, piece_batches, with_codec
+from compactor.rewrite.full_acid.sorter import RUN_BYTES, Key, Sorter
+from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_in, order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """The stripes of one input file. Where ``is_sorted``, their kept rows rise from the first to the last."""
+
+    pieces: Sequence[Piece]
+    is_sorted: bool
+
+
+def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata) -> Tail:
+    """The rows of all runs in key order as a file at ``path``.
+
+    A run that is sorted within is streamed; one that is not is sorted first, beside ``path`` what memory does not hold.
+
+    Raises:
+        NotLossless: a key occurs twice, which readers show as two rows and a merge could not tell apart.
+    """
+
+    def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
+        folder = os.path.dirname(path)
+        yield from _in_key_order([_batches(run, codec, types, folder) for run in runs])
+
+    return with_codec(
+        [types, *(piece.tail.types for run in runs for piece in run.pieces)],
+        lambda codec: encode_acid(rows(codec), path, like=like, types=types, metadata=metadata, codec=codec),
+    )
+
+
+def _batches(run: Run, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:
+    found = (batch for piece in run.pieces for batch in piece_batches(piece, codec, types))
+    if run.is_sorted:
+        yield from found
+        return
+    with tempfile.TemporaryDirectory(prefix="sorting-", dir=folder) as scratch:
+        sorter = Sorter(scratch, _sort_keys, run_bytes=RUN_BYTES)
+        for batch in found:
+            sorter.add(batch)
+        yield from sorter.sorted()
+
+
+def _sort_keys(table: pa.Table) -> list[Key]:
+    return [Key(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID)]
+
+
+def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Takes from every run what is not above the smallest last key of the buffered batches, sorts and yields it."""
+    buffers: dict[int, pa.Table] = {}
+    live = dict(enumerate(runs))
+    last: KeyBlock | None = None
+    while live or buffers:
+        for number in list(live):
+            if number in buffers and buffers[number].num_rows:
+                continue
+            batch = next(live[number], None)
+            if batch is None:
+                del live[number]
+                buffers.pop(number, None)
+            else:
+                buffers[number] = pa.Table.from_batches([batch])
+        if not buffers:
+            return
+        blocks = {number: keys_in(table) for number, table in buffers.items()}
+        # Of the runs that go on, nothing above their buffered last key is known yet.
+        limit = min((blocks[n][-1].item() for n in live), default=None)
+        taken: list[pa.Table] = []
+        for number, block in blocks.items():
+            count = len(block) if limit is None else _up_to(block, limit)
+            taken.append(buffers[number].slice(0, count))
+            buffers[number] = buffers[number].slice(count)
+            if not buffers[number].num_rows and number not in live:
+                del buffers[number]
+        together = pa.concat_tables(taken).combine_chunks()
+        block = keys_in(together)
+        by_key = order(block)
+        block = block[by_key]
+        _no_twice(block if last is None else np.concatenate([last, block]))
+        last = block[-1:]
+        yield from together.take(pa.array(by_key)).to_batches()
+
+
+def _up_to(block: KeyBlock, limit: tuple[int, int, int]) -> int:
+    """How many keys of a sorted block are not above ``limit``."""
+    w, b, r = block["write_id"], block["bucket"], block["row_id"]
+    below = (w < limit[0]) | ((w == limit[0]) & ((b < limit[1]) | ((b == limit[1]) & (r <= limit[2]))))
+    return int(np.count_nonzero(below))
+
+
+def _no_twice(block: KeyBlock) -> None:
+    """``block`` is sorted, but for a first key that may not be below the second."""
+    if len(block) > 1 and not is_sorted(block):
+        write_id, bucket, row_id = block[int(np.argmax(block[1:] == block[:-1]))].item()
+        raise NotLossless(
+            f"a ROW__ID occurs twice among the rows of one file number (writeid {write_id}, bucketid {bucket}, rowid "
+            f"{row_id}); which row a later delete means is not known; find out which of the files is one too many, or "
+            "rewrite the partition with INSERT OVERWRITE"
+        )

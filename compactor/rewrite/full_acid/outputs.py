@@ -1,0 +1,78 @@
+"""What an output file is to be: its types, the class of its stripes, and what it is once it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from compactor.acid.names import DeltaKind
+from compactor.orc.assembler import Written
+from compactor.orc.compat import one_calendar, target_of
+from compactor.orc.format.common_types import common_types
+from compactor.orc.format.tail import Tail, empty_tail, key_statistics
+from compactor.orc.format.types import Types, acid_types, parse_hive_type
+from compactor.orc.reencode import Piece, SyntheticKeys
+from compactor.rewrite.full_acid.delete_events import LoadedEvents
+from compactor.rewrite.full_acid.stripe_choice import Action, Choice
+from compactor.rewrite.plan.unit import Output, Unit
+from compactor.rows.acid_file import AcidFile
+
+BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
+
+
+def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
+    """The output's types: the least that hold what the inputs hold, under the table's names."""
+    table = parse_hive_type(unit.row_type)
+    found = {file.path: file.tail.types.row for file in files if file.tail.rows}
+    if not found and events is not None and events.types is not None:
+        found = {"": events.types.row}
+    return acid_types(common_types(found, table) if found else table)
+
+
+def like_of(choices: Iterable[Choice], types: Types) -> Tail:
+    """The tail whose class the output gets where nothing is copied: that of the largest file that may serve."""
+    return class_of(list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types)
+
+
+def class_of(found: Sequence[Tail], types: Types) -> Tail:
+    """As ``like_of``, for files with these tails."""
+    tails = sorted(found, key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
+    # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding says so.
+    of_each = {tail.calendar: tail for tail in reversed(tails)}
+    fitting = [t for t in tails if t is of_each[t.calendar] and all(one_calendar(other, t) for other in tails)]
+    return new_tail(fitting[0] if fitting else tails[0], types)
+
+
+def new_tail(best: Tail, types: Types) -> Tail:
+    """An empty file of the class that ``best`` has, or should have."""
+    target = target_of(best)
+    return empty_tail(
+        types,
+        compression=target.compression,
+        compression_block_size=target.compression_block_size or BLOCK_SIZE,
+        row_index_stride=target.row_index_stride,
+        calendar=target.calendar,
+    )
+
+
+def piece_of(choice: Choice) -> Piece:
+    """The kept rows of a stripe, to be decoded."""
+    file = choice.file
+    original = None
+    if file.is_raw:
+        first = file.first_row_id + file.first_row_of(choice.stripe)
+        original = SyntheticKeys(write_id=file.write_id, bucket=file.bucket, first_row_id=first)
+    return Piece(
+        source=file.source,
+        tail=file.tail,
+        stripe_index=choice.stripe,
+        keep=choice.keep,
+        original=original,
+        as_inserts=choice.as_inserts,
+        dense=key_statistics(file.tail, choice.stripe) if choice.is_unseen else None,
+    )
+
+
+def output_of(kind: DeltaKind, path: str, number: int, written: Written) -> Output:
+    """A finished file as what its unit hands over."""
+    assert written.checksum is not None
+    return Output(kind=kind, path=path, number=number, rows=written.rows, length=written.length, crc32=written.checksum)

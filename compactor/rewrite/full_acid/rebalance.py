@@ -1,0 +1,277 @@
+"""A rebalance: all rows of a partition dealt evenly to some files, which changes their ROW__IDs (PROTOCOL 1.6).
+
+Without ORDER BY rows stay in the order of their ROW__IDs and keep their write IDs; with it all get the rebalance's own.
+Row numbers run on over all files, as Hive's rebalance numbers them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compactor.acid import bucket
+from compactor.acid.names import DeltaKind
+from compactor.acid.row_id import RowId
+from compactor.compaction.order_by import OrderBy
+from compactor.errors import NotSupported, VerificationFailed
+from compactor.ids import WriteId
+from compactor.orc.assembler import Written
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.common_types import common_types
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.types import Types, acid_types, parse_hive_type
+from compactor.orc.io.source import LocalSource
+from compactor.orc.reencode import Piece, check_calendar, encode_acid, joined, piece_batches, with_codec
+from compactor.rewrite.full_acid.content import same_events
+from compactor.rewrite.full_acid.delete_events import load
+from compactor.rewrite.full_acid.outputs import class_of, output_of, piece_of
+from compactor.rewrite.full_acid.sorter import Key, Sorter, Way
+from compactor.rewrite.full_acid.stripe_choice import Action, choose
+from compactor.rewrite.full_acid.verify import verify
+from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.unit import Figures, Part, Rebalance, Unit, UnitResult
+from compactor.rows.acid_file import open_files
+from compactor.rows.checksum import MODULUS, checksum
+from compactor.rows.delete_files import visible_events
+from compactor.rows.deletes import DeleteEvents
+from compactor.rows.keys import BUCKET, INSERT, ROW, ROW_ID, WRITE_ID
+from compactor.rows.sealing import Seal, written
+from compactor.storage.protocol import Storage
+
+
+def rebalanced(plan: Plan, write_id: WriteId, files: int | None, order_by: Sequence[OrderBy]) -> Plan:
+    """A major's plan as that of a rebalance: the same files are read, by one unit, and the base bears ``write_id``.
+
+    Args:
+        files: how many are made; None leaves their number as it is.
+
+    Raises:
+        NotSupported: more files than a bucket property can number.
+    """
+    parts = tuple(Part(number=unit.number, inserts=unit.inserts, deletes=unit.deletes) for unit in plan.units)
+    asked = Rebalance(parts=parts, files=files or len(parts) or 1, write_id=write_id, order_by=tuple(order_by))
+    if asked.files > bucket.MAX_BUCKET + 1:
+        raise NotSupported(f"{plan.location}: {asked.files} files; a bucket property numbers {bucket.MAX_BUCKET + 1}")
+    units = [
+        replace(
+            unit,
+            number=0,
+            inserts=tuple(source for part in parts for source in part.inserts),
+            deletes=tuple(source for part in parts for source in part.deletes),
+            rebalance=asked,
+        )
+        for unit in plan.units[:1]
+    ]
+    return replace(plan, units=tuple(units), highest_write_id=write_id)
+
+
+def rebalance(unit: Unit, asked: Rebalance, storage: Storage, folder: str) -> UnitResult:
+    """Writes the files of the new base into ``folder``, a local directory, and proves them.
+
+    Raises:
+        BadFile: an input cannot be read.
+        NotLossless: something would be lost.
+        VerificationFailed: the outputs do not hold the rows of the inputs.
+    """
+    tails = _tails(unit, asked, storage)
+    if not tails:
+        return UnitResult(number=0, outputs=(), figures=_files(unit))
+    table = parse_hive_type(unit.row_type)
+    types = acid_types(common_types({name: tail.types.row for name, tail in tails.items()}, table))
+    like = class_of(list(tails.values()), types)
+    for tail in tails.values():
+        check_calendar(tail, like)
+    work = _Work(unit=unit, asked=asked, storage=storage, folder=folder, types=types, like=like)
+    return with_codec([types, *(tail.types for tail in tails.values())], work.done_with)
+
+
+def _tails(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, Tail]:
+    """By path, those of the files that hold rows."""
+    found: dict[str, Tail] = {}
+    for part in asked.parts:
+        with open_files(unit.location, part.inserts, part.number, storage) as files:
+            found |= {file.path: file.tail for file in files if file.tail.rows}
+    return found
+
+
+def _files(unit: Unit) -> Figures:
+    return Figures(files_in=len(unit.inserts) + len(unit.deletes), bytes_in=unit.input_bytes)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Work:
+    """One attempt's; the codec may change on the way, and then it starts anew."""
+
+    unit: Unit
+    asked: Rebalance
+    storage: Storage
+    folder: str
+    types: Types
+    like: Tail
+    figures: Figures = Figures()
+    checksum: int = 0
+
+    def done_with(self, codec: Codec) -> UnitResult:
+        """The outputs, written and read again."""
+        self.figures, self.checksum = _files(self.unit), 0
+        for number in range(self.asked.files):
+            with suppress(FileNotFoundError):
+                os.unlink(self._path(number))  # of the codec that was tried before
+        sorter = Sorter(self.folder, self._keys)
+        try:
+            for batch in self._rows(codec):
+                self.checksum = (self.checksum + checksum(batch.column(ROW))) % MODULUS
+                sorter.add(batch)
+            if sorter.rows != self.figures.rows_out:
+                raise VerificationFailed(
+                    f"{self.unit.location}: {sorter.rows} rows were read, not the rows that are kept"
+                )
+            written = self._written(sorter, codec)
+        finally:
+            sorter.discard()
+        self._prove(written, codec)
+        outputs = tuple(output_of(DeltaKind.INSERT, self._path(n), n, one) for n, (one, _) in written.items())
+        sizes = Figures(files_out=len(outputs), bytes_out=sum(output.length for output in outputs))
+        return UnitResult(number=0, outputs=outputs, figures=self.figures + sizes)
+
+    def _path(self, number: int) -> str:
+        return os.path.join(self.folder, f"rows-{number:05d}")
+
+    def _rows(self, codec: Codec) -> Iterator[pa.RecordBatch]:
+        """Every visible row that is not deleted, as it stands in its file."""
+        unit = self.unit
+        for part in self.asked.parts:
+            events = load(unit.location, part.deletes, part.number, unit.write_ids, self.folder, self.storage)
+            if unit.full_verify:
+                read = visible_events(unit.location, part.deletes, part.number, unit.write_ids, self.storage)
+                same_events(read, unit.applies_from, None, events.events)
+            self.figures += Figures(events_in=events.total, events_invisible=events.invisible)
+            with open_files(unit.location, part.inserts, part.number, self.storage) as files:
+                for choice in choose(files, events.events, unit.write_ids, look_always=unit.looks_always):
+                    dropped = choice.action is Action.DROP
+                    self.figures += Figures(
+                        rows_in=choice.rows,
+                        rows_deleted=choice.deleted,
+                        rows_invisible=choice.invisible,
+                        rows_out=choice.kept,
+                        stripes_dropped=int(dropped),
+                        stripes_encoded=int(not dropped),
+                    )
+                    if not dropped:
+                        yield from piece_batches(piece_of(choice), codec, self.types)
+
+    def _keys(self, table: pa.Table) -> list[Key]:
+        """What rows are sorted by: the columns that were asked for, then the ROW__ID."""
+        names = _row_names(self.types)
+        keys = [
+            key
+            for order in self.asked.order_by
+            for key in column_keys(pc.struct_field(table.column(ROW), [_place(names, order.column)]), order)
+        ]
+        return [*keys, *(Key(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))]
+
+    def _written(self, sorter: Sorter, codec: Codec) -> dict[int, tuple[Written, list[RowId]]]:
+        """The files by number; of fewer rows than files the last ones get none."""
+        shares = _shares(sorter.rows, self.asked.files)
+        rows = _Dealt(sorter.sorted())
+        found: dict[int, tuple[Written, list[RowId]]] = {}
+        first = 0
+        for number, share in enumerate(shares):
+            path = self._path(number)
+            batches = self._numbered(rows.next(share), number, first, codec)
+            seal = Seal()
+            tail = encode_acid(
+                joined(batches), path, like=self.like, types=self.types, metadata=seal.metadata, codec=codec
+            )
+            found[number] = written(path, tail), seal.last_keys
+            first += share
+        return found
+
+    def _numbered(
+        self, batches: Iterator[pa.RecordBatch], number: int, first: int, codec: Codec
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows as file ``number`` holds them, their row numbers from ``first`` on."""
+        schema = codec.schema(self.types)
+        bucket_property = bucket.encode(number)
+        for batch in batches:
+            rows = batch.num_rows
+            write_ids = batch.column(WRITE_ID)
+            if self.asked.order_by:
+                write_ids = pa.array(np.full(rows, self.asked.write_id, dtype=np.int64))
+            columns = [
+                pa.array(np.full(rows, INSERT, dtype=np.int32)),
+                write_ids,
+                pa.array(np.full(rows, bucket_property, dtype=np.int32)),
+                pa.array(np.arange(first, first + rows, dtype=np.int64)),
+                write_ids,
+                batch.column(ROW),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            first += rows
+
+    def _prove(self, written: dict[int, tuple[Written, list[RowId]]], codec: Codec) -> None:
+        """That the files hold the values that were read, each as often: keys have changed, so nothing else tells."""
+        found = 0
+        for number, (one, last_keys) in written.items():
+            path = self._path(number)
+            verify(path, last_keys, rows=one.rows, full=self.unit.full_verify, deletes=DeleteEvents.of([]))
+            with LocalSource(path) as source:
+                tail = read_tail(source)
+                for stripe in range(len(tail.stripes)):
+                    for batch in piece_batches(Piece(source=source, tail=tail, stripe_index=stripe), codec, self.types):
+                        found = (found + checksum(batch.column(ROW))) % MODULUS
+        if found != self.checksum:
+            raise VerificationFailed(
+                f"{self.unit.location}: the checksum of the values that were read is {self.checksum:016x}, of those that "
+                f"were written {found:016x}; nothing was changed, please report this"
+            )
+
+
+class _Dealt:
+    """Rows of batches, so many at a time."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._left: list[pa.RecordBatch] = []
+
+    def next(self, rows: int) -> Iterator[pa.RecordBatch]:
+        while rows:
+            batch = self._left.pop() if self._left else next(self._batches)
+            if batch.num_rows > rows:
+                self._left.append(batch.slice(rows))
+                batch = batch.slice(0, rows)
+            rows -= batch.num_rows
+            yield batch
+
+
+def _shares(rows: int, files: int) -> list[int]:
+    """How many rows each file gets; none gets none, and no two differ by more than one."""
+    each, more = divmod(rows, files)
+    return [share for number in range(files) if (share := each + (number < more))]
+
+
+def _row_names(types: Types) -> list[str]:
+    return [name.lower() for name in types[types[0].children[ROW]].field_names]
+
+
+def _place(names: Sequence[str], column: str) -> int:
+    if column not in names:
+        raise NotSupported(f"ORDER BY {column}: no column of the rows; there are {', '.join(names)}")
+    return names.index(column)
+
+
+def column_keys(values: pa.ChunkedArray, order: OrderBy) -> list[Key]:
+    """What sorts rows by one column as Hive does: NULL where it was asked for, NaN above every number."""
+    way: Way = "descending" if order.descending else "ascending"
+    rank = np.zeros(len(values), dtype=np.int8)
+    if pa.types.is_floating(values.type):
+        rank[np.asarray(pc.fill_null(pc.is_nan(values), False))] = -1 if order.descending else 1
+    rank[np.asarray(values.is_null())] = -2 if order.nulls_first else 2
+    parts = values.flatten() if pa.types.is_struct(values.type) else [values]  # pyorc's timestamps: seconds, nanos
+    return [Key(values=pa.chunked_array([pa.array(rank)])), *(Key(values=part, way=way) for part in parts)]

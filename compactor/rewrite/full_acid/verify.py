@@ -1,0 +1,72 @@
+"""Proves an output file before anything is named (PROTOCOL 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from compactor.acid.row_id import RowId
+from compactor.errors import VerificationFailed
+from compactor.orc.format.acid_metadata import KEY_INDEX, key_index
+from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.source import LocalSource, Source
+from compactor.orc.point_check import check_points
+from compactor.orc.reencode import read_keys
+from compactor.rewrite.full_acid.delete_events import Deletes
+from compactor.rows.keys import KeyBlock, is_sorted, keys_in
+
+
+def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
+    """That the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and answers for each.
+
+    A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
+    to the row, as a reader's would.
+
+    Args:
+        full: also decode every key: strictly rising, as those of rows are, and none of them deleted.
+        deletes: None where keys alone don't tell what is gone.
+
+    Raises:
+        VerificationFailed: otherwise.
+        BadFile: it cannot be read, or rows in it not be looked up.
+    """
+    with FewOpen() as few:
+        source = few.open(partial(LocalSource, path))
+        tail = read_tail(source)
+        if tail.rows != rows or len(tail.stripes) != len(last_keys):
+            raise VerificationFailed(
+                f"{path}: {tail.rows} rows in {len(tail.stripes)} stripes, expected {rows} in {len(last_keys)}; nothing "
+                "was changed, please report this"
+            )
+        if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
+            raise VerificationFailed(f"{path}: its key index is not that of its stripes; nothing was changed")
+        _every_stripe(source, tail)
+        check_points(source, tail, last_keys)
+        if full:
+            _every_key(source, tail, deletes)
+
+
+def _every_stripe(source: Source, tail: Tail) -> None:
+    """That readers can look rows up: statistics of all stripes, and row indexes that agree with them."""
+    if not tail.complete_statistics:
+        raise VerificationFailed(f"{tail.name}: not every stripe has statistics of its rows; nothing was changed")
+    for stripe in range(len(tail.stripes)):
+        check_key_index(source, tail, stripe, read_stripe_footer(source, tail, stripe))
+
+
+def _every_key(source: Source, tail: Tail, deletes: Deletes | None) -> None:
+    before: KeyBlock | None = None
+    for stripe in range(len(tail.stripes)):
+        for batch in read_keys(source, tail, stripe):
+            block = keys_in(batch)
+            whole = block if before is None else np.concatenate([before, block])
+            if not is_sorted(whole) or (deletes is not None and deletes.hits(block).any()):
+                raise VerificationFailed(
+                    f"{tail.name}, stripe {stripe}: its keys do not rise strictly, or a deleted row is among them; nothing "
+                    "was changed, please report this"
+                )
+            before = block[-1:]

@@ -1,0 +1,48 @@
+"""A finished file of an insert-only table, and the sink that counts what goes into it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+
+from isal import isal_zlib
+
+from compactor.orc.io.source import LocalSink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """``path`` is absolute, ``length`` in bytes. ``copied`` and ``encoded`` count stripes or row groups."""
+
+    path: str
+    rows: int
+    length: int
+    crc32: int
+    copied: int = 0
+    encoded: int = 0
+    bytes_copied: int = 0
+    ending: str = ""  #: of the name, with its dot, by which readers choose a codec
+
+
+class Counted:
+    """A new local file with the length and checksum of what was written. Leaving a ``with`` block by an exception
+    removes it."""
+
+    def __init__(self, path: str) -> None:
+        self._sink = LocalSink(path, stays=True)
+        self.length = 0
+        self.crc32 = 0
+
+    def write(self, data: bytes) -> None:
+        self._sink.write(data)
+        self.length += len(data)
+        self.crc32 = isal_zlib.crc32(data, self.crc32)
+
+    def __enter__(self) -> Counted:
+        self._sink.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._sink.__exit__(kind, error, trace)

@@ -1,0 +1,211 @@
+"""ORC files of an insert-only table as fewer files: stripes are copied, small neighbours re-encoded.
+
+Files share one only where their types are the same to the last name, since readers find columns of such files by name,
+and where their stripes may stand in one file. What may not is a file of its own: an insert-only directory holds any
+number of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from compactor.errors import NotLossless, VerificationFailed
+from compactor.orc.assembler import Assembler, Written
+from compactor.orc.compat import copyable, target_of, writable
+from compactor.orc.format.tail import Stripe, Tail, read_tail
+from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.source import LocalSink, LocalSource, Source
+from compactor.orc.reencode import Piece, reencode
+from compactor.rewrite.full_acid.content import same_bytes, same_rows
+from compactor.rewrite.insert_only.file import Made
+from compactor.rows.acid_file import AcidFile
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlainStripe:
+    """One stripe and whether it is copied."""
+
+    file: AcidFile
+    number: int
+    copied: bool
+    can_copy: bool
+
+    @property
+    def length(self) -> int:
+        return self.file.tail.stripes[self.number].length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Group:
+    """Files that become one, and the tail whose class that gets."""
+
+    files: tuple[AcidFile, ...]
+    like: Tail
+
+    @property
+    def rows(self) -> int:
+        return sum(file.tail.rows for file in self.files)
+
+    def stripes(self, small_stripe_bytes: int) -> list[PlainStripe]:
+        """The fate of every stripe. Neighbours that are all small are encoded together: many tiny stripes read slowly."""
+        found = [
+            PlainStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
+            for file in self.files
+            for can_copy in [copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
+            for number, stripe in enumerate(file.tail.stripes)
+            if stripe.rows
+        ]
+        if not writable(self.like) or not self.like.types.is_encodable:
+            return found
+        small = [stripe.length < small_stripe_bytes for stripe in found]
+        return [
+            PlainStripe(
+                file=stripe.file,
+                number=stripe.number,
+                can_copy=stripe.can_copy,
+                copied=stripe.copied and not (here and (before or after)),
+            )
+            for stripe, before, here, after in zip(found, [False, *small], small, [*small[1:], False], strict=False)
+        ]
+
+
+def groups(files: Sequence[AcidFile]) -> list[Group]:
+    """Files that may share one, in the order of the first of each; files without rows are left out.
+
+    Raises:
+        NotLossless: a file holds ACID events, which readers of an insert-only table take for columns.
+    """
+    found: dict[Any, list[AcidFile]] = {}
+    for file in files:
+        if not file.is_raw:
+            raise NotLossless(f"{file.path}: holds ACID events in an insert-only table; find out who wrote it")
+        if file.tail.rows:
+            found.setdefault(_key(file.tail), []).append(file)
+    return [Group(files=tuple(of_key), like=_like(of_key)) for of_key in found.values()]
+
+
+def _key(tail: Tail) -> tuple[Any, ...]:
+    target = tail if copyable(tail) else target_of(tail)
+    return (tail.types, target.stripe_class, tuple(sorted(tail.user_metadata.items())))
+
+
+def _like(files: Sequence[AcidFile]) -> Tail:
+    return next((file.tail for file in files if copyable(file.tail)), target_of(files[0].tail))
+
+
+def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full: bool) -> list[Made]:
+    """All rows of ``files``, in their order within each of the few files that come of it.
+
+    Raises:
+        NotLossless: rows can neither be copied nor re-encoded.
+        VerificationFailed: what was written is not what was read.
+    """
+    return [_write(group, f"{path}.{n}", small_stripe_bytes, full) for n, group in enumerate(groups(files))]
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Growing:
+    """An output that grows stripe by stripe. ``stripes`` are those that its own are copies of, of inputs and of the
+    ``parts`` that were encoded."""
+
+    assembler: Assembler
+    like: Tail
+    path: str
+    few: FewOpen
+    full: bool
+    parts: list[str] = field(default_factory=list)
+    stripes: list[tuple[Source, Tail, Stripe]] = field(default_factory=list)
+    copied: list[PlainStripe] = field(default_factory=list)
+    encoded: int = 0
+
+    def copy(self, stripe: PlainStripe) -> None:
+        file = stripe.file
+        self.assembler.copy(file.source, file.tail, stripe.number)
+        self.copied.append(stripe)
+        self.stripes.append((file.source, file.tail, file.tail.stripes[stripe.number]))
+
+    def encode(self, stripes: Sequence[PlainStripe]) -> None:
+        part = f"{self.path}.part{len(self.parts)}"
+        pieces = [Piece(source=s.file.source, tail=s.file.tail, stripe_index=s.number) for s in stripes]
+        try:
+            tail = reencode(pieces, part, like=self.like, types=self.like.types)
+        except NotLossless:
+            if not any(stripe.can_copy for stripe in stripes):
+                raise
+            for can_copy, run in groupby(stripes, key=lambda stripe: stripe.can_copy):
+                if can_copy:
+                    for stripe in run:
+                        self.copy(stripe)
+                else:
+                    self.encode(list(run))
+            return
+        self.parts.append(part)
+        if self.full:
+            same_rows(pieces, part, self.like.types)
+        self.encoded += len(stripes)
+        source = self.few.open(partial(LocalSource, part))
+        self.assembler.append_file(source, tail)
+        self.stripes += [(source, tail, stripe) for stripe in tail.stripes]
+
+
+def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made:
+    stripes = group.stripes(small_stripe_bytes)
+    parts: list[str] = []
+    with FewOpen() as few:
+        try:
+            with LocalSink(path, stays=True) as sink, Assembler(sink, like=group.like, checksum=True) as assembler:
+                growing = _Growing(assembler=assembler, like=group.like, path=path, few=few, full=full, parts=parts)
+                for copies, run in groupby(stripes, key=lambda stripe: stripe.copied):
+                    if copies:
+                        for stripe in run:
+                            growing.copy(stripe)
+                    else:
+                        growing.encode(list(run))
+                written = assembler.close(group.like.user_metadata)
+            if full:
+                same_bytes(growing.stripes, path)
+        finally:
+            for part in parts:
+                os.unlink(part)
+    _verify(group, path, written)
+    assert written.checksum is not None
+    return Made(
+        path=path,
+        rows=written.rows,
+        length=written.length,
+        crc32=written.checksum,
+        copied=len(growing.copied),
+        encoded=growing.encoded,
+        bytes_copied=sum(stripe.length for stripe in growing.copied),
+    )
+
+
+def _verify(group: Group, path: str, written: Written) -> None:
+    """That the file has the rows of its inputs, and as many values in each column."""
+    with LocalSource(path) as source:
+        tail = read_tail(source)
+        if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
+            raise VerificationFailed(
+                f"{path}: holds {tail.rows} rows, expected {group.rows}; nothing was changed, please report this"
+            )
+        tails = [file.tail for file in group.files]
+        if all(one.complete_statistics for one in (tail, *tails)) and _values([tail]) != _values(tails):
+            raise VerificationFailed(
+                f"{path}: its columns do not hold as many values as those of its inputs; nothing was changed, please report "
+                "this"
+            )
+
+
+def _values(tails: Sequence[Tail]) -> list[int]:
+    """How many values each column has in all stripes."""
+    totals = [0] * len(tails[0].types)
+    for tail in tails:
+        for columns in tail.stripe_statistics or ():
+            for place, part in enumerate(columns):
+                totals[place] += part.number_of_values
+    return totals

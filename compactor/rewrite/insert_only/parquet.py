@@ -1,0 +1,223 @@
+"""Parquet files of an insert-only table as fewer files: the bytes of their row groups are copied, only the footer is new.
+
+Nothing is decoded, so that every reader finds the values, pages and statistics that it found before. Files share one
+only where schema, writer and key-value metadata are the same: Hive reads days and timestamps by the latter two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from compactor.errors import BadFile, NotLossless, VerificationFailed
+from compactor.orc.io.source import LocalSource, Source, chunks, crc32
+from compactor.rewrite.insert_only import parquet_footer as footer
+from compactor.rewrite.insert_only.file import Counted, Made
+from compactor.rewrite.insert_only.parquet_footer import BINARY, I16, I32, I64, LIST, MAGIC, STRUCT, Struct
+
+#: Fields of a row group, of its column chunks, of their metadata, and of a page's place.
+_COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7
+_PATH, _CHUNK_OFFSET, _META, _PLACES, _PLACES_LENGTH, _VALUES, _VALUES_LENGTH, _CRYPTO, _ENCRYPTED = range(1, 10)
+_COMPRESSED, _DATA, _INDEX, _DICTIONARY, _BLOOM, _BLOOM_LENGTH = 7, 9, 10, 11, 14, 15
+_PAGES, _PAGE_OFFSET = 1, 1
+_MOST_ORDINALS = 1 << 15
+#: PARQUET-816: up to here a chunk's length left out the head of its dictionary page.
+_WRONG_LENGTHS = re.compile(rb"parquet-mr version 1\.[0-2]\.")
+
+
+def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
+    """All row groups of ``sources``, in their order, as few files.
+
+    Raises:
+        BadFile: a file is not Parquet, or damaged.
+        NotLossless: a file is encrypted, or its writer's lengths are known to be wrong.
+        VerificationFailed: what was written is not what was read.
+    """
+    return [_write(group, f"{path}.{number}", full) for number, group in enumerate(groups(sources))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ParquetFile:
+    """A file with rows and its footer."""
+
+    source: Source
+    footer: Struct
+
+    @property
+    def rows(self) -> int:
+        return int(self.footer[footer.ROWS][1])
+
+    @property
+    def row_groups(self) -> list[Struct]:
+        groups: list[Struct] = self.footer[footer.ROW_GROUPS][1][1]
+        return groups
+
+
+def groups(sources: Sequence[Source]) -> list[list[ParquetFile]]:
+    """Files that may share one, in the order of the first of each; files without rows are left out."""
+    found: dict[bytes, list[ParquetFile]] = {}
+    for source in sources:
+        file = ParquetFile(source=source, footer=footer.read_footer(source))
+        _must_be_right(file)
+        if file.rows:
+            alike = {key: value for key, value in file.footer.items() if key not in (footer.ROWS, footer.ROW_GROUPS)}
+            found.setdefault(footer.serialized(alike), []).append(file)
+    return list(found.values())
+
+
+def _must_be_right(file: ParquetFile) -> None:
+    by = file.footer.get(footer.CREATED_BY, (BINARY, b""))[1]
+    if _WRONG_LENGTHS.match(by):
+        raise NotLossless(
+            f"{file.source.name}: was written by {by.decode('utf-8', 'replace')}, whose column chunks are longer than they "
+            "say (PARQUET-816); rewrite the partition with INSERT OVERWRITE"
+        )
+    missing = {footer.SCHEMA, footer.ROWS, footer.ROW_GROUPS} - set(file.footer)
+    if missing or sum(group[_GROUP_ROWS][1] for group in file.row_groups) != file.rows:
+        raise BadFile(f"{file.source.name}: its footer does not agree with itself; restore the file")
+
+
+def _write(files: Sequence[ParquetFile], path: str, full: bool) -> Made:
+    with Counted(path) as out:
+        out.write(MAGIC)
+        row_groups: list[Struct] = []
+        indexes: list[_Indexed] = []
+        bytes_copied = 0
+        for file in files:
+            for group in file.row_groups:
+                begins = out.length
+                row_groups.append(_copied(file.source, group, len(row_groups), out, indexes))
+                bytes_copied += out.length - begins
+        for indexed in indexes:
+            indexed.write(out)
+        whole = dict(files[0].footer)
+        rows = sum(file.rows for file in files)
+        whole[footer.ROWS] = (I64, rows)
+        whole[footer.ROW_GROUPS] = (LIST, (STRUCT, row_groups))
+        tail = footer.serialized(whole)
+        out.write(tail + len(tail).to_bytes(4, "little") + MAGIC)
+    _verify(files, path, rows, row_groups, full)
+    return Made(
+        path=path, rows=rows, length=out.length, crc32=out.crc32, copied=len(row_groups), bytes_copied=bytes_copied
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Indexed:
+    """A column chunk whose page index follows the row groups. ``moved`` is how far its pages have moved."""
+
+    source: Source
+    old: Struct
+    new: Struct
+    moved: int
+
+    def write(self, out: Counted) -> None:
+        values = _range(self.source, self.old, _VALUES, _VALUES_LENGTH)
+        places = footer.parse(_range(self.source, self.old, _PLACES, _PLACES_LENGTH), self.source.name)
+        for page in places[_PAGES][1][1]:
+            page[_PAGE_OFFSET] = (I64, page[_PAGE_OFFSET][1] + self.moved)
+        for data, offset, length in (
+            (values, _VALUES, _VALUES_LENGTH),
+            (footer.serialized(places), _PLACES, _PLACES_LENGTH),
+        ):
+            self.new[offset], self.new[length] = (I64, out.length), (I32, len(data))
+            out.write(data)
+
+
+def _range(source: Source, chunk: Struct, offset: int, length: int) -> bytes:
+    return source.read(int(chunk[offset][1]), int(chunk[length][1]))
+
+
+def _copied(source: Source, group: Struct, number: int, out: Counted, indexes: list[_Indexed]) -> Struct:
+    """The row group as it stands in the new file, whose bytes are written."""
+    begins = out.length
+    columns: list[Struct] = []
+    for chunk in group[_COLUMNS][1][1]:
+        start, length = _extent(source, chunk)
+        moved = out.length - start
+        for data in chunks(source, start, length):
+            out.write(data)
+        new = _moved(chunk, start + moved, moved)
+        if {_PLACES, _PLACES_LENGTH, _VALUES, _VALUES_LENGTH} <= set(chunk):
+            indexes.append(_Indexed(source=source, old=chunk, new=new, moved=moved))
+        columns.append(new)
+    made = {**group, _COLUMNS: (LIST, (STRUCT, columns))}
+    if _GROUP_OFFSET in made:
+        made[_GROUP_OFFSET] = (I64, begins)
+    if _ORDINAL in made:
+        made[_ORDINAL] = (I16, number)
+        if number >= _MOST_ORDINALS:
+            del made[_ORDINAL]
+    return made
+
+
+def _moved(chunk: Struct, start: int, moved: int) -> Struct:
+    """What the footer says of a chunk that now begins at ``start``. A Bloom filter stays behind: it only saves reading."""
+    meta = {key: value for key, value in chunk[_META][1].items() if key not in (_BLOOM, _BLOOM_LENGTH)}
+    for key in (_DATA, _INDEX, _DICTIONARY):
+        if meta.get(key, (I64, 0))[1] > 0:
+            meta[key] = (I64, meta[key][1] + moved)
+    gone = (_PLACES, _PLACES_LENGTH, _VALUES, _VALUES_LENGTH)
+    new: Struct = {key: value for key, value in chunk.items() if key not in gone}
+    new[_META] = (STRUCT, meta)
+    if new[_CHUNK_OFFSET][1]:
+        new[_CHUNK_OFFSET] = (I64, start)
+    return new
+
+
+def _extent(source: Source, chunk: Struct) -> tuple[int, int]:
+    """Where a chunk's pages begin and how many bytes they take."""
+    if _PATH in chunk or _CRYPTO in chunk or _ENCRYPTED in chunk or _META not in chunk:
+        raise NotLossless(f"{source.name}: has a column that is encrypted or in another file; exclude the table")
+    meta = chunk[_META][1]
+    places = [meta[key][1] for key in (_DATA, _INDEX, _DICTIONARY) if meta.get(key, (I64, 0))[1] > 0]
+    start, length = min(places, default=0), meta[_COMPRESSED][1]
+    if start < len(MAGIC) or length < 0 or start + length > source.length:
+        raise BadFile(f"{source.name}: a column chunk lies outside of the file; restore it")
+    return start, length
+
+
+def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequence[Struct], full: bool) -> None:
+    """That another reader finds all rows; with ``full`` also each chunk's bytes, and every value."""
+    try:
+        written = parquet.ParquetFile(path)
+        told = written.metadata
+        found = (told.num_rows, [told.row_group(n).num_rows for n in range(told.num_row_groups)])
+        if told.num_columns:
+            for number in range(told.num_row_groups) if full else (told.num_row_groups - 1,):
+                columns = None if full else [told.schema.column(0).path]
+                _decoded(written, number, columns, path)
+    except (pa.ArrowException, OSError) as error:
+        names = ", ".join(file.source.name for file in files[:3]) + (", …" if len(files) > 3 else "")
+        raise VerificationFailed(
+            f"{path}: cannot be read back ({error}); nothing was changed. It was put together of {names}: where one of "
+            "these cannot be read either, restore it, else report this"
+        ) from error
+    wanted = (rows, [group[_GROUP_ROWS][1] for group in row_groups])
+    if found != wanted:
+        raise VerificationFailed(
+            f"{path}: holds {found} rows, expected {wanted}; nothing was changed, please report this"
+        )
+    if full:
+        with LocalSource(path) as source:
+            old = [_checksums(file.source, group) for file in files for group in file.row_groups]
+            if old != [_checksums(source, group) for group in row_groups]:
+                raise VerificationFailed(f"{path}: holds other bytes than its inputs; nothing was changed, report this")
+
+
+def _decoded(written: Any, number: int, columns: list[str] | None, path: str) -> None:
+    try:
+        found = written.read_row_group(number, columns=columns)
+    except NotImplementedError:  # a codec that only other readers know: its bytes are copied all the same
+        return
+    if found.num_rows != written.metadata.row_group(number).num_rows:
+        raise VerificationFailed(f"{path}: row group {number} has {found.num_rows} rows; nothing was changed")
+
+
+def _checksums(source: Source, group: Struct) -> list[int]:
+    return [crc32(source, *_extent(source, chunk)) for chunk in group[_COLUMNS][1][1]]

@@ -1,0 +1,91 @@
+"""Text files of an insert-only table one after another: the same lines in fewer files.
+
+Lines are what Hadoop's ``LineReader`` takes for lines: they end in ``\\n``, ``\\r`` or ``\\r\\n``, and the last one of a
+file may have no end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compactor.errors import VerificationFailed
+from compactor.orc.io.source import LocalSource, Source, chunks, crc32
+from compactor.rewrite.insert_only.file import Counted, Made
+
+_ENDINGS = ("txt", "csv", "tsv", "psv", "json", "jsonl", "log", "dat", "data")
+_BOM = b"\xef\xbb\xbf"
+_BINARY = (b"ORC", b"PAR1", b"Obj\x01", b"SEQ", b"RCF")
+_GZIP = b"\x1f\x8b"
+
+
+def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
+    """All lines of ``sources``, in their order, as one file; none where there is no line.
+
+    Raises:
+        VerificationFailed: the file does not hold as many lines as its inputs.
+    """
+    wanted = 0
+    if not any(source.length for source in sources):
+        return []
+    with Counted(path) as out:
+        for source in sources:
+            lines = Lines()
+            for data in chunks(source, 0, source.length):
+                lines.add(data)
+                out.write(data)
+            wanted += lines.count
+            if not lines.ends_in_newline:
+                out.write(b"\n")  # behind \r too: the two are one end of a line
+    with LocalSource(path) as written:
+        found = count(written)
+        if found != wanted or (full and crc32(written, 0, written.length) != out.crc32):
+            raise VerificationFailed(
+                f"{path}: {found} lines were written, the inputs have {wanted}; nothing was changed, please report this"
+            )
+    return [Made(path=path, rows=wanted, length=out.length, crc32=out.crc32, bytes_copied=out.length)]
+
+
+def count(source: Source) -> int:
+    """How many lines a reader finds."""
+    lines = Lines()
+    for data in chunks(source, 0, source.length):
+        lines.add(data)
+    return lines.count
+
+
+class Lines:
+    """Counts lines in bytes that come in parts."""
+
+    def __init__(self) -> None:
+        self._ends = 0
+        self._last = b""
+
+    def add(self, data: bytes) -> None:
+        if data:
+            self._ends += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+            self._ends -= self._last == b"\r" and data[:1] == b"\n"
+            self._last = data[-1:]
+
+    @property
+    def count(self) -> int:
+        return self._ends + (self._last not in (b"", b"\n", b"\r"))
+
+    @property
+    def ends_in_newline(self) -> bool:
+        """Whether the next file's lines may follow; so does nothing at all."""
+        return self._last in (b"", b"\n")
+
+
+def is_plain(source: Source) -> bool:
+    """Whether the file is nothing but lines: not compressed, and without a byte order mark, which readers leave out
+    only at the start of a file."""
+    _, dot, ending = source.name.rpartition("/")[2].rpartition(".")
+    if dot and ending.lower() not in _ENDINGS:
+        return False
+    head = source.read(0, min(4, source.length))
+    return not head.startswith((_BOM, _GZIP)) and not (head.startswith(_BINARY) and _looks_binary(source))
+
+
+def _looks_binary(source: Source) -> bool:
+    """A line of text may begin with any word; it holds no zero bytes."""
+    return b"\0" in source.read(0, min(4096, source.length))

@@ -1,0 +1,131 @@
+"""Runs one unit of an insert-only table: plain files without ACID columns, whose rows nobody deletes.
+
+What a snapshot sees is decided by directories alone; every row of a file that is read is kept, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from compactor.acid.names import DeltaKind, original_name
+from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.source import Source, chunks
+from compactor.rewrite.insert_only import orc, parquet
+from compactor.rewrite.insert_only import text as insert_only_text
+from compactor.rewrite.insert_only import whole as insert_only_whole
+from compactor.rewrite.insert_only.file import Counted, Made
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import Figures, Output, Unit, UnitResult
+from compactor.rows.acid_file import open_files
+from compactor.rows.inputs import Input
+from compactor.rows.opening import open_source
+from compactor.storage.protocol import Storage
+
+
+def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
+    """Writes the unit's files beside each other at ``path`` with a number behind.
+
+    Raises:
+        BadFile: an input cannot be read.
+        NotLossless: something would be lost.
+        VerificationFailed: an output is not what it must be.
+    """
+    made, read = _written(unit, storage, path)
+    if not made and unit.inserts:
+        made = [_without_rows(unit, storage, path)]
+    outputs = tuple(
+        Output(
+            kind=DeltaKind.INSERT,
+            path=file.path,
+            number=unit.number,
+            rows=file.rows,
+            length=file.length,
+            crc32=file.crc32,
+            file_name=original_name(unit.number, copy) + file.ending,
+        )
+        for copy, file in enumerate(made)
+    )
+    figures = Figures(
+        rows_in=read,
+        rows_out=sum(file.rows for file in made),
+        stripes_copied=sum(file.copied for file in made),
+        stripes_encoded=sum(file.encoded for file in made),
+        bytes_copied=sum(file.bytes_copied for file in made),
+        files_in=len(unit.inserts),
+        files_out=len(made),
+        bytes_in=unit.input_bytes,
+        bytes_out=sum(file.length for file in made),
+    )
+    return UnitResult(number=unit.number, outputs=outputs, figures=figures)
+
+
+def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
+    """The files, and how many rows the inputs have."""
+    if unit.file_format is FileFormat.ORC:
+        with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
+            made = orc.write(files, path, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
+            return made, sum(file.tail.rows for file in files)
+    with _opened(unit, storage) as sources:
+        if unit.file_format is FileFormat.PARQUET:
+            read = sum(file.rows for group in parquet.groups(sources) for file in group)
+            return parquet.write(sources, path, full=unit.full_verify), read
+        if _stay_whole(unit, sources):
+            return insert_only_whole.write(sources, path), 0
+        made = insert_only_text.write(sources, path, full=unit.full_verify)
+        return made, sum(file.rows for file in made)  # counted from the inputs and, apart, from the output
+
+
+def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
+    return unit.file_format is FileFormat.WHOLE or not all(map(insert_only_text.is_plain, sources))
+
+
+def _without_rows(unit: Unit, storage: Storage, path: str) -> Made:
+    """One of the inputs as it is, where none has a row: a directory without files lets old rows come back in Trino
+    (PROTOCOL 1.4)."""
+    first = next(iter(_with_bytes(unit)), unit.inserts[0])
+    with FewOpen() as few, Counted(path) as out:
+        for data in chunks(few.open(partial(open_source, storage, f"{unit.location}/{first.path}")), 0, first.length):
+            out.write(data)
+    return Made(path=path, rows=0, length=out.length, crc32=out.crc32)
+
+
+def measure(unit: Unit, storage: Storage) -> Figures:
+    """What ``execute_insert_only`` would do, without writing; rows of text are counted, of files that stay whole not."""
+    if unit.file_format is FileFormat.ORC:
+        with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
+            groups = orc.groups(files)
+            stripes = [stripe for group in groups for stripe in group.stripes(unit.small_stripe_bytes)]
+            copied = [stripe for stripe in stripes if stripe.copied]
+            rows = sum(group.rows for group in groups)
+            return Figures(
+                rows_in=rows,
+                rows_out=rows,
+                stripes_copied=len(copied),
+                stripes_encoded=len(stripes) - len(copied),
+                bytes_copied=sum(stripe.length for stripe in copied),
+                bytes_in=sum(stripe.length for stripe in stripes),
+            )
+    with _opened(unit, storage) as sources:
+        if unit.file_format is FileFormat.PARQUET:
+            files_of = parquet.groups(sources)
+            rows = sum(file.rows for group in files_of for file in group)
+            copied_groups = sum(len(file.row_groups) for group in files_of for file in group)
+        elif _stay_whole(unit, sources):
+            rows, copied_groups = 0, 0
+        else:
+            rows, copied_groups = sum(insert_only_text.count(source) for source in sources), 0
+        size = unit.input_bytes
+        return Figures(rows_in=rows, rows_out=rows, stripes_copied=copied_groups, bytes_copied=size, bytes_in=size)
+
+
+def _with_bytes(unit: Unit) -> list[Input]:
+    """Files that are not empty: an empty one holds no row in any format, and readers pass over it."""
+    return [source for source in unit.inserts if source.length]
+
+
+@contextmanager
+def _opened(unit: Unit, storage: Storage) -> Iterator[Sequence[Source]]:
+    with FewOpen() as few:
+        yield [few.open(partial(open_source, storage, f"{unit.location}/{i.path}")) for i in _with_bytes(unit)]

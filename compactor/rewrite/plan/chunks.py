@@ -1,0 +1,216 @@
+"""A request that may do only so much merges its deltas run by run: each chunk becomes deltas of its own. Pure.
+
+A chunk is a minor compaction of deltas that follow each other, so every rule of a minor holds for it alone: what its
+range holds of both kinds is read (PROTOCOL 1.4), and no range reaches into another. Whatever chunks are published, each
+stands for its own inputs, so that any of them may be named, in any order, without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise, takewhile
+
+from compactor.acid.directory import AcidDir, AcidDirectory
+from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
+from compactor.compaction.decision import NothingToDo, enough
+from compactor.compaction.states import CompactionType
+from compactor.errors import Refused
+from compactor.ids import WriteId
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Left, Plan
+from compactor.rewrite.plan.unit import Shape, UnitResult
+
+_MAX_BYTES = "compactor.max.bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """How much one request may do. ``bytes`` of input and ``milliseconds`` are None where there is no such bound."""
+
+    bytes: int | None = None
+    milliseconds: int | None = None
+    chunk_bytes: int = 1 << 30  #: at most what one chunk reads where the time is bounded
+    chunk_deltas: int = 500  #: and how many directories
+
+    def is_over(self, run: Sequence[AcidDir], group: Sequence[AcidDir], *, is_one: bool) -> bool:
+        """Whether ``group`` is too much for ``run``. What is too large for a chunk, but not for the bytes of the request,
+        is merged with one neighbour all the same, else it never would be."""
+        longer = (*run, *group)
+        if len(longer) > self.chunk_deltas or (self.bytes is not None and size(longer) > self.bytes):
+            return True
+        return self.milliseconds is not None and size(longer) > self.chunk_bytes and not is_one
+
+    def is_large(self, group: Sequence[AcidDir]) -> bool:
+        """More than half of what a chunk may read: merging it with little is a copy for little."""
+        most = [n for n in (self.bytes, self.chunk_bytes if self.milliseconds is not None else None) if n is not None]
+        return 2 * size(group) > min(most)
+
+
+def bounded(
+    directory: AcidDirectory,
+    shape: Shape,
+    bound: Bound,
+    write_ids: ValidWriteIdList,
+    make: Callable[[AcidDirectory, Shape], Plan],
+) -> Plan:
+    """The plan that ``make`` makes of all of ``directory``, or of so many chunks as the bound lets through.
+
+    A major whose input is more than the bound merges deltas only.
+
+    Raises:
+        Refused: nothing can be merged within the bound.
+    """
+    whole = make(directory, shape)
+    too_much = bound.bytes is not None and whole.input_bytes > bound.bytes
+    if not too_much and (shape is Shape.MAJOR or bound.milliseconds is None):
+        return whole
+    deltas = directory.compactable()
+    if not too_much and len(cut(deltas, bound)) < 2:
+        return whole
+    runs = _merging(directory, cut(deltas, bound, apart=True)) or _merging(directory, cut(deltas, bound))
+    chosen = runs
+    if bound.bytes is not None:
+        limit = bound.bytes
+        runs = [run for run in runs if size(run) <= limit]
+        within = takewhile(lambda total: total <= limit, accumulate(map(size, runs)))
+        chosen = runs[: len(list(within))]
+    if not chosen:
+        raise _too_little(directory, shape, bound, whole)
+    chunks = tuple(make(replace(directory, deltas=run), Shape.MINOR) for run in chosen)
+    merged = _together(whole, chunks)
+    limit_of_aborts = _first_with_aborts(directory, chosen, write_ids)
+    if limit_of_aborts is not None:
+        merged = replace(merged, highest_write_id=min(merged.highest_write_id, WriteId(limit_of_aborts - 1)))
+    return replace(merged, left=_left(whole, shape, bound, runs[len(chosen) :]))
+
+
+def cut(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list[tuple[AcidDir, ...]]:
+    """Runs of deltas, as long as the bound lets them be; a cut is never within the range of a directory (HIVE-25441).
+
+    Args:
+        apart: large ones are runs of their own, so that what was merged before is not copied again for a few more.
+    """
+    runs: list[list[AcidDir]] = []
+    groups = 0  #: in the last run
+    was_large = False
+    for group in _groups(deltas):
+        is_large = apart and bound.is_large(group)
+        if not runs or is_large or was_large or bound.is_over(runs[-1], group, is_one=groups == 1):
+            runs.append([])
+            groups = 0
+        runs[-1] += group
+        groups, was_large = groups + 1, is_large
+    return [tuple(run) for run in runs]
+
+
+def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
+    """Directories whose ranges overlap stay together: the statements of a transaction, both kinds of a range."""
+    groups: list[list[AcidDir]] = []
+    highest = -1
+    for delta in sorted(deltas, key=lambda d: d.delta.min_write_id):
+        if groups and delta.delta.min_write_id <= highest:
+            groups[-1].append(delta)
+        else:
+            groups.append([delta])
+        highest = max(highest, delta.delta.max_write_id)
+    return [tuple(group) for group in groups]
+
+
+def size(run: Iterable[AcidDir]) -> int:
+    """Bytes of the data files of some deltas."""
+    return sum(file.length for delta in run for file in (*delta.files, *delta.strangers))
+
+
+def _merging(directory: AcidDirectory, runs: Iterable[tuple[AcidDir, ...]]) -> list[tuple[AcidDir, ...]]:
+    """Those of which a minor compaction makes fewer directories."""
+    return [
+        run for run in runs if not isinstance(enough(replace(directory, deltas=run), CompactionType.MINOR), NothingToDo)
+    ]
+
+
+def _together(whole: Plan, chunks: tuple[Plan, ...]) -> Plan:
+    return replace(
+        whole,
+        shape=Shape.MINOR,
+        units=tuple(unit for chunk in chunks for unit in chunk.units),
+        lowest_write_id=chunks[0].lowest_write_id,
+        highest_write_id=chunks[-1].highest_write_id,
+        inputs=tuple(name for chunk in chunks for name in chunk.inputs),
+        chunks=chunks,
+    )
+
+
+def _first_with_aborts(
+    directory: AcidDirectory, chosen: Sequence[Sequence[AcidDir]], write_ids: ValidWriteIdList
+) -> WriteId | None:
+    """Below which everything that an aborted transaction wrote among others is merged.
+
+    What is cleaned up to CQ_HIGHEST_WRITE_ID forgets the aborts up to there, Hive's cleaner without a look at what
+    still holds their rows, and those rows would count as committed (PROTOCOL 8).
+    """
+    merged = {delta.directory for run in chosen for delta in run}
+    ranges = [d.delta for d in directory.compactable() if d.directory not in merged]
+    some = [
+        d.min_write_id for d in ranges if write_ids.range_aborted(d.min_write_id, d.max_write_id) != RangeAnswer.NONE
+    ]
+    return min(some, default=None)
+
+
+def _left(whole: Plan, shape: Shape, bound: Bound, rest: Sequence[Sequence[AcidDir]]) -> Left:
+    deltas, remaining = sum(map(len, rest)), sum(map(size, rest))
+    if shape is Shape.MINOR:
+        return Left(deltas=deltas, bytes=remaining, because=_MAX_BYTES, again=True) if rest else NOTHING_LEFT
+    because = f"a base reads {whole.input_bytes} bytes, more than {_MAX_BYTES} {bound.bytes}, so deltas were merged"
+    # Merged deltas may be smaller by what was deleted; only what is read next time can tell.
+    return Left(deltas=deltas, bytes=remaining, because=because, again=bool(rest))
+
+
+def finished(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[UnitResult]]:
+    """The chunks of a plan of which every unit is done, up to the first of which one is not, with their results."""
+    if all(result.is_done for result in results):
+        return plan, list(results)
+    whole: list[Plan] = []
+    done: list[UnitResult] = []
+    for chunk in plan.chunks:
+        of_chunk = results[len(done) : len(done) + len(chunk.units)]
+        if not all(result.is_done for result in of_chunk):
+            break
+        whole.append(chunk)
+        done += of_chunk
+    if not whole:
+        raise AssertionError(f"{plan.location}: the first chunk is always brought to its end")
+    rest = plan.chunks[len(whole) :]
+    made = _together(plan, tuple(whole))
+    left = Left(
+        deltas=sum(len(chunk.inputs) for chunk in rest) + plan.left.deltas,
+        bytes=sum(chunk.input_bytes for chunk in rest) + plan.left.bytes,
+        because=plan.left.because or "compactor.max.time",
+        again=True,
+    )
+    return replace(made, highest_write_id=min(plan.highest_write_id, made.highest_write_id), left=left), done
+
+
+def must_hold(whole: Plan, what: str, bound: Bound) -> Plan:
+    """The plan itself, of what is done whole or not at all.
+
+    Raises:
+        Refused: it reads more than the bound.
+    """
+    if bound.bytes is not None and whole.input_bytes > bound.bytes:
+        raise _too_large(whole, what, bound)
+    return whole
+
+
+def _too_large(whole: Plan, what: str, bound: Bound, wanted: int | None = None) -> Refused:
+    """What a bound does not let begin at all."""
+    wanted = wanted or whole.input_bytes
+    return Refused(
+        f"{whole.location}: {what} reads {wanted} bytes, more than {_MAX_BYTES} {bound.bytes}; raise it to {wanted} or more"
+    )
+
+
+def _too_little(directory: AcidDirectory, shape: Shape, bound: Bound, whole: Plan) -> Refused:
+    if shape is Shape.MAJOR:
+        return _too_large(whole, "a major compaction, which has no deltas to merge before,", bound)
+    neighbours = [size((*a, *b)) for a, b in pairwise(_groups(directory.compactable()))]
+    return _too_large(whole, "even the smallest two neighbouring deltas", bound, min(neighbours, default=None))

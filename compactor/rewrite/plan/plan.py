@@ -1,0 +1,281 @@
+"""Directory state -> what is read, by file number, and how the output is named. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from compactor.acid.directory import AcidDir, AcidDirectory
+from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
+from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.plan.unit import Figures, Shape, Unit
+from compactor.rows.inputs import Input, of_directory, of_originals
+from compactor.storage.options import StoreOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a request would have merged but for its bound, which ``because`` names; empty where nothing is left."""
+
+    deltas: int = 0
+    bytes: int = 0
+    because: str = ""
+    again: bool = False  #: whether the same request, made once more, gets further
+
+    def __bool__(self) -> bool:
+        return bool(self.because)
+
+    def __str__(self) -> str:
+        if not self.because:
+            return ""
+        return f"{self.because}; {self.deltas} deltas, {self.bytes} bytes left" if self.deltas else self.because
+
+
+NOTHING_LEFT = Left()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One entry's work. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
+
+    With ``chunks`` each of them makes deltas of its own (``rewrite.plan.chunks``); all else is then said of them together.
+    """
+
+    shape: Shape
+    units: tuple[Unit, ...]
+    lowest_write_id: WriteId
+    highest_write_id: WriteId
+    txn: TxnId
+    location: str
+    staging: str
+    row_type: str
+    inputs: tuple[str, ...]  #: top-level names that are read
+    layout: Layout = Layout.VISIBILITY
+    file_format: FileFormat | None = None  #: of an insert-only table
+    chunks: tuple[Plan, ...] = ()  #: oldest first; their units, one after the other, are ``units``
+    left: Left = NOTHING_LEFT  #: what a bounded request leaves to the next one
+    slices: tuple[Plan, ...] = ()  #: minors of some of the deltas that are made before (``rewrite.plan.slices``)
+    before: Figures = field(default_factory=Figures)  #: what became of the inputs in those
+
+    @property
+    def outputs(self) -> tuple[Plan, ...]:
+        """Each part that makes a base or a pair of deltas."""
+        return self.chunks or (self,)
+
+    def directory(self, kind: DeltaKind) -> str:
+        """The final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
+        visibility = self.txn if self.layout.has_visibility else TxnId(0)
+        if self.shape is Shape.MAJOR:
+            return Base(write_id=self.highest_write_id, visibility_txn_id=visibility).name
+        return Delta(
+            kind=kind,
+            min_write_id=self.lowest_write_id,
+            max_write_id=self.highest_write_id,
+            visibility_txn_id=visibility,
+        ).name
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(u.input_bytes for u in self.units)
+
+
+def plan(
+    directory: AcidDirectory,
+    shape: Shape,
+    *,
+    location: str,
+    txn: TxnId,
+    write_ids: ValidWriteIdList,
+    row_type: str,
+    layout: Layout = Layout.VISIBILITY,
+    small_stripe_bytes: int | None = None,
+    full_verify: bool = False,
+    stores: StoreOptions | None = None,
+    file_format: FileFormat | None = None,
+    is_bucketed: bool = True,
+) -> Plan:
+    """The work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
+
+    The output is named by the smallest and largest write ID of the directories that are read, never by the high
+    watermark, and never over a directory that was left out (PROTOCOL 1.2).
+
+    Args:
+        stores: how executors reach the location.
+        file_format: of an insert-only table, None of a full ACID one.
+        is_bucketed: of an insert-only table, whether the numbers of its files mean buckets.
+
+    Raises:
+        BadName: a directory's name cannot be understood, so its rows might be lost.
+        BadFile: a data file has a name that says no file number.
+        Refused: there is nothing to read.
+        NotLossless: rows of Hive 2 whose ROW__IDs are not their own.
+        NotSupported: an insert-only table's files lie beside its bases and deltas, or are delete deltas.
+    """
+    _must_be_understood(directory, location, file_format, layout)
+    deltas = directory.compactable()
+    inputs = _inputs if file_format is None or is_bucketed else _any_inputs
+    sources = _Sources.of(directory, deltas, shape, inputs)
+    if not deltas and not sources.inserts:
+        raise Refused(f"{location}: nothing to compact")
+    lowest, highest = _range(directory, deltas, shape)
+    alike = Unit(
+        location=location,
+        staging=f"{location}/{staging_name(txn)}",
+        number=0,
+        shape=shape,
+        inserts=(),
+        deletes=(),
+        write_ids=write_ids,
+        first_write_id=lowest,
+        row_type=row_type,
+        full_verify=full_verify,
+        stores=stores or StoreOptions(),
+        file_format=file_format,
+        version_1=layout is Layout.VERSION_1,
+    )
+    if small_stripe_bytes is not None:
+        alike = replace(alike, small_stripe_bytes=small_stripe_bytes)
+    return Plan(
+        shape=shape,
+        units=sources.units(alike),
+        lowest_write_id=lowest,
+        highest_write_id=highest,
+        txn=txn,
+        location=location,
+        staging=alike.staging,
+        row_type=row_type,
+        inputs=_names(directory, deltas, shape),
+        layout=layout,
+        file_format=file_format,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sources:
+    """What is read, by file number, in reading order."""
+
+    inserts: Mapping[int, Sequence[Input]]
+    deletes: Mapping[int, Sequence[Input]]
+
+    @classmethod
+    def of(
+        cls,
+        directory: AcidDirectory,
+        deltas: Iterable[AcidDir],
+        shape: Shape,
+        inputs: Callable[[AcidDir], list[tuple[int, Input]]],
+    ) -> _Sources:
+        inserts: dict[int, list[Input]] = defaultdict(list)
+        deletes: dict[int, list[Input]] = defaultdict(list)
+        if shape is Shape.MAJOR:
+            for number, source in (*_originals(directory), *(inputs(directory.base) if directory.base else ())):
+                inserts[number].append(source)
+        for delta in deltas:
+            target = inserts if delta.delta.kind is DeltaKind.INSERT else deletes
+            for number, source in inputs(delta):
+                target[number].append(source)
+        return cls(inserts=inserts, deletes=deletes)
+
+    def units(self, alike: Unit) -> tuple[Unit, ...]:
+        """A unit for each file number; a major needs none for delete events alone."""
+        numbers = {*self.inserts, *(self.deletes if alike.shape is Shape.MINOR else ())}
+        return tuple(
+            replace(alike, number=n, inserts=tuple(self.inserts.get(n, ())), deletes=tuple(self.deletes.get(n, ())))
+            for n in sorted(numbers)
+        )
+
+
+def _must_be_understood(
+    directory: AcidDirectory, location: str, file_format: FileFormat | None, layout: Layout
+) -> None:
+    if file_format is not None:
+        _inserts_only(directory, location)
+    if layout is Layout.VERSION_1:
+        _as_hive_2_reads_it(directory, location)
+    if directory.unparsable:
+        raise BadName(
+            f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; find out "
+            "who wrote it and move it away, then ask again"
+        )
+
+
+def _inserts_only(directory: AcidDirectory, location: str) -> None:
+    if directory.originals:
+        raise NotSupported(
+            f"{location}: {directory.originals[0].path} lies outside of every base and delta, and whether readers of an "
+            "insert-only table show it depends on hive.mm.allow.originals; rewrite the partition with INSERT OVERWRITE"
+        )
+    if directory.delete_deltas:
+        raise NotSupported(
+            f"{location}: {directory.delete_deltas[0].directory} is a delete delta in an insert-only table; find out who "
+            "wrote it and move it away"
+        )
+
+
+def _as_hive_2_reads_it(directory: AcidDirectory, location: str) -> None:
+    """Hive 2 numbers the rows of each original file from 0, so that those of two files of a bucket share ROW__IDs; and
+    of its compactor only one of them is read (``OrcInputFormat.findOriginalBucket``)."""
+    numbers: set[int] = set()
+    for file in directory.originals:
+        if "/" in file.path or file.number in numbers:
+            raise NotLossless(
+                f"{location}/{file.path}: is one of several files of bucket {file.number} from before the table was "
+                "transactional, whose rows Hive 2 gives the same ROW__IDs; rewrite the partition into a new table"
+            )
+        numbers.add(file.number)
+    for delta in directory.deltas:
+        if delta.raw:
+            raise NotLossless(
+                f"{location}/{delta.directory}: holds files without ACID columns, which Hive 2 never writes; find out "
+                "who did, and move it away"
+            )
+
+
+def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
+    """Also files that other writers of insert-only tables named their own way: readers show them all."""
+    group = directory.directory
+    named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.strangers]
+    return [*of_directory(directory), *named]
+
+
+def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[WriteId, WriteId]:
+    read = [d.delta for d in deltas]
+    lows = [d.min_write_id for d in read]
+    highs = [d.max_write_id for d in read]
+    if shape is Shape.MAJOR and directory.base is not None:
+        highs.append(directory.base.base.write_id)
+    # Originals alone are Long.MIN_VALUE, as in Hive's MRCompactor: the one number that every snapshot admits.
+    return min(lows, default=ORIGINALS_ONLY), max(highs, default=ORIGINALS_ONLY)
+
+
+def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
+    found = list(of_originals(directory))
+    for number, source in found:
+        if number < 0:
+            raise _no_number(source.path)
+    return found
+
+
+def _inputs(directory: AcidDir) -> list[tuple[int, Input]]:
+    for stranger in directory.strangers:
+        raise _no_number(stranger.path)
+    return list(of_directory(directory))
+
+
+def _no_number(path: str) -> BadFile:
+    return BadFile(
+        f"{path}: expected a data file named bucket_<N> or <N>_<M>; its rows belong to no file number, and a compaction "
+        "would hide them from readers that show them; move it out of the table, or name it as Hive would"
+    )
+
+
+def _names(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[str, ...]:
+    names = [d.directory for d in deltas]
+    if shape is Shape.MAJOR:
+        names += [directory.base.directory] if directory.base else []
+        names += [f.path for f in directory.originals]
+    return tuple(names)

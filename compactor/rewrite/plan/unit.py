@@ -1,0 +1,200 @@
+"""One unit of work: the files of one file number, and what came out of rewriting them. Values only, so that they travel.
+
+The unit is the file number within a partition: rows and delete events of ``bucket_00003`` meet only those of
+``bucket_00003``, since every reader does it so.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field, replace
+
+from compactor.acid.names import ACID_VERSION, BucketFile, DeltaKind
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.compaction.order_by import OrderBy
+from compactor.compaction.states import CompactionType
+from compactor.errors import VerificationFailed
+from compactor.ids import WriteId
+from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rows.inputs import Input
+from compactor.storage.deferred import Upload
+from compactor.storage.options import StoreOptions
+
+FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
+
+
+class Shape(enum.Enum):
+    """What a compaction makes of its inputs."""
+
+    MAJOR = "base"  #: every visible row that is not deleted
+    MINOR = "deltas"  #: the rows of the insert deltas, and the delete events aimed below them
+
+
+#: What a worker makes of each type of request; another type's is not a worker's.
+SHAPES = {
+    CompactionType.MAJOR: Shape.MAJOR,
+    CompactionType.MINOR: Shape.MINOR,
+    CompactionType.REBALANCE: Shape.MAJOR,  # of which ``rewrite.full_acid.rebalance`` makes its own
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The files of one file number that a rebalance reads; rows and delete events meet within it only."""
+
+    number: int
+    inserts: tuple[Input, ...]
+    deletes: tuple[Input, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalance:
+    """What a rebalance makes of all ``parts``: ``files`` files of equally many rows, with new ROW__IDs.
+
+    With ``order_by`` rows stand in that order and all have ``write_id``; else they keep their order and write IDs.
+    """
+
+    parts: tuple[Part, ...]
+    files: int
+    write_id: WriteId  #: the rebalance's own, which its base bears
+    order_by: tuple[OrderBy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """All that an executor needs to rewrite one file number. Paths are absolute, ids come as values."""
+
+    location: str
+    staging: str
+    number: int
+    shape: Shape
+    inserts: tuple[Input, ...]  #: base, originals and insert deltas, in reading order
+    deletes: tuple[Input, ...]
+    write_ids: ValidWriteIdList
+    first_write_id: WriteId  #: minor: delete events aimed at this write ID and later are applied, earlier ones kept
+    row_type: str  #: Hive's type of ``row`` as the table has it now
+    small_stripe_bytes: int = 1 << 20  #: neighbouring stripes smaller than this are re-encoded together
+    split_bytes: int = 64 << 20  #: of stripes, most that one task re-encodes; see ``division``
+    full_verify: bool = False
+    reads_keys: bool = False  #: of all stripes, whatever their statistics say; after ``UnforeseenKeys``
+    stores: StoreOptions = field(default_factory=StoreOptions)
+    rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
+    file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
+    final: tuple[tuple[DeltaKind, str], ...] = ()  #: outputs' directories, where uploads go to their final keys at once
+    version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
+
+    @property
+    def acid_version(self) -> bytes | None:
+        """What the output's metadata say; Hive 2's say nothing."""
+        return None if self.version_1 else ACID_VERSION
+
+    @property
+    def looks_always(self) -> bool:
+        """Whether no statistics are believed."""
+        return self.full_verify or self.reads_keys
+
+    @property
+    def input_bytes(self) -> int:
+        return sum(i.length for i in (*self.inserts, *self.deletes))
+
+    @property
+    def applies_from(self) -> WriteId:
+        """Delete events aimed at this write ID and later are applied: a base can't hold rows of a minor's own range."""
+        return FIRST_WRITE_ID if self.shape is Shape.MAJOR else self.first_write_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A finished attempt file at ``path`` (absolute), to become ``file_name`` in the directory of ``kind``;
+    ``bucket_<number>`` where that is None."""
+
+    kind: DeltaKind
+    path: str
+    number: int
+    rows: int
+    length: int
+    crc32: int
+    file_name: str | None = None
+    upload: Upload | None = None  #: then nothing lies at ``path``: completing it names the file
+
+    @property
+    def name(self) -> str:
+        return self.file_name or BucketFile(number=self.number).name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What a unit did, in rows, events, stripes and bytes."""
+
+    rows_in: int = 0
+    rows_deleted: int = 0
+    rows_invisible: int = 0
+    rows_out: int = 0
+    events_in: int = 0
+    events_invisible: int = 0
+    events_applied: int = 0  #: left out because their rows are left out too, or because nothing can hold their rows
+    events_out: int = 0
+    stripes_copied: int = 0
+    stripes_encoded: int = 0
+    stripes_dropped: int = 0
+    bytes_copied: int = 0
+    files_in: int = 0
+    files_out: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+    def check(self, location: str, shape: Shape) -> None:
+        """That every row is accounted for, and every delete event of a minor.
+
+        Raises:
+            VerificationFailed: otherwise.
+        """
+        if self.rows_in != self.rows_out + self.rows_deleted + self.rows_invisible:
+            raise VerificationFailed(
+                f"{location}: {self.rows_in} rows were read and {self.rows_out} written, {self.rows_deleted} are deleted "
+                f"and {self.rows_invisible} invisible; the sum must agree. Nothing was changed; please report this"
+            )
+        if shape is Shape.MINOR and self.events_in != self.events_out + self.events_applied + self.events_invisible:
+            raise VerificationFailed(
+                f"{location}: {self.events_in} delete events were read and {self.events_out} written, "
+                f"{self.events_applied} applied and {self.events_invisible} invisible; the sum must agree. Nothing was "
+                "changed; please report this"
+            )
+
+    def handed_on(self) -> Figures:
+        """Of a step whose outputs the next one reads: what came to an end in it. Added to the next one's, both together
+        tell what went into this one and came out of that."""
+        return replace(
+            self,
+            rows_in=self.rows_in - self.rows_out,
+            rows_out=0,
+            events_in=self.events_in - self.events_out,
+            events_out=0,
+            stripes_copied=0,
+            stripes_encoded=0,
+            bytes_copied=0,
+            files_in=self.files_in - self.files_out,
+            files_out=0,
+            bytes_in=self.bytes_in - self.bytes_out,
+            bytes_out=0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitResult:
+    number: int
+    outputs: tuple[Output, ...]
+    figures: Figures = field(default_factory=Figures)
+    is_done: bool = True
+
+    def besides(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
+        """The same with these besides."""
+        return replace(self, outputs=(*self.outputs, *outputs), figures=self.figures + figures)
+
+
+def passed_over(unit: Unit) -> UnitResult:
+    """Stands for a unit that did not begin: its rows are where they were."""
+    return UnitResult(number=unit.number, outputs=(), is_done=False)

@@ -1,0 +1,240 @@
+"""Attempt files -> complete output directories under their final names, still hidden, with a manifest.
+
+``_compactor_v<txn>/attempts/`` is what executors write, ``_compactor_v<txn>/out/<final name>/`` what the driver accepts;
+only the latter ever moves (PROTOCOL 3.1).
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from compactor.acid.names import (
+    ACID_VERSION,
+    ACID_VERSION_FILE,
+    METADATA_COMPACTED,
+    METADATA_FILE,
+    BucketFile,
+    DeltaKind,
+    Layout,
+)
+from compactor.errors import StorageError, VerificationFailed
+from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
+from compactor.rows.acid_file import write_empty
+from compactor.steps import Step, reach
+from compactor.storage.deferred import Upload
+from compactor.storage.protocol import Storage
+
+ATTEMPTS = "attempts"
+OUT = "out"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    name: str
+    length: int
+    crc32: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDirectory:
+    """``staged`` becomes ``<location>/<name>``; both are absolute but for ``name``."""
+
+    name: str
+    staged: str
+    files: tuple[StagedFile, ...]
+    uploads: tuple[Upload, ...] = ()  #: of those files that the naming completes; only the others lie in ``staged``
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """Everything that is to be named, in the order in which it is named."""
+
+    location: str
+    staging: str
+    directories: tuple[StagedDirectory, ...]
+    figures: Figures
+    of_units: tuple[Figures, ...] = ()  #: what ``figures`` are the sum of, that of slices first
+    is_pair: bool = False  #: whether readers without visibility could meet one half of a pair (PROTOCOL 5)
+
+
+def prepare(storage: Storage, plan: Plan) -> None:
+    """An empty staging directory, like the partition's own in owner, group, mode and ACL.
+
+    Raises:
+        StorageError: there is not room for as many bytes as are read, and as its slices read.
+    """
+    free = storage.free_bytes(plan.location)
+    needed = plan.input_bytes + sum(of_slice.input_bytes for of_slice in plan.slices)
+    if free is not None and free < needed:
+        raise StorageError(
+            f"{plan.location}: the compaction may write {needed} bytes and {free} are free; make room and ask again"
+        )
+    storage.remove(plan.staging, durable=False)
+    forget_uploads(storage, plan)
+    storage.make_directories(f"{plan.staging}/{ATTEMPTS}", like=plan.location)
+    storage.make_directories(f"{plan.staging}/{OUT}", like=plan.location)
+
+
+def forget_uploads(storage: Storage, plan: Plan) -> None:
+    """Aborts what attempts uploaded that nobody names any more."""
+    deferring = storage.deferring(plan.location)
+    if deferring is not None and plan.layout.has_visibility:
+        deferring.abandon(plan.location, lambda txn: txn == plan.txn)
+
+
+def units(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
+    """The plan's units; where the store completes uploads on request, with the directories that they upload to.
+
+    Those bear the transaction, by which an upload is known for ours; without one outputs are staged first.
+    """
+    if storage.deferring(plan.location) is None or not plan.layout.has_visibility:
+        return plan.units
+    final = [
+        tuple((kind, f"{output.location}/{output.directory(kind)}") for kind in DeltaKind)
+        for output in plan.outputs
+        for _ in output.units
+    ]
+    return tuple(replace(unit, final=names) for unit, names in zip(plan.units, final, strict=True))
+
+
+def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Staged:
+    """Takes the units' attempt files into output directories that are complete; ``settle`` makes them durable.
+
+    A directory is never empty of files: where all rows went, one file without rows stands for them, else old rows would
+    come back in Trino (PROTOCOL 1.4).
+
+    Args:
+        results: of the plan's units, in their order; each of them is done.
+    """
+    if not all(result.is_done for result in results):
+        raise AssertionError(f"{plan.location}: a unit that was passed over would lose its rows")
+    directories: list[StagedDirectory] = []
+    left = list(results)
+    is_pair = False
+    for output in plan.outputs:
+        of_output = left if output is plan else [left.pop(0) for _ in output.units]
+        made = _directories(storage, output, of_output)
+        is_pair = is_pair or len(made) > 1
+        directories += made
+    figures = (plan.before, *(result.figures for result in results))
+    storage.adopt(f"{plan.staging}/{OUT}", like=plan.location)
+    reach(Step.ACCEPTED)
+    return Staged(
+        location=plan.location,
+        staging=plan.staging,
+        directories=tuple(directories),
+        figures=sum(figures, Figures()),
+        of_units=figures,
+        is_pair=is_pair,
+    )
+
+
+def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:
+    """One, or a pair with the rows first."""
+    outputs = [output for result in results for output in result.outputs]
+    kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
+    if plan.shape is Shape.MAJOR or not kinds:
+        kinds = [DeltaKind.INSERT]
+    return [_directory(storage, plan, kind, [o for o in outputs if o.kind is kind]) for kind in kinds]
+
+
+def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Output]) -> StagedDirectory:
+    name = plan.directory(kind)
+    path = f"{plan.staging}/{OUT}/{name}"
+    storage.make_directories(path, like=plan.location)
+    files: list[StagedFile] = []
+    for output in outputs:
+        if output.upload is None:
+            storage.rename(output.path, f"{path}/{output.name}", durable=False)
+        files.append(StagedFile(name=output.name, length=output.length, crc32=output.crc32, rows=output.rows))
+    if plan.file_format is None:
+        _finish_acid(storage, plan, path, files)
+    elif not files:
+        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores know no empty directory
+    if plan.shape is Shape.MAJOR and plan.layout is Layout.PLAIN:
+        # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
+        storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
+    uploads = tuple(output.upload for output in outputs if output.upload is not None)
+    return StagedDirectory(name=name, staged=path, files=tuple(files), uploads=uploads)
+
+
+def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile]) -> None:
+    """What every directory of ACID rows holds besides them."""
+    if not files:
+        number = min((unit.number for unit in plan.units), default=0)
+        file = BucketFile(number=number).name
+        version = None if plan.layout is Layout.VERSION_1 else ACID_VERSION
+        length = write_empty(storage, f"{path}/{file}", plan.row_type, version=version)
+        crc = zlib.crc32(storage.read(f"{path}/{file}"))
+        files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
+    if plan.layout is not Layout.VERSION_1:
+        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
+
+
+def check(storage: Storage, plan: Plan, staged: Staged) -> None:
+    """That the staged directories hold what the units reported, and that every row of each unit is accounted for.
+
+    Raises:
+        VerificationFailed: otherwise; the caller fails the request and the table stays as it was.
+    """
+    for figures in staged.of_units:  # one that lost rows and one that doubled as many agree in their sum
+        figures.check(plan.location, plan.shape)
+    for directory in staged.directories:
+        uploads = {upload.path.rpartition("/")[2]: upload for upload in directory.uploads}
+        for file in directory.files:
+            length = _held(storage, directory, file, uploads.get(file.name))
+            if length != file.length:
+                raise VerificationFailed(
+                    f"{directory.staged}/{file.name}: {length} bytes are there, {file.length} were written; nothing was "
+                    "changed, ask again"
+                )
+    reach(Step.VERIFIED)
+
+
+def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload: Upload | None) -> int:
+    if upload is None:
+        return storage.length(f"{directory.staged}/{file.name}")
+    deferring = storage.deferring(upload.path)
+    assert deferring is not None
+    return deferring.held(upload)
+
+
+def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: int) -> None:
+    """``manifest.json``: what will be named, by which entry and transaction, with lengths and checksums."""
+    manifest: Mapping[str, Any] = {
+        "entry": entry_id,
+        "transaction": plan.txn,
+        "inputs": list(plan.inputs),
+        "directories": [
+            {
+                "name": directory.name,
+                "files": [
+                    {"name": f.name, "length": f.length, "crc32": f.crc32, "rows": f.rows} for f in directory.files
+                ],
+            }
+            for directory in staged.directories
+        ],
+    }
+    storage.write(f"{plan.staging}/{MANIFEST}", json.dumps(manifest).encode())
+
+
+def settle(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, StorageError]:
+    """Makes all that is staged of some plans durable, with its manifests: the last step before the first is named.
+
+    Returns:
+        why not, by staging directory, of those that must not be named.
+    """
+    places = {plan.staging: (f"{plan.staging}/{OUT}", f"{plan.staging}/{MANIFEST}") for plan in plans}
+    failed = storage.sync([place for both in places.values() for place in both])
+    errors = {staging: next((failed[p] for p in both if p in failed), None) for staging, both in places.items()}
+    for error in errors.values():
+        if error is None:
+            reach(Step.MANIFEST_WRITTEN)
+    return {staging: error for staging, error in errors.items() if error is not None}

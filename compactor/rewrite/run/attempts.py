@@ -1,0 +1,75 @@
+"""Where an attempt writes: in its directory of the store, or on this machine's disk first where the codecs cannot write
+to the store. Then only finished and proven files are uploaded: a stream that broke publishes nothing (PROTOCOL 3.4)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from compactor.acid.names import DeltaKind
+from compactor.errors import VerificationFailed
+from compactor.orc.io.source import crc32
+from compactor.rewrite.plan.unit import Output
+from compactor.rows.opening import open_source
+from compactor.storage.deferred import Deferring
+from compactor.storage.protocol import Storage
+
+_TAIL = 1 << 16  #: bytes at a file's end that are compared: postscript, footer and more
+
+
+@contextmanager
+def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
+    """A local directory for the attempt whose files belong to ``home``: ``home`` itself if that is local."""
+    local = storage.local_path(home)
+    if local is not None:
+        os.makedirs(local)
+        yield local
+        return
+    with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:
+        yield scratch
+
+
+def handed_over(
+    storage: Storage, outputs: Sequence[Output], home: str, *, full: bool, final: Mapping[DeltaKind, str] | None = None
+) -> tuple[Output, ...]:
+    """The outputs as they lie in ``home``; its store then holds what was proven here.
+
+    Args:
+        full: read every byte back.
+        final: the directories that the outputs become. Where the store completes uploads on request nothing lies in
+            ``home`` then, and nothing is read back: each part was sent under its checksum.
+
+    Raises:
+        StorageError: an upload failed.
+        VerificationFailed: what arrived is something else.
+    """
+    deferring = storage.deferring(home)
+    if final and deferring is not None and not full:
+        return tuple(_begun(deferring, output, f"{final[output.kind]}/{output.name}") for output in outputs)
+    return tuple(_handed_over(storage, output, home, full) for output in outputs)
+
+
+def _begun(store: Deferring, output: Output, path: str) -> Output:
+    return replace(output, path=path, upload=store.begin(output.path, path))
+
+
+def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Output:
+    if storage.local_path(home) is not None:
+        return output
+    path = f"{home}/{os.path.basename(output.path)}"
+    storage.upload(output.path, path)
+    with open(output.path, "rb") as file:
+        start = max(0, output.length - _TAIL)
+        file.seek(start)
+        same = file.read() == storage.read_range(path, start, output.length - start)
+    if not same or (full and _checksum(storage, path, output.length) != output.crc32):
+        raise VerificationFailed(f"{path}: holds something else than what was uploaded; nothing was changed, ask again")
+    return replace(output, path=path)
+
+
+def _checksum(storage: Storage, path: str, length: int) -> int:
+    with open_source(storage, path) as source:
+        return crc32(source, 0, length)

@@ -1,0 +1,3 @@
+"""Answers to questions; nothing is written."""
+
+from __future__ import annotations

@@ -1,0 +1,106 @@
+"""The locks that a statement would take, from what the metastore says of its tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.acid.partition_names import part_name
+from compactor.locking import plan
+from compactor.locking.plan import Facts
+from compactor.locking.sql import Name
+from compactor.locking.statement import parse
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import is_true, parameter
+from compactor.service.site import Site
+
+_VIEWS = frozenset({"VIRTUAL_VIEW"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedLock:
+    """One lock of EXPLAIN LOCKS; ``operation`` is what the statement does there."""
+
+    database: str
+    table: str | None
+    partition: str | None
+    lock_type: str
+    operation: str
+
+    def __str__(self) -> str:
+        """As Hive prints it: ``db.table.partition -> TYPE``."""
+        names = ".".join(name for name in (self.database, self.table, self.partition) if name is not None)
+        return f"{names} -> {self.lock_type}"
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedLocks:
+    """EXPLAIN LOCKS of one statement."""
+
+    statement: str
+    locks: tuple[ExplainedLock, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {"statement": self.statement, "locks": [lock.to_json() for lock in self.locks]}
+
+
+def explain_locks(site: Site, text: str, *, database: str = "default", old: bool = False) -> ExplainedLocks:
+    """The locks of the statement ``text`` with ``database`` as the current one.
+
+    ``old`` tells those of the manager without transactions, whose types are S and X.
+
+    Raises:
+        Refused: the statement is unknown, or a table or partition key of it isn't there.
+        NotSupported: it reads a view.
+    """
+    statement = parse(text)
+    tables = _Tables(site, database)
+    if old:
+        requests = plan.old_locks(statement, tables.look, database)
+        told = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
+    else:
+        planned = plan.locks(statement, tables.look, site.settings, database)
+        told = [(p.request, p.request.type.name, p.operation.value) for p in planned]
+    return ExplainedLocks(
+        statement=statement.name,
+        locks=tuple(
+            ExplainedLock(
+                database=request.database,
+                table=request.table,
+                partition=request.partition,
+                lock_type=kind,
+                operation=operation,
+            )
+            for request, kind, operation in told
+        ),
+    )
+
+
+class _Tables:
+    """The facts of the tables that one statement names, each asked for once."""
+
+    def __init__(self, site: Site, current: str) -> None:
+        self._catalog = site.metastore.catalog
+        self._current = current
+        self._known: dict[Name, Facts] = {}
+
+    def look(self, name: Name) -> Facts:
+        if name not in self._known:
+            table = self._catalog.table(name.database or self._current, name.table)
+            self._known[name] = self._facts(table)
+        return self._known[name]
+
+    def _facts(self, table: Table) -> Facts:
+        return Facts(
+            database=table.database,
+            table=table.name,
+            transactional=table.is_transactional,
+            external=table.type == "EXTERNAL_TABLE",
+            view=table.type in _VIEWS,
+            soft_deletes=is_true(parameter(table.parameters, "soft_delete")),
+            keys=tuple(column.name.lower() for column in table.partition_keys),
+            partitions=self._catalog.partitions(table) if table.partition_keys else (),
+            name_of=part_name,
+        )

@@ -1,0 +1,177 @@
+"""What a page shows at a time: tables, the queue, the history. Read from databases alone; no directory is listed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.metastore.queue.compactions import WORKER_PREFIX
+from compactor.service.answers.explain import waits_for
+from compactor.service.answers.show import compaction_row
+from compactor.service.answers.survey import DUE
+from compactor.service.requests.overrides import paused
+from compactor.service.requests.request import may_be_asked_again
+from compactor.service.site import Site
+from compactor.state.batches import Batch, BatchState
+from compactor.state.conditions import Seen, Wanted
+from compactor.state.runs import Run
+
+#: Words for a choice of outcomes.
+OUTCOMES: Mapping[str, tuple[str, ...]] = {
+    "": (),
+    "due": DUE,
+    "calm": ("notneeded",),
+    "skipped": ("skipped",),
+    "error": ("error",),
+}
+_UNDER_WAY = (State.INITIATED, State.WORKING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Rows as JSON, and how many there are in all."""
+
+    rows: tuple[Mapping[str, object], ...]
+    total: int
+
+    def to_json(self) -> dict[str, object]:
+        return {"rows": [dict(row) for row in self.rows], "total": self.total}
+
+
+def tables(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
+    """What the initiator's last look found at each table and partition, and the queue's row about it now.
+
+    Raises:
+        BadSetting: there is no such order.
+    """
+    if site.state is None:
+        return Page(rows=(), total=0)
+    wanted = Wanted(find=find, outcomes=OUTCOMES.get(outcome, (outcome,)))
+    conditions = site.state.conditions
+    seen = conditions.page(site.name, wanted, order=order, descending=descending, limit=limit, offset=offset)
+    queued = site.metastore.compaction_lists.of_entities([one.entity for one in seen])
+    resting = paused(site)
+    rows = tuple(
+        _table(one, queued.get(one.entity), (one.entity.database, one.entity.table) in resting) for one in seen
+    )
+    return Page(rows=rows, total=conditions.count(site.name, wanted))
+
+
+def _table(seen: Seen, entry: Entry | None, is_paused: bool) -> dict[str, object]:
+    condition = seen.condition
+    figures = None
+    if condition is not None:
+        figures = {name: getattr(condition, name) for name in condition.__slots__}
+        figures |= {"bytes": condition.bytes, "delete_ratio": condition.delete_ratio}
+    return {
+        "table": f"{seen.entity.database}.{seen.entity.table}",
+        "partition": seen.entity.partition,
+        "outcome": seen.outcome,
+        "because": seen.because,
+        "flips": list(seen.flips),
+        "figures": figures,
+        "last_compacted": seen.last_compacted,
+        "at": seen.at,
+        "paused": is_paused,
+        "queued": None if entry is None else {"compactionid": entry.id, "state": entry.state.label},
+    }
+
+
+def queue(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
+    """Rows of the queue, oldest first: what each waits for, how far it is, and whether it can be cancelled."""
+    found = site.metastore.compaction_lists.queue(
+        find=find, states=None if state is None else (state,), limit=limit, offset=offset
+    )
+    reserved, now = _reserved(site), site.metastore.now_ms()
+    shown = {batch.id: batch for entry in found.entries if (batch := reserved.get(entry.id)) is not None}
+    told = {number: _batch(site, batch) for number, batch in shown.items()}
+    rows = tuple(
+        {
+            **_queued(site, entry, now),
+            "batch": told[reserved[entry.id].id] if entry.id in reserved else None,
+        }
+        for entry in found.entries
+    )
+    return Page(rows=rows, total=found.total)
+
+
+def _queued(site: Site, entry: Entry, now: int) -> dict[str, object]:
+    return {
+        **compaction_row(entry).to_json(),
+        "age_ms": None if entry.enqueue_time is None else max(0, now - entry.enqueue_time),
+        "working_ms": max(0, now - entry.start) if entry.state is State.WORKING and entry.start is not None else None,
+        "expected_ms": _expected_ms(site, entry) if entry.state is State.WORKING else None,
+        "waits_for": waits_for(site, entry, site.settings_of(entry.entity)),
+        "can_cancel": _can_cancel(entry),
+    }
+
+
+def _can_cancel(entry: Entry) -> bool:
+    ours = (entry.worker_id or "").startswith(WORKER_PREFIX)
+    return entry.state is State.INITIATED or (entry.state is State.WORKING and ours)
+
+
+def _expected_ms(site: Site, entry: Entry) -> int | None:
+    """As long as the last one there took; how much is to be done nobody knows before it is done."""
+    if site.state is None:
+        return None
+    last = site.state.runs.latest(site.name, 1, entity=entry.entity)
+    return round(last[0].seconds * 1000) if last else None
+
+
+def _reserved(site: Site) -> dict[int, Batch]:
+    """The batch of each entry that one has reserved."""
+    if site.state is None:
+        return {}
+    active = site.state.batches.find(site.name, states=(BatchState.PLANNED, BatchState.RUNNING))
+    return {entry_id: batch for batch in reversed(active) for entry_id in batch.entry_ids}
+
+
+def _batch(site: Site, batch: Batch) -> dict[str, object]:
+    left = site.metastore.compactions.queue(ids=batch.entry_ids, states=_UNDER_WAY)
+    return {
+        "batch": batch.id,
+        "state": batch.state.value,
+        "application": batch.application_id,
+        "tracking_url": batch.tracking_url,
+        "queue": batch.queue,
+        "entries": len(batch.entry_ids),
+        "done": len(batch.entry_ids) - len(left),
+    }
+
+
+def history(site: Site, *, find: str, states: Collection[State] | None, limit: int, offset: int) -> Page:
+    """What has ended, newest first, with the figures of the runs that were ours."""
+    found = site.metastore.compaction_lists.history(find=find, states=states, limit=limit, offset=offset)
+    runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in found.entries])
+    rows = tuple(
+        {
+            **compaction_row(entry).to_json(),
+            "endtime": entry.end,
+            "run": None if entry.id not in runs else _run(runs[entry.id]),
+            "can_retry": may_be_asked_again(entry),
+        }
+        for entry in found.entries
+    )
+    return Page(rows=rows, total=found.total)
+
+
+def runs(site: Site, limit: int) -> Sequence[Mapping[str, object]]:
+    """The figures of our newest runs, oldest first: a plot's points."""
+    if site.state is None:
+        return ()
+    return [_run(run) for run in reversed(site.state.runs.latest(site.name, limit))]
+
+
+def _run(run: Run) -> dict[str, object]:
+    copied = run.bytes_copied
+    left_out = ("metastore", "entity", "type", "txn", "worker_id")
+    return {
+        **{name: getattr(run, name) for name in run.__slots__ if name not in left_out},
+        "table": str(run.entity),
+        "type": run.type.label,
+        "bytes_reencoded": None if copied is None else max(0, run.bytes_after - copied),
+        "bytes_moved": run.bytes_before + run.bytes_after,
+    }

@@ -1,0 +1,224 @@
+"""A dry run: what a compaction would read, what it would name and which bytes it could copy. Nothing is written."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+
+from compactor.acid.names import DeltaKind
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType
+from compactor.errors import CompactorError, Refused
+from compactor.rewrite.full_acid.delete_events import load
+from compactor.rewrite.full_acid.outputs import output_types
+from compactor.rewrite.full_acid.stripe_choice import Action, choose, fit, in_order, target_tail
+from compactor.rewrite.insert_only.unit import measure
+from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
+from compactor.rows.acid_file import open_files
+from compactor.service.answers.survey import Survey
+from compactor.service.requests.request import parse_table, parse_type
+from compactor.service.site import Site, Target
+from compactor.service.worker.file_formats import file_format_of
+from compactor.service.worker.planning import Manner, foresee, of_view
+from compactor.service.worker.rebalance_view import must_be_possible
+from compactor.storage.stores import opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the units of one entry would do. Sizes in bytes of stripes; delete events are always merged by key."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    stripes_copied: int = 0
+    stripes_reencoded: int = 0
+    stripes_dropped: int = 0
+    bytes_copied: int = 0
+    bytes_reencoded: int = 0
+    bytes_dropped: int = 0
+    delete_events_in: int = 0
+    delete_events_out: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """One partition's dry run. ``outputs`` bear the next transaction's number as far as is known now.
+
+    ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted as it is; then there
+    are neither inputs nor outputs.
+    """
+
+    entity: Entity
+    type: CompactionType
+    because: str
+    nothing: str | None = None
+    error: str | None = None
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    input_bytes: int = 0
+    highest_write_id: int | None = None
+    manner: Manner = Manner()
+    cost: Cost = Cost()
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": f"{self.entity.database}.{self.entity.table}",
+            "partition": self.entity.partition,
+            "type": self.type.label.lower(),
+            "because": self.because,
+            "nothing": self.nothing,
+            "error": self.error,
+            "inputs": list(self.inputs),
+            "outputs": list(self.outputs),
+            "input_bytes": self.input_bytes,
+            "highest_write_id": self.highest_write_id,
+            **self.manner.to_json(),
+            **{name: getattr(self.cost, name) for name in self.cost.__slots__},
+        }
+
+
+def preview(site: Site, table: str, *, partition: str | None = None, type: str | None = None) -> list[Preview]:
+    """The dry run of a table's partition, or of every partition; without ``type`` of what the initiator would ask for,
+    and of a major compaction where it would ask for nothing.
+
+    Raises:
+        NotFound: there is no such table or partition.
+        Refused: the table cannot be compacted, or ``type`` is none.
+        NotSupported: this release does not do it.
+        BadFile: a file of the one partition that was asked for cannot be read; of several, each tells its own.
+    """
+    found = site.metastore.catalog.table(*parse_table(table))
+    if not found.is_transactional:
+        raise Refused(f"{found}: the table is not transactional; only ACID tables are compacted")
+    wanted = None if type is None else parse_type(type)
+    if wanted is CompactionType.REBALANCE:
+        must_be_possible(found, buckets=None, order_by=None)
+    names: list[str | None] = [None]
+    if partition is not None:
+        names = [site.metastore.catalog.resolve_partition(found, partition)]
+    elif found.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(found)]
+    survey = Survey(site)
+    entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
+    if len(entities) == 1:
+        return [_preview(site, survey, entities[0], wanted)]
+    return [_told(site, survey, entity, wanted) for entity in entities]
+
+
+def _told(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+    """A partition that cannot be looked at says so, and the others are previewed all the same."""
+    try:
+        return _preview(site, survey, entity, wanted)
+    except CompactorError as error:
+        return Preview(entity=entity, type=wanted or CompactionType.MAJOR, because="", error=str(error))
+
+
+def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+    kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
+    target = site.target(entity)
+    file_format_of(site, target)  # says so where files of its format are not compacted
+    seen = foresee(site, target, kind)
+    if seen.plan is None or seen.view is None:
+        return Preview(entity=entity, type=kind, because=because, nothing=seen.nothing, manner=seen.manner)
+    made = seen.plan
+    if kind is CompactionType.REBALANCE:
+        return _rebalanced(site, target, because, made, seen.manner)
+    told = _costed(target, kind, because, made, seen.manner)
+    becomes_major = told.cost.delete_events_in or made.file_format is not None
+    if made.shape is Shape.MINOR and not made.layout.has_visibility and becomes_major:
+        why = "with deletes in it" if made.file_format is None else "of an insert-only table"
+        because += f"; {why}, it becomes a major on Hive 3.1"
+        major = of_view(site, target, seen.view, CompactionType.MAJOR, seen.manner.delay)
+        assert major.plan is not None
+        told = _costed(target, kind, because, major.plan, major.manner)
+    return told
+
+
+def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
+    considered = survey.consider(entity)
+    chosen = considered.decision.type if considered.decision is not None else None
+    if chosen in SHAPES and chosen is not None:
+        return chosen, considered.because
+    because = f"the initiator asks for nothing ({considered.because}), so this is what a major would do"
+    return CompactionType.MAJOR, because
+
+
+def _costed(target: Target, kind: CompactionType, because: str, made: Plan, manner: Manner) -> Preview:
+    costs = [(output, sum((_unit(unit) for unit in output.units), Cost())) for output in made.outputs]
+    return Preview(
+        entity=target.entity,
+        type=kind,
+        because=f"{because}; {made.left}" if made.left else because,
+        inputs=made.inputs,
+        outputs=tuple(name for output, cost in costs for name in _names(output, cost)),
+        input_bytes=made.input_bytes,
+        highest_write_id=made.highest_write_id,
+        manner=manner,
+        cost=sum((cost for _, cost in costs), Cost()),
+    )
+
+
+def _names(made: Plan, cost: Cost) -> list[str]:
+    """As ``rewrite.publish.stage`` makes them: a minor's by what is left to write, and a delta where nothing is."""
+    kinds = [DeltaKind.INSERT]
+    if made.shape is Shape.MINOR and cost.delete_events_out:
+        kinds = [DeltaKind.INSERT, DeltaKind.DELETE] if cost.rows_out else [DeltaKind.DELETE]
+    return [made.directory(kind) for kind in kinds]
+
+
+def _rebalanced(site: Site, target: Target, because: str, made: Plan, manner: Manner) -> Preview:
+    """Every stripe is encoded anew, since every ROW__ID changes."""
+    own = site.metastore.write_ids.next(target.table.database, target.table.name)
+    told = _costed(target, CompactionType.REBALANCE, because, replace(made, highest_write_id=own), manner)
+    cost = replace(
+        told.cost,
+        stripes_copied=0,
+        stripes_reencoded=told.cost.stripes_copied + told.cost.stripes_reencoded,
+        bytes_copied=0,
+        bytes_reencoded=told.cost.bytes_copied + told.cost.bytes_reencoded,
+    )
+    return replace(told, cost=cost)
+
+
+def _insert_only_unit(unit: Unit) -> Cost:
+    figures = measure(unit, opened(unit.stores))
+    return Cost(
+        rows_in=figures.rows_in,
+        rows_out=figures.rows_out,
+        stripes_copied=figures.stripes_copied,
+        stripes_reencoded=figures.stripes_encoded,
+        bytes_copied=figures.bytes_copied,
+        bytes_reencoded=figures.bytes_in - figures.bytes_copied,
+    )
+
+
+def _unit(unit: Unit) -> Cost:
+    if unit.file_format is not None:
+        return _insert_only_unit(unit)
+    events = load(unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores))
+    kept, applied = events.events.split(unit.applies_from)
+    with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
+        choices = choose(files, applied, unit.write_ids, look_always=unit.looks_always)
+        strung = in_order(choices)
+        like = target_tail(choices, output_types(unit, files))
+        final = fit(choices, like, unit.small_stripe_bytes) if strung else []
+        copied = [c for c in final if c.action is Action.COPY]
+        dropped = [c for c in choices if c.action is Action.DROP]
+        everything = sum(c.length for c in choices)
+        bytes_copied, bytes_dropped = sum(c.length for c in copied), sum(c.length for c in dropped)
+        return Cost(
+            rows_in=sum(c.rows for c in choices),
+            rows_out=sum(c.kept for c in choices),
+            stripes_copied=len(copied),
+            stripes_reencoded=len(choices) - len(copied) - len(dropped),
+            stripes_dropped=len(dropped),
+            bytes_copied=bytes_copied,
+            bytes_reencoded=everything - bytes_copied - bytes_dropped,
+            bytes_dropped=bytes_dropped,
+            delete_events_in=events.total,
+            delete_events_out=len(kept) if unit.shape is Shape.MINOR else 0,
+        )

@@ -1,0 +1,206 @@
+"""What stands in tables and what the initiator would do to them now: one listing of each directory, nothing written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from compactor.acid.directory import Listing
+from compactor.acid.names import Delta, parse_directory
+from compactor.compaction.entry import Entity
+from compactor.errors import BadName, CompactorError
+from compactor.metastore.catalog.read import Table
+from compactor.service.roles.initiator import Considered, Scan
+from compactor.service.site import Site
+from compactor.storage.protocol import Storage
+
+#: Outcomes that ask for work, the most work first; everything else is calm.
+DUE = ("major", "minor", "rebalance", "cleanonly", "abortcleanup")
+_READING = frozenset(
+    {
+        "capabilities",
+        "children",
+        "exists",
+        "free_bytes",
+        "length",
+        "local_path",
+        "may_write",
+        "options",
+        "read",
+        "read_range",
+        "resolve",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """How much stands in a directory, whoever may read it. ``directories`` are bases and deltas; sizes in bytes."""
+
+    directories: int = 0
+    deltas: int = 0
+    files: int = 0
+    bytes: int = 0
+
+    @classmethod
+    def of(cls, listing: Listing) -> Content:
+        names = [name for name in listing.directories if _is_acid(name)]
+        return cls(
+            directories=len(names),
+            deltas=sum(_is_delta(name) for name in names),
+            files=len(listing.files),
+            bytes=sum(file.length for file in listing.files),
+        )
+
+    def __add__(self, other: Content) -> Content:
+        return Content(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """One partition, or a table without partitions: its content and what would happen to it now."""
+
+    entity: Entity
+    location: str
+    content: Content
+    considered: Considered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """A table as ``show tables`` prints it. ``most_deltas`` is that of the partition a reader suffers from most."""
+
+    table: str
+    partitions: int
+    content: Content
+    most_deltas: int
+    outcomes: tuple[tuple[str, int], ...]
+    because: str
+
+    @property
+    def decision(self) -> str:
+        """The outcomes with their counts, due ones first: ``major 3, notneeded 9``."""
+        if len(self.outcomes) == 1:
+            return self.outcomes[0][0]
+        return ", ".join(f"{outcome} {count}" for outcome, count in self.outcomes)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "table": self.table,
+            "partitions": self.partitions,
+            **self.content.to_json(),
+            "most_deltas": self.most_deltas,
+            "decisions": dict(self.outcomes),
+            "because": self.because,
+        }
+
+
+class _Watching:
+    """A storage that lists each directory once and can only be read."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: dict[str, Listing | CompactorError] = {}
+
+    def listing(self, path: str) -> Listing:
+        if path not in self._known:
+            try:
+                self._known[path] = self._storage.listing(path)
+            except CompactorError as error:
+                self._known[path] = error
+        known = self._known[path]
+        if isinstance(known, CompactorError):
+            raise known
+        return known
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _READING:
+            raise AttributeError(f"{name}: a survey only reads")
+        return getattr(self._storage, name)
+
+
+class Survey:
+    """One look at a site. Everything that it says is of one snapshot of the queue, the history and storage."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = replace(site, storage=cast(Storage, _Watching(site.storage)))
+        self._scan = Scan(self._site, write=False)
+
+    def partitions(self, table: Table) -> list[Surveyed]:
+        """Every partition of ``table``, or the table itself where it has none."""
+        if not table.partition_keys:
+            return [self._surveyed(table, None, table.location)]
+        found = self._scan.found(Entity(database=table.database, table=table.name))
+        partitions = found.partitions.values() if found is not None else ()
+        return [self._surveyed(table, partition.name, partition.location) for partition in partitions]
+
+    def unnamed(self, table: Table) -> Considered | None:
+        """What would happen to aborted dynamic-partition writes, of which only the table is recorded; None without."""
+        entity = Entity(database=table.database, table=table.name)
+        if not table.partition_keys or entity not in self._scan.aborts:
+            return None
+        return self._scan.consider(entity)
+
+    def consider(self, entity: Entity) -> Considered:
+        """What the initiator would do to one entity now."""
+        return self._scan.consider(entity)
+
+    def table(self, table: Table) -> TableRow:
+        """The whole table as one row."""
+        rows = self.partitions(table)
+        content = sum((row.content for row in rows), Content())
+        considered = [row.considered for row in rows]
+        unnamed = self.unnamed(table)
+        considered += [unnamed] if unnamed is not None else []
+        worst = min(considered, key=lambda c: _rank(c.outcome), default=None)
+        return TableRow(
+            table=str(table),
+            partitions=len(rows) if table.partition_keys else 0,
+            content=content,
+            most_deltas=max((row.content.deltas for row in rows), default=0),
+            outcomes=_counted(c.outcome for c in considered),
+            because=worst.because if worst is not None else "it has no partitions",
+        )
+
+    def _surveyed(self, table: Table, partition: str | None, location: str) -> Surveyed:
+        entity = Entity(database=table.database, table=table.name, partition=partition)
+        try:
+            content = Content.of(self._site.storage.listing(self._site.storage.resolve(location)))
+        except CompactorError as error:
+            broken = Considered(entity=entity, outcome="error", because=str(error))
+            return Surveyed(entity=entity, location=location, content=Content(), considered=broken)
+        return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
+
+
+def tables(site: Site, worst: int | None = None) -> list[TableRow]:
+    """Every transactional table, the one whose readers merge most deltas first; only ``worst`` of them when given."""
+    survey = Survey(site)
+    rows = [survey.table(table) for table in site.metastore.catalog.tables() if table.is_transactional]
+    rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
+    return rows[:worst]
+
+
+def _rank(outcome: str) -> int:
+    """Errors first, since nothing is compacted where one is; then what is due."""
+    return -1 if outcome == "error" else DUE.index(outcome) if outcome in DUE else len(DUE)
+
+
+def _counted(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    counts = Counter(outcomes)
+    return tuple((outcome, counts[outcome]) for outcome in sorted(counts, key=lambda o: (_rank(o), o)))
+
+
+def _is_acid(name: str) -> bool:
+    try:
+        return parse_directory(name) is not None
+    except BadName:
+        return False
+
+
+def _is_delta(name: str) -> bool:
+    return isinstance(parse_directory(name), Delta)

@@ -1,0 +1,3 @@
+"""Batches of queue entries, each driven by one application."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Checks of a deployment, and alarms."""
+
+from __future__ import annotations

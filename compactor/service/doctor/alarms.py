@@ -1,0 +1,226 @@
+"""Conditions that somebody should hear of: each a number, what it may be, and what to do (Hive's AcidMetricService).
+
+``readings`` asks the metastore once; ``alarms`` is pure. Metrics, notifiers and people are told the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.service.doctor.finding import Level
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+
+_MANY_ABORTS = 1_500  #: of one table (Hive's tables-with-x-aborted-transactions)
+_RECENTLY_MS = 24 * 3_600_000  #: workers of more than one version within this time are mixed
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """What conditions look at. Ages in milliseconds, 0 where there is nothing of the kind."""
+
+    oldest_initiated_ms: int = 0
+    oldest_working_ms: int = 0
+    oldest_ready_for_cleaning_ms: int = 0
+    oldest_open_txn_ms: int = 0
+    oldest_aborted_txn_ms: int = 0
+    initiated: int = 0
+    working: int = 0
+    ready_for_cleaning: int = 0
+    failed: int = 0  #: in the history, with those that were not initiated
+    succeeded: int = 0  #: in the history
+    open_transactions: int = 0
+    aborted_transactions: int = 0
+    most_aborted: int = 0  #: of one table or partition
+    completed_txn_components: int = 0
+    txn_to_write_id: int = 0
+    worker_versions: int = 0  #: different ones, recently
+
+    @property
+    def ended(self) -> int:
+        return self.failed + self.succeeded
+
+    @property
+    def failed_ratio(self) -> float:
+        """Of the compactions in the history."""
+        return round(self.failed / self.ended, 4) if self.ended else 0.0
+
+    def to_json(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """One condition that holds. ``value`` and ``limit`` are of the reading ``reading``."""
+
+    level: Level
+    name: str
+    reading: str
+    value: float
+    limit: float
+    message: str
+    fix: str
+
+    def to_json(self) -> dict[str, object]:
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {**values, "level": self.level.value}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rule:
+    """A reading above a limit: the value of a setting, or a number where Hive has no setting."""
+
+    name: str
+    reading: str  #: its end says the unit: ``_ms``, ``_ratio``, else a count
+    warning: str | int
+    error: str | None = None
+    message: str  #: ``{value}`` is the reading for people, ``{found}`` all of them
+    fix: str
+
+
+_RULES = (
+    _Rule(
+        name="oldest_initiated_compaction",
+        reading="oldest_initiated_ms",
+        warning="hive.compactor.oldest.initiated.compaction.time.threshold.warning",
+        error="hive.compactor.oldest.initiated.compaction.time.threshold.error",
+        message="a request has waited for {value} and no worker took it",
+        fix="see that a worker of its pool runs, and that its pool has hours now: compactor show compactions",
+    ),
+    _Rule(
+        name="oldest_uncleaned_compaction",
+        reading="oldest_ready_for_cleaning_ms",
+        warning="hive.compactor.oldest.uncleaned.compaction.time.threshold",
+        message="a compaction has waited for {value} to be cleaned",
+        fix="compactor show blockers names who holds it; see that a cleaner runs",
+    ),
+    _Rule(
+        name="oldest_open_transaction",
+        reading="oldest_open_txn_ms",
+        warning="hive.compactor.oldest.open.txn.threshold.warning",
+        error="hive.compactor.oldest.open.txn.threshold.error",
+        message="a transaction has been open for {value}; nothing that it may read is cleaned",
+        fix="end its client, or compactor abort transaction ID: compactor show transactions",
+    ),
+    _Rule(
+        name="oldest_uncleaned_abort",
+        reading="oldest_aborted_txn_ms",
+        warning="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
+        error="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
+        message="what an aborted transaction wrote has been kept for {value}",
+        fix="see that initiator and cleaner run, and that hive.compactor.aborted.txn.time.threshold is not off",
+    ),
+    _Rule(
+        name="completed_txn_components",
+        reading="completed_txn_components",
+        warning="hive.compactor.completed.txn.components.record.threshold.warning",
+        error="hive.compactor.completed.txn.components.record.threshold.error",
+        message="COMPLETED_TXN_COMPONENTS has {value} rows",
+        fix="see that a housekeeper runs; compactions that are cleaned take rows away",
+    ),
+    _Rule(
+        name="txn_to_write_id",
+        reading="txn_to_write_id",
+        warning="hive.compactor.txn.to.writeid.record.threshold.warning",
+        error="hive.compactor.txn.to.writeid.record.threshold.error",
+        message="TXN_TO_WRITE_ID has {value} rows",
+        fix="see that a housekeeper runs; an old open transaction keeps rows: compactor show transactions",
+    ),
+    _Rule(
+        name="failed_compaction_ratio",
+        reading="failed_ratio",
+        warning="hive.compactor.failed.compaction.ratio.threshold",
+        message="{found.failed} of the {found.ended} compactions in the history failed or could not be initiated",
+        fix="compactor show history says why; compactor resume DB.TABLE once it is mended",
+    ),
+    _Rule(
+        name="tables_with_many_aborts",
+        reading="most_aborted",
+        warning=_MANY_ABORTS,
+        message="one table or partition carries {value} aborted transactions",
+        fix="look for a writer that fails again and again; see that a cleaner runs",
+    ),
+    _Rule(
+        name="mixed_worker_versions",
+        reading="worker_versions",
+        warning=1,
+        message="workers of {value} versions compacted within a day",
+        fix="bring all workers to one version, unless an upgrade is going on",
+    ),
+)
+
+
+def alarms(found: Readings, settings: Settings) -> tuple[Alarm, ...]:
+    """The conditions that hold, errors first."""
+    holding = [alarm for rule in _RULES if (alarm := _above(rule, found, settings)) is not None]
+    return tuple(sorted(holding, key=lambda alarm: (alarm.level is not Level.FAIL, alarm.name)))
+
+
+def _above(rule: _Rule, found: Readings, settings: Settings) -> Alarm | None:
+    value = getattr(found, rule.reading)
+    for level, wanted in ((Level.FAIL, rule.error), (Level.WARN, rule.warning)):
+        if wanted is None:
+            continue
+        limit = _limit(rule, wanted, settings)
+        if value > limit:
+            shown = f"{value / _HOUR_MS:.1f} hours" if rule.reading.endswith("_ms") else str(value)
+            return Alarm(
+                level=level,
+                name=rule.name,
+                reading=rule.reading,
+                value=value,
+                limit=limit,
+                message=rule.message.format(value=shown, found=found),
+                fix=rule.fix,
+            )
+    return None
+
+
+def _limit(rule: _Rule, wanted: str | int, settings: Settings) -> float:
+    if isinstance(wanted, int):
+        return wanted
+    if rule.reading.endswith("_ratio"):
+        return settings.ratio(wanted)
+    return settings.milliseconds(wanted) if rule.reading.endswith("_ms") else settings.integer(wanted)
+
+
+def readings(site: Site) -> Readings:
+    """What the metastore says now, in a fixed number of statements."""
+    now = site.metastore.now_ms()
+    queue, history = site.metastore.compactions.queue(), site.metastore.compactions.history()
+    opened = site.metastore.transactions.open_transactions()
+    aborts = site.metastore.compactions.aborts().values()
+    counts = site.metastore.housekeeping.counts()
+    by_state = {state: [e for e in queue if e.state is state] for state in State}
+    recent = {e.worker_version for e in (*queue, *history) if e.worker_version and (e.start or 0) > now - _RECENTLY_MS}
+    return Readings(
+        oldest_initiated_ms=_oldest(now, (e.enqueue_time for e in by_state[State.INITIATED])),
+        oldest_working_ms=_oldest(now, (e.start for e in by_state[State.WORKING])),
+        oldest_ready_for_cleaning_ms=_oldest(now, map(_ready_since, by_state[State.READY_FOR_CLEANING])),
+        oldest_open_txn_ms=_oldest(now, (t.started for t in opened)),
+        oldest_aborted_txn_ms=_oldest(now, (a.oldest_start for a in aborts)),
+        initiated=len(by_state[State.INITIATED]),
+        working=len(by_state[State.WORKING]),
+        ready_for_cleaning=len(by_state[State.READY_FOR_CLEANING]),
+        failed=sum(e.state in (State.FAILED, State.DID_NOT_INITIATE) for e in history),
+        succeeded=sum(e.state is State.SUCCEEDED for e in history),
+        open_transactions=len(opened),
+        aborted_transactions=sum(a.count for a in aborts),
+        most_aborted=max((a.count for a in aborts), default=0),
+        completed_txn_components=counts.completed_txn_components,
+        txn_to_write_id=counts.txn_to_write_id,
+        worker_versions=len(recent),
+    )
+
+
+def _ready_since(entry: Entry) -> int | None:
+    return entry.commit_time or entry.start
+
+
+def _oldest(now: int, times: Iterable[int | None]) -> int:
+    known = [time for time in times if time is not None]
+    return max(0, now - min(known)) if known else 0

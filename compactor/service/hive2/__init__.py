@@ -1,0 +1,3 @@
+"""The last major compactions of Hive 2, before a later Hive takes over."""
+
+from __future__ import annotations

@@ -1,0 +1,153 @@
+"""Which partitions need a major compaction before Hive 2 gives way to Hive 3 or later.
+
+Hive 2 writes update and delete events between rows (ACID version 1), or delete deltas of the first bucket codec; Hive 3
+reads neither right. A major compaction by Hive 2 leaves rows only, which every Hive reads. So each partition needs one
+that was updated or deleted from since its last, as Hive's own pre-upgrade tool demands; ``hive2_major`` can do it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import numpy as np
+
+from compactor.acid.bucket import is_v1
+from compactor.acid.names import Base, BucketFile, Delta, DeltaKind, parse_directory, parse_file
+from compactor.compaction.entry import Entity
+from compactor.errors import CompactorError
+from compactor.metastore.catalog.read import Catalog, Partition, Table
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
+from compactor.orc.io.source import Source
+from compactor.rows.keys import INSERT, numbers
+from compactor.rows.opening import open_source
+from compactor.service.doctor.finding import Finding, Level, fine
+from compactor.storage.protocol import Storage
+
+_OPERATION, _BUCKET = 0, 2  #: places of these key columns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A partition, or a table without any, and where its files are."""
+
+    table: Table
+    partition: Partition | None
+
+    @property
+    def entity(self) -> Entity:
+        name = self.partition.name if self.partition else None
+        return Entity(database=self.table.database, table=self.table.name, partition=name)
+
+    @property
+    def location(self) -> str:
+        return self.partition.location if self.partition else self.table.location
+
+    @property
+    def statement(self) -> str:
+        """What asks Hive for a major compaction of it."""
+        spec = ""
+        if self.partition is not None:
+            pairs = zip(self.table.partition_keys, self.partition.values, strict=False)
+            named = ", ".join(f"{key.name}='{_quoted(value)}'" for key, value in pairs)
+            spec = f" PARTITION ({named})"
+        return f"ALTER TABLE {self.table.database}.{self.table.name}{spec} COMPACT 'major'"
+
+
+def before_hive_3(catalog: Catalog, storage: Storage) -> list[Finding]:
+    """A finding for each partition (or table without any) that still needs a major compaction. Nothing is written."""
+    findings: list[Finding] = []
+    looked_at = 0
+    for place in places(catalog):
+        looked_at += 1
+        finding = look(storage, place)
+        if finding is not None:
+            findings.append(finding)
+    return findings or [none_of(looked_at)]
+
+
+def none_of(looked_at: int) -> Finding:
+    return fine("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major")
+
+
+def look(storage: Storage, place: Place) -> Finding | None:
+    """What there is to be done with one of them."""
+    try:
+        found = next(events(storage, storage.resolve(place.location)), None)
+    except CompactorError as error:
+        return Finding(
+            level=Level.FAIL, subject=str(place.entity), found=str(error), wanted="files that can be looked at"
+        )
+    if found is None:
+        return None
+    return Finding(
+        level=Level.FAIL,
+        subject=str(place.entity),
+        found=found,
+        wanted="no update or delete event of Hive 2 since the last major compaction",
+        fix=f"`compactor doctor --before-hive-3 --compact`, or in Hive 2, before the upgrade: {place.statement}",
+    )
+
+
+def places(catalog: Catalog) -> Iterator[Place]:
+    """What is looked at: all that full ACID tables consist of."""
+    for table in catalog.tables():
+        if not table.is_full_acid:
+            continue
+        if not table.partition_keys:
+            yield Place(table=table, partition=None)
+            continue
+        for partition in catalog.partitions(table):
+            yield Place(table=table, partition=partition)
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def events(storage: Storage, path: str) -> Iterator[str]:
+    """What is found in files that Hive 3 reads wrong, above the newest base.
+
+    Raises:
+        BadFile, BadName, StorageError: of what cannot be looked at.
+    """
+    listing = storage.listing(path)
+    parsed = [(name, acid) for name in listing.directories if (acid := parse_directory(name)) is not None]
+    newest = max((acid.write_id for _, acid in parsed if isinstance(acid, Base)), default=0)
+    above = {name: acid for name, acid in parsed if isinstance(acid, Delta) and acid.max_write_id > newest}
+    for file in sorted(listing.files, key=lambda file: file.path):
+        delta = above.get(file.path.partition("/")[0])
+        if delta is None or not file.length or not isinstance(parse_file(file.name), BucketFile):
+            continue
+        with closing(open_source(storage, f"{path}/{file.path}")) as source:
+            if (found := _in_file(source, delta.kind)) is not None:
+                yield f"{file.path} {found}"
+
+
+def _in_file(source: Source, kind: DeltaKind) -> str | None:
+    tail = read_tail(source)
+    if not tail.is_acid:
+        return None
+    for stripe in range(len(tail.stripes)):
+        known = key_statistics(tail, stripe)
+        operation, bucket = _largest(known) if known is not None else _decoded(source, tail, stripe)
+        if kind is DeltaKind.INSERT and operation != INSERT:
+            return "holds update or delete events between rows (ACID version 1)"
+        if kind is DeltaKind.DELETE and not is_v1(bucket):
+            return "holds delete events of the first bucket codec"
+    return None
+
+
+def _largest(known: KeyStatistics) -> tuple[int, int]:
+    return known.operation.maximum, known.bucket.maximum
+
+
+def _decoded(source: Source, tail: Tail, stripe: int) -> tuple[int, int]:
+    operation, bucket = INSERT, 0
+    for batch in arrow_codec.read_batches(source, tail, columns=(_OPERATION, _BUCKET), stripes=[stripe]):
+        if batch.num_rows:
+            operation = max(operation, int(np.max(numbers(batch.column(0)))))
+            bucket = max(bucket, int(np.max(numbers(batch.column(1)))))
+    return operation, bucket

@@ -1,0 +1,250 @@
+"""Major compactions beside a Hive 2 that still runs, as the last thing before it gives way to a later Hive.
+
+claim a row of its queue -> list under its transactions -> plan -> record -> stage -> verify -> name by one rename and mark
+the row ready for cleaning in one database transaction. Hive 2's cleaner removes what the base replaces, once no lock is
+left of a statement that may read it; nothing is removed here but what was staged.
+
+The base counts for Hive 2's readers from its rename on, and shows each of them the same rows: it holds what ended below the
+lowest open transaction, and a snapshot in which some of that was open takes no base of its number.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.names import Layout
+from compactor.acid.write_ids import ValidWriteIdList
+from compactor.compaction.entry import Entity
+from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
+from compactor.rewrite.plan.plan import Plan, plan
+from compactor.rewrite.plan.unit import Figures, Shape
+from compactor.rewrite.publish import names as publish
+from compactor.rewrite.publish import stage
+from compactor.rewrite.publish.stage import Staged
+from compactor.rewrite.run.runner import Job, Runner
+from compactor.service.doctor.finding import Finding, Level, fine
+from compactor.service.hive2.before_hive_3 import Place, look, none_of, places
+from compactor.service.mode import Mode, may
+from compactor.service.site import identity, must_be_unsorted
+from compactor.settings.precedence import Settings, with_table
+from compactor.steps import Step, reach
+from compactor.storage.stores import Stores
+
+log = logging.getLogger(__name__)
+_ROLE = "hive2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldSite:
+    """An open metastore of Hive 2 and its files."""
+
+    name: str
+    metastore: Hive2
+    storage: Stores
+    settings: Settings
+    user: str
+    host: str
+
+
+def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
+    """Gives each directory that needs it its major compaction, one after the other, and says what became of it."""
+    again = _revoked(site)
+    looked_at = done = 0
+    for place in places(site.metastore.catalog):
+        looked_at += 1
+        needed = look(site.storage, place)
+        if needed is None and place.entity not in again:
+            continue
+        done += 1
+        try:
+            yield _compacted(site, place, runner, full_verify)
+        except CompactorError as error:
+            log.warning("%s: %s", place.entity, error)
+            yield Finding(
+                level=Level.FAIL,
+                subject=str(place.entity),
+                found=str(error),
+                wanted="no update or delete event of Hive 2 since the last major compaction",
+                fix=f"ask again once that is gone, or in Hive 2: {place.statement}",
+            )
+    if not done:
+        yield none_of(looked_at)
+
+
+def _compacted(site: OldSite, place: Place, runner: Runner, full_verify: bool) -> Finding:
+    entity = place.entity
+    _may_compact(site, place)
+    claim = site.metastore.claim(entity, identity(_ROLE, site.host))
+    reach(Step.CLAIMED)
+    hold = _Hold(site=site, place=place, claim=claim)
+    try:
+        return hold.compact(runner, full_verify)
+    except CommitUnknown:
+        raise
+    except BaseException:
+        hold.abandon()
+        raise
+
+
+@dataclass(slots=True, kw_only=True)
+class _Hold:
+    """A claimed row, and what has been made for it."""
+
+    site: OldSite
+    place: Place
+    claim: Claim
+    planned: Plan | None = None
+    is_named: bool = False
+
+    def compact(self, runner: Runner, full_verify: bool) -> Finding:
+        site, entity = self.site, self.claim.entity
+        path = site.storage.resolve(self.place.location)
+        run_as = site.storage.owner(path) or self.place.table.owner or site.user
+        self._sweep(path)
+        seen, directory = _view(site, entity, path)
+        if not directory.compactable():
+            highest = _nothing_above(directory, entity)
+            site.metastore.record(self.claim, highest, run_as)
+            self._publish(None)
+            return fine(
+                str(entity), f"base_{highest:07d} is there; Hive 2's cleaner is asked to remove what it replaced"
+            )
+        planned = self.planned = plan(
+            directory,
+            Shape.MAJOR,
+            location=path,
+            txn=TxnId(self.claim.number),
+            write_ids=seen,
+            row_type=self.place.table.row_type,
+            layout=Layout.VERSION_1,
+            full_verify=full_verify,
+            stores=site.storage.options,
+        )
+        site.metastore.record(self.claim, planned.highest_write_id, run_as)
+        reach(Step.RECORDED)
+        staged = self._staged(planned, runner)
+        self._publish(staged)
+        reach(Step.COMMITTED)
+        self._tidy()
+        reach(Step.STAGING_REMOVED)
+        return self._told(planned, staged.figures)
+
+    def _staged(self, planned: Plan, runner: Runner) -> Staged:
+        storage = self.site.storage
+        stage.prepare(storage, planned)
+        (results,) = runner.run([Job(units=planned.units, check=lambda: None)])
+        if isinstance(results, CompactorError):
+            raise results
+        staged = stage.accept(storage, planned, results)
+        stage.check(storage, planned, staged)
+        stage.write_manifest(storage, planned, staged, entry_id=self.claim.id)
+        for error in stage.settle(storage, [planned]).values():
+            raise error
+        return staged
+
+    def _publish(self, staged: Staged | None) -> None:
+        place = self.place
+        with self.site.metastore.committing(
+            self.claim,
+            table_id=place.table.id,
+            partition_id=place.partition.id if place.partition else None,
+            location=place.location,
+        ):
+            reach(Step.COMMITTING)
+            if staged is not None:
+                publish.name(self.site.storage, staged)
+                self.is_named = True
+
+    def _told(self, planned: Plan, figures: Figures) -> Finding:
+        left = look(self.site.storage, self.place)
+        if left is not None:
+            return Finding(
+                level=Level.FAIL,
+                subject=left.subject,
+                found=f"compacted up to transaction {planned.highest_write_id}; above it {left.found}",
+                wanted=left.wanted,
+                fix="ask again once the transactions that are open now have ended",
+            )
+        base = f"base_{planned.highest_write_id:07d}"
+        return fine(str(self.claim.entity), f"compacted to {base}: {figures.rows_in} events, {figures.rows_out} rows")
+
+    def abandon(self) -> None:
+        """Removes what was staged and lets go of the row. Once the base has its name it stays, and so does the row: the
+        next call finds that its worker is gone, and ends it."""
+        if self.is_named:
+            return
+        self._tidy()
+        self.site.metastore.let_go(self.claim)
+
+    def _tidy(self) -> None:
+        if self.planned is None:
+            return
+        try:
+            self.site.storage.remove(self.planned.staging)
+        except StorageError as error:
+            log.warning("%s: the staging directory stays until the next compaction: %s", self.planned.location, error)
+
+    def _sweep(self, path: str) -> None:
+        """What dead workers of ours left: the row of this directory is ours alone now."""
+        publish.sweep(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
+
+
+def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, AcidDirectory]:
+    """What a compaction may read: first the transactions, then the directory, so that nothing in it ended later."""
+    txns = site.metastore.snapshot()
+    seen = write_ids(txns, entity).for_compactor()
+    return seen, acid_directory(site.storage.listing(path), seen, txns)
+
+
+def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
+    """The number of the base that is there, where no delta may be read.
+
+    Raises:
+        Refused: there is none, or the deltas above it wait for a transaction.
+    """
+    if directory.base is None or directory.left_out:
+        waits = ", ".join(acid.name for acid in directory.left_out)
+        raise Refused(f"{entity}: {waits or 'what is there'} may hold rows of transactions that are still open")
+    return directory.base.base.write_id
+
+
+def _may_compact(site: OldSite, place: Place) -> None:
+    """Refuses by name what is not compacted here."""
+    table, entity = place.table, place.entity
+    settings = with_table(site.settings, table.parameters, table.database_parameters)
+    if not may(settings, Mode.COMPACT):
+        raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
+    must_be_unsorted(entity, table, place.partition)
+    if not site.storage.capabilities(site.storage.resolve(place.location)).renames:
+        raise NotSupported(
+            f"{entity}: lies in a store without directory rename, and Hive 2 would show a base that is named half"
+        )
+
+
+def _revoked(site: OldSite) -> frozenset[Entity]:
+    """What dead processes of this machine had claimed: their rows wait again, and are looked at once more."""
+    ours = re.compile(rf"compactor-{_ROLE}-{re.escape(site.host[:64])}-([0-9]+)-[0-9a-f]+")
+    found = set()
+    for worked in site.metastore.working():
+        match = ours.fullmatch(worked.worker_id)
+        if match and not _is_alive(int(match.group(1))):
+            site.metastore.revoke(worked)
+            found.add(worked.entity)
+    return frozenset(found)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

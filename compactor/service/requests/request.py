@@ -1,0 +1,192 @@
+"""ALTER TABLE ... COMPACT: puts requests of people into the queue, and waits for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.order_by import OrderBy, stored
+from compactor.compaction.states import TERMINAL, CompactionType, State
+from compactor.errors import CompactorError, Refused
+from compactor.metastore.catalog.read import Table
+from compactor.service.mode import must_write
+from compactor.service.site import Site
+from compactor.service.worker.rebalance_view import must_be_possible
+from compactor.settings.precedence import with_request
+
+_AT_ONCE = 1000  #: requests made in one transaction
+_ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)
+_FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueued:
+    """One partition's request: the row's id, or why there is none."""
+
+    entity: Entity
+    entry_id: int | None = None
+    refused: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        return {"table": str(self.entity), "compaction": self.entry_id, "refused": self.refused}
+
+
+class WaitTimedOut(CompactorError):
+    """The time to wait is over and requests have not ended; they go on."""
+
+
+def parse_table(text: str) -> tuple[str, str]:
+    """``db.table`` -> its two names, lower case; a bare name is a table of ``default``.
+
+    Raises:
+        Refused: it is neither.
+    """
+    database, dot, table = text.strip().lower().rpartition(".")
+    if not table or (dot and not database) or "." in database:
+        raise Refused(f"table {text!r}: expected DATABASE.TABLE")
+    return database or "default", table
+
+
+def parse_type(text: str) -> CompactionType:
+    """``major``, ``minor`` or ``rebalance`` in any case.
+
+    Raises:
+        Refused: it is none of them.
+    """
+    allowed = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
+    for kind in allowed:
+        if text.strip().lower() == kind.label.lower():
+            return kind
+    raise Refused(f"compaction type {text!r}: expected one of {', '.join(k.label.lower() for k in allowed)}")
+
+
+def request_compaction(
+    site: Site,
+    *,
+    table: str,
+    partition: str | None = None,
+    type: str = "major",
+    pool: str | None = None,
+    properties: Mapping[str, str] | None = None,
+    order_by: str | None = None,
+    buckets: int | None = None,
+) -> list[Enqueued]:
+    """Enqueues the table, or the partition (as Hive stores its name, or ``k=v,k=v``); without one, every partition.
+
+    Thresholds don't apply. ``buckets``, how many files, and ``order_by``, such as ``a desc, b``, are a rebalance's. A
+    partition that is queued already is told as refused; the others are enqueued.
+
+    Raises:
+        NotFound: no such table or partition.
+        Refused: the table can't be compacted, or nothing at all was enqueued.
+        BadSetting: a property is no setting, or not one that a request may set.
+    """
+    kind = parse_type(type)
+    if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
+        raise Refused(f"{table}: buckets and ORDER BY are a rebalance's; ask for rebalance")
+    found = site.metastore.catalog.table(*parse_table(table))
+    settings = site.settings_for(found)
+    with_request(settings, properties or {})
+    if not found.is_transactional:
+        raise Refused(f"{table}: the table is not transactional; only ACID tables are compacted")
+    order: tuple[OrderBy, ...] = ()
+    if kind is CompactionType.REBALANCE:
+        order = must_be_possible(found, buckets=buckets, order_by=order_by)
+    must_write(settings, table)
+    requests = [
+        Request(
+            entity=entity,
+            type=kind,
+            initiator=f"compactor-{site.host}-manual",
+            pool=pool or settings.text("hive.compactor.worker.pool") or None,
+            properties=properties or {},
+            order_by=stored(order),
+            buckets=buckets,
+        )
+        for entity in _entities(site, found, partition)
+    ]
+    results: list[Enqueued] = []
+    for start in range(0, len(requests), _AT_ONCE):
+        results += _enqueue(site, requests[start : start + _AT_ONCE])
+    if all(r.refused is not None for r in results):
+        raise Refused("; ".join(r.refused or "" for r in results) or f"{table}: it has no partitions")
+    return results
+
+
+def request_again(site: Site, entry_id: int) -> Enqueued:
+    """Enqueues once more what a row of the history asked for, with its pool and properties.
+
+    Raises:
+        NotFound: there is no such row.
+        Refused: it has not ended or was no request, or it can't be enqueued now.
+    """
+    entry = site.metastore.compactions.entry(entry_id)
+    if not may_be_asked_again(entry):
+        raise Refused(
+            f"compaction {entry_id} is {entry.state.label}; only one that failed, was refused or was aborted can be "
+            "asked for again"
+        )
+    (enqueued,) = request_compaction(
+        site,
+        table=f"{entry.entity.database}.{entry.entity.table}",
+        partition=entry.entity.partition,
+        type=entry.type.label,
+        pool=entry.pool,
+        properties=entry.properties,
+        order_by=entry.order_by,
+        buckets=entry.buckets,
+    )
+    return enqueued
+
+
+def may_be_asked_again(entry: Entry) -> bool:
+    """Whether ``request_again`` takes it, as far as the row itself says."""
+    return entry.state in _ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
+
+
+def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:
+    if partition is not None:
+        names: list[str | None] = [site.metastore.catalog.resolve_partition(table, partition)]
+    elif table.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(table)]
+    else:
+        names = [None]
+    return [Entity(database=table.database, table=table.name, partition=name) for name in names]
+
+
+def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:
+    answers = site.metastore.compactions.request_all(requests)
+    return [
+        Enqueued(entity=request.entity, refused=f"{request.entity}: {answer}")
+        if isinstance(answer, Refused)
+        else Enqueued(entity=request.entity, entry_id=answer)
+        for request, answer in zip(requests, answers, strict=True)
+    ]
+
+
+def wait_for(
+    site: Site,
+    ids: Sequence[int],
+    timeout_s: float,
+    progress: Callable[[Sequence[Entry]], None] = lambda entries: None,
+) -> list[Entry]:
+    """Waits until every entry has been compacted (or has ended otherwise), and returns them.
+
+    Raises:
+        WaitTimedOut: ``timeout_s`` passed before.
+    """
+    deadline = time.monotonic() + timeout_s
+    poll = _FIRST_POLL_S
+    while True:
+        entries = [site.metastore.compactions.entry(i) for i in ids]
+        progress(entries)
+        open_ones = [e for e in entries if e.state not in TERMINAL and e.state is not State.READY_FOR_CLEANING]
+        if not open_ones:
+            return entries
+        if time.monotonic() + poll > deadline:
+            waiting = ", ".join(f"{e.id} is {e.state.label}" for e in open_ones)
+            raise WaitTimedOut(f"waited {timeout_s:.0f} s: compaction {waiting}; it goes on without you")
+        time.sleep(poll)
+        poll = min(poll * 2, _LONGEST_POLL_S)

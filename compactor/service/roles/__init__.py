@@ -1,0 +1,3 @@
+"""One pass of the initiator, the cleaner and the housekeeper."""
+
+from __future__ import annotations

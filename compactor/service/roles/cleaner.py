@@ -1,0 +1,391 @@
+"""The cleaner: removes what no snapshot can need any more, and only then forgets the transactions (PROTOCOL 7, 8)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from compactor.acid import partition_names
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
+from compactor.acid.write_ids import ValidTxnList
+from compactor.compaction.cleaning import Clean, Drop, Wait, may_clean, removable, retry_retention
+from compactor.compaction.eligibility import no_cleanup
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.forgetting import forget_before, shown
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim, NotFound, NotSupported, StorageError
+from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType, conflicts
+from compactor.locking.requests import LockRequest
+from compactor.metastore.queue.compactions import next_cleaning
+from compactor.rewrite.publish import names as publish
+from compactor.service import repair
+from compactor.service.exclusive import to_take_away
+from compactor.service.mode import Mode, may
+from compactor.service.roles.blockers import Blocker, blockers
+from compactor.service.site import Site, Target
+from compactor.settings.precedence import Settings
+from compactor.state.sightings import Sighting
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleaned:
+    """An entry (None: aborted transactions alone) whose directories are gone, with their names and bytes."""
+
+    entity: Entity
+    entry_id: int | None
+    removed: tuple[str, ...]
+    bytes_freed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """An entry that can't be cleaned yet: why, and who holds it."""
+
+    entity: Entity
+    entry_id: int
+    because: str
+    blockers: tuple[Blocker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """An entry that left the queue without being cleaned."""
+
+    entity: Entity
+    entry_id: int
+    state: State
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerPass:
+    repaired: tuple[repair.Repaired, ...]
+    cleaned: tuple[Cleaned, ...]
+    waiting: tuple[Waiting, ...]
+    ended: tuple[Ended, ...]
+    failed: tuple[Waiting, ...]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "cleaned": [
+                {
+                    "table": str(c.entity),
+                    "compaction": c.entry_id,
+                    "removed": list(c.removed),
+                    "bytes_freed": c.bytes_freed,
+                }
+                for c in self.cleaned
+            ],
+            "waiting": [
+                {
+                    "table": str(w.entity),
+                    "compaction": w.entry_id,
+                    "because": w.because,
+                    "blockers": [b.to_json() for b in w.blockers],
+                }
+                for w in self.waiting
+            ],
+            "ended": [
+                {"table": str(e.entity), "compaction": e.entry_id, "state": e.state.label, "because": e.because}
+                for e in self.ended
+            ],
+            "failed": [{"table": str(w.entity), "compaction": w.entry_id, "because": w.because} for w in self.failed],
+        }
+
+
+def clean(site: Site) -> CleanerPass:
+    """One pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
+
+    An entry that cannot be cleaned backs off and keeps its row; the others go on.
+    """
+    repaired = repair.repair(site)
+    results: list[Cleaned | Waiting | Ended] = []
+    failed: list[Waiting] = []
+    for entry in site.metastore.compactions.ready_for_cleaning(site.metastore.now_ms()):
+        try:
+            result = _clean_entry(site, entry)
+        except CompactorError as error:
+            waits = _back_off(site, entry, error)
+            if waits is not None:
+                failed.append(waits)
+        else:
+            if result is not None:
+                results.append(result)
+    for entity in _abort_candidates(site):
+        try:
+            aborted = _clean_aborted(site, entity)
+        except CompactorError as error:
+            log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
+            failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
+        else:
+            if aborted is not None:
+                results.append(aborted)
+    tried = {f.entry_id for f in failed}
+    results += [waits for waits in _backing_off(site) if waits.entry_id not in tried]
+    return CleanerPass(
+        repaired=repaired,
+        cleaned=tuple(r for r in results if isinstance(r, Cleaned)),
+        waiting=tuple(r for r in results if isinstance(r, Waiting)),
+        ended=tuple(r for r in results if isinstance(r, Ended)),
+        failed=tuple(failed),
+    )
+
+
+def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
+    lowest = repair.lowest_open(site)
+    target = _target(site, entry)
+    settings = site.settings if target is None else target.settings
+    if not may(settings, Mode.CLEAN):
+        return None  # Hive's own cleaner, or nobody, removes there
+    match _verdict(site, target, entry, lowest, settings):
+        case Wait(because=because):
+            return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers(site, entry))
+        case Drop() as drop:
+            return _drop(site, target, entry, drop)
+        case Clean(location=str() as elsewhere):
+            raise NotSupported(
+                f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
+                "Hive's cleaner do it"
+            )
+        case Clean():
+            assert target is not None  # what is gone was dropped above
+            site.metastore.compactions.mark_cleaner_start(entry)
+            try:
+                return _remove(site, target, entry, lowest)
+            except LockNotGranted as error:  # only where directories can't vanish in one step: not a failure
+                site.metastore.compactions.back_off(entry, 0, str(error))
+                return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
+
+
+def _target(site: Site, entry: Entry) -> Target | None:
+    """The entry's table and partition, None when they are gone."""
+    try:
+        return site.target(entry.entity)
+    except NotFound:
+        return None
+
+
+def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, settings: Settings) -> Clean | Wait | Drop:
+    parameters = target.partition.parameters if target and target.partition else {}
+    seen = _first_sight(site, entry)
+    answer = may_clean(
+        entry,
+        lowest,
+        site.metastore.compactions.txn_state(entry),
+        now_ms=site.metastore.now_ms(),
+        settings=settings,
+        exists=target is not None,
+        forbidden_by=no_cleanup(target.table.parameters, parameters) if target else None,
+        rebalance_committed=target is not None and _rebalance_committed(site, target, entry),
+        newest_at_first_sight=None if seen is None else seen.newest,
+    )
+    held = _held_by_lock(site, entry, seen) if isinstance(answer, Clean) else None
+    return held or answer
+
+
+def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
+    """The row goes to the history. Only what is known to be aborted loses its directories."""
+    if drop.aborted and target is not None and entry.txn_id is not None:
+        repair.erase(site, target, entry.txn_id)
+    if drop.state is State.SUCCEEDED:
+        site.metastore.compactions.mark_cleaned(entry, (), all_below=target is None)
+    else:
+        site.metastore.compactions.finish(entry, drop.state, drop.error)
+    because = drop.error or "the table or partition is gone"
+    return Ended(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
+
+
+def _first_sight(site: Site, entry: Entry) -> Sighting | None:
+    """What stands for a stamp that Hive did not write (its rebalance, Hive 3's rows): what was newest when the row was
+    first seen. Without a state of ours to remember it in, such rows wait for Hive."""
+    goes_by_locks = not site.metastore.dialect.layout.has_visibility
+    if site.state is None or (entry.next_txn_id is not None and not goes_by_locks):
+        return None
+    locks = [row.id for row in site.metastore.locks.show(entry.entity.database)] if goes_by_locks else []
+    now = Sighting(newest=site.metastore.transactions.newest(), newest_lock=max(locks, default=0))
+    return site.state.sightings.first(site.name, entry.id, now)
+
+
+def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | None:
+    """Readers of Hive 3.1 may hold a lock without a transaction: those that the entry met when it was first seen, on it
+    or around it, must be gone (Hive 3.1's ``Cleaner``, which looks for locks on exactly the entry only)."""
+    if seen is None or site.metastore.dialect.layout.has_visibility:
+        return None
+    here = entry.entity
+    names = partition_names.forms(here.partition)
+    wanted = [
+        LockRequest(database=here.database, table=here.table, partition=name, type=LockType.EXCLUSIVE) for name in names
+    ]
+    for row in site.metastore.locks.show(here.database):
+        if row.id <= seen.newest_lock and any(conflicts(request, row, semi_shared=True) for request in wanted):
+            return Wait(
+                because=f"{row} was there when the entry was first seen; what it reads may be what was replaced"
+            )
+    return None
+
+
+def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
+    """Of one whose row in TXNS is gone: WRITE_SET says it, or its base (PROTOCOL 7.4). Had it aborted, its components
+    would keep that row as long as the base is there."""
+    if entry.type is not CompactionType.REBALANCE or entry.txn_id is None:
+        return False
+    named = publish.named_by(site.storage, target.location, entry.txn_id)
+    is_there = any(isinstance(parse_directory(name), Base) for name in named)
+    return is_there or site.metastore.compactions.rebalance_committed(entry.txn_id)
+
+
+def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
+    highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
+    directory = _view(site, target, lowest, highest)
+    names = removable(directory)
+    freed = _take_away(site, target, names)
+    swept = repair.sweep(site, target)
+    reach(Step.REMOVED)
+    left = removable(_view(site, target, lowest, highest))
+    waiting = _hidden_left(site, target)
+    if left or waiting:
+        because = f"still there: {', '.join((*left, *waiting))}"
+        site.metastore.compactions.back_off(entry, 0, because)
+        return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
+    forgotten = _forgettable(site, target, entry.entity, highest)
+    site.metastore.compactions.mark_cleaned(entry, forgotten, all_below=False)
+    reach(Step.CLEANED)
+    log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
+    return Cleaned(entity=entry.entity, entry_id=entry.id, removed=tuple(sorted({*names, *swept})), bytes_freed=freed)
+
+
+def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDirectory:
+    """The directory as every snapshot from ``lowest`` on sees it, up to what the entry compacted.
+
+    Transactions below ``lowest`` have ended, so each is valid or aborted; what they made obsolete nobody reads.
+    """
+    snapshot = site.metastore.transactions.snapshot()
+    watermark = TxnId(lowest - 1)
+    txns = ValidTxnList(high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark))
+    write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
+    directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    if (name := repair.not_for_hive_3(site, target)) is not None:
+        raise BadName(
+            f"{target.location}: {name} bears a transaction, which no name does where Hive 3.1 reads; nothing is removed "
+            "beside it; find out who wrote it and move it away"
+        )
+    if directory.unparsable:
+        raise BadName(
+            f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; "
+            "nothing is removed beside it; find out who wrote it and move it away"
+        )
+    return directory
+
+
+def _take_away(site: Site, target: Target, names: Collection[str]) -> int:
+    """Hides, then removes, each of ``names``; returns the bytes that are free now.
+
+    Raises:
+        LockNotGranted: the store has no rename, and the table is in use.
+    """
+    reach(Step.CLEANING)
+    sizes = {f.path: f.length for f in site.storage.listing(target.location).files}
+    freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
+    if not names:
+        return 0
+    with to_take_away(site, target):
+        for name in names:
+            for hidden in publish.hide(site.storage, target.location, [name], until=TxnId(0)):
+                site.storage.remove(f"{target.location}/{hidden}")
+    return freed
+
+
+def _hidden_left(site: Site, target: Target) -> tuple[str, ...]:
+    children = site.storage.children(target.location)
+    return tuple(c for c in children if parse_hidden(c) or parse_staging(c))
+
+
+def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -> tuple[WriteId, ...]:
+    """Aborted write IDs of ``entity`` of which nothing exists in storage, a grace time after the abort."""
+    horizon = forget_before(site.metastore.now_ms(), target.settings)
+    old = {
+        w.write_id for w in site.metastore.aborts.writes(entity) if w.write_id <= highest and w.last_heartbeat < horizon
+    }
+    return tuple(sorted(old - shown(site.storage.listing(target.location), old).keys()))
+
+
+def _abort_candidates(site: Site) -> tuple[Entity, ...]:
+    """Entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
+    threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
+    age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+    now = site.metastore.now_ms()
+    return tuple(
+        entity
+        for entity, aborts in sorted(site.metastore.compactions.aborts().items(), key=lambda item: str(item[0]))
+        if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
+    )
+
+
+def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
+    """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
+
+    A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions.
+    """
+    table = site.metastore.catalog.table(entity.database, entity.table)
+    names = [entity.partition]
+    if entity.partition is None and table.partition_keys:
+        names = [p.name for p in site.metastore.catalog.partitions(table)]
+    removed: list[str] = []
+    freed = 0
+    forgotten: set[WriteId] | None = None
+    for name in names:
+        target = site.target(Entity(database=entity.database, table=entity.table, partition=name))
+        partition_parameters = target.partition.parameters if target.partition else {}
+        if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
+            return None
+        txns = site.metastore.transactions.snapshot()
+        write_ids = site.write_ids(target.table, txns)
+        directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+        doomed = [n for n in directory.aborted if _is_a_write(n)]
+        freed += _take_away(site, target, doomed)
+        removed += doomed
+        repair.sweep(site, target)  # what a pass that died had hidden only
+        nothing_left = set(_forgettable(site, target, entity, write_ids.high_watermark))
+        forgotten = nothing_left if forgotten is None else forgotten & nothing_left
+    if forgotten:
+        site.metastore.aborts.forget(entity, forgotten)
+    if not removed:
+        return None
+    return Cleaned(entity=entity, entry_id=None, removed=tuple(removed), bytes_freed=freed)
+
+
+def _is_a_write(name: str) -> bool:
+    """Whether the directory is a user's; a compaction's own leftovers go by the gate of ``sweep``."""
+    acid = parse_directory(name)
+    return acid is not None and not acid.visibility_txn_id
+
+
+def _backing_off(site: Site) -> Iterator[Waiting]:
+    """What was not looked at, since cleaning it failed not long ago."""
+    now = site.metastore.now_ms()
+    for entry in site.metastore.compactions.backing_off(now):
+        seconds = (next_cleaning(entry) - now) // 1000
+        because = f"cleaning failed ({entry.error or 'it is not known why'}); tried again in {seconds} s"
+        yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)
+
+
+def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting | None:
+    """A row that cannot be cleaned waits twice as long each time; it never leaves the queue by itself (PROTOCOL 6).
+
+    None where another cleaner, Hive's perhaps, has taken the row and its directories away meanwhile.
+    """
+    retention = retry_retention(entry.retry_retention, site.settings)
+    try:
+        site.metastore.compactions.back_off(entry, retention, str(error))
+    except LostClaim:
+        log.info("%s entry %d: another cleaner was faster: %s", entry.entity, entry.id, error)
+        return None
+    level = logging.WARNING if isinstance(error, StorageError) else logging.ERROR
+    log.log(level, "%s entry %d: cleaning failed, next try in %d ms: %s", entry.entity, entry.id, retention, error)
+    return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))

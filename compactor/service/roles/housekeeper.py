@@ -1,0 +1,213 @@
+"""The housekeeper: time-outs, history retention, and the purge of what nobody asks for any more (PROTOCOL 8)."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.forgetting import forget_before, shown
+from compactor.compaction.retention import Policy, to_purge
+from compactor.errors import CompactorError, LockNotGranted, NotFound
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.housekeeping import Forgettable
+from compactor.metastore.transactions.transactions import OPEN_TXN_TIMEOUT_MS
+from compactor.service import repair
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+
+log = logging.getLogger(__name__)
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HousekeeperPass:
+    """How many of each were dealt with. ``kept`` says which aborted transactions stay, and where they still show.
+
+    ``tasks`` are those that were due.
+    """
+
+    acted: bool
+    tasks: tuple[str, ...] = ()
+    repaired: int = 0
+    history_purged: int = 0
+    write_set_purged: int = 0
+    write_ids_purged: int = 0
+    min_history_purged: int = 0
+    components_purged: int = 0
+    rebuild_locks_purged: int = 0
+    transactions_forgotten: int = 0
+    state_purged: int = 0
+    kept: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One of Hive's house-keeping threads. ``interval_ms`` after its last run it is due again."""
+
+    name: str
+    interval_ms: Callable[[Settings], int]
+    run: Callable[[Site], Mapping[str, Any]]
+
+
+def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
+    """One pass. In a mode below ``clean`` Hive keeps its own house, and only what is ours is kept short here.
+
+    With ``due_only`` a task is left out as long as its interval since the last such run isn't over, whoever ran it:
+    many housekeepers may run side by side.
+    """
+    if not may(site.settings, Mode.CLEAN):
+        return HousekeeperPass(acted=False, **_own_state(site))
+    found: dict[str, Any] = {}
+    ran: list[str] = []
+    for task in TASKS:
+        if due_only and not _is_due(site, task):
+            continue
+        found |= task.run(site)
+        ran.append(task.name)
+    return HousekeeperPass(acted=True, tasks=tuple(ran), **found)
+
+
+def shortest_interval_ms(settings: Settings) -> int:
+    """How often a housekeeper that runs on has to look what is due."""
+    return max(1, min(task.interval_ms(settings) for task in TASKS))
+
+
+def _is_due(site: Site, task: Task) -> bool:
+    """Take the task's mutex for as long as its interval: nobody, we neither, gets it again before that is over."""
+    try:
+        site.metastore.mutexes.take(
+            f"housekeeper:{task.name}", site.identity("housekeeper"), task.interval_ms(site.settings)
+        )
+    except LockNotGranted:
+        return False
+    return True
+
+
+def _acid(site: Site) -> dict[str, Any]:
+    """Hive's AcidHouseKeeperService: time-outs, write sets, mappings; and who may be forgotten of the aborted ones."""
+    repaired = repair.repair(site)
+    keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
+    aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
+    kept = _still_needed(site, aborted)
+    return {
+        "repaired": len(repaired),
+        "write_set_purged": keeping.purge_write_set(open_txn_timeout_ms=timeout),
+        "write_ids_purged": keeping.purge_write_ids(open_txn_timeout_ms=timeout),
+        "min_history_purged": keeping.purge_min_history(open_txn_timeout_ms=timeout),
+        "transactions_forgotten": keeping.forget_transactions(
+            {ended.id for ended in aborted} - kept.keys(), open_txn_timeout_ms=timeout
+        ),
+        "kept": tuple(f"{txn}: {why}" for txn, why in sorted(kept.items())),
+    }
+
+
+def _compactions(site: Site) -> dict[str, Any]:
+    """Hive's CompactionHouseKeeperService: the history, and components that say nothing new."""
+    keeping, outdated = site.metastore.housekeeping, _outdated(site, site.metastore.now_ms())
+    purged = keeping.purge_history(outdated)
+    if outdated:
+        site.metastore.compactions.forget_kept(outdated)
+    return {"history_purged": purged, "components_purged": keeping.purge_components()}
+
+
+def _rebuild_locks(site: Site) -> dict[str, Any]:
+    """Hive's MaterializationsRebuildLockCleanerTask."""
+    timeout = site.settings.milliseconds("hive.txn.timeout")
+    return {"rebuild_locks_purged": site.metastore.housekeeping.purge_rebuild_locks(timeout)}
+
+
+def _own_state(site: Site) -> dict[str, Any]:
+    """What we remember of tables that nobody has looked at for long, and of runs of long ago."""
+    if site.state is None:
+        return {}
+    seen = site.settings.milliseconds("compactor.decisions.retention")
+    runs = site.settings.milliseconds("compactor.runs.retention")
+    purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
+    return {"state_purged": purged}
+
+
+def _settled_ms(site: Site) -> int:
+    """Never younger than what snapshots take for an id that is about to appear: it would count as open to them."""
+    return max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
+
+
+#: Hive's AcidTxnCleanerService is part of the first: before an aborted transaction is forgotten, storage is asked for
+#: its directories (PROTOCOL 8), which every ten seconds would cost more than the rows do.
+TASKS = (
+    Task(
+        name="acid",
+        interval_ms=lambda settings: max(
+            settings.milliseconds("hive.metastore.acid.housekeeper.interval"),
+            settings.milliseconds("hive.metastore.acid.txn.cleaner.interval"),
+        ),
+        run=_acid,
+    ),
+    Task(
+        name="compactions",
+        interval_ms=lambda settings: settings.milliseconds("hive.metastore.compaction.housekeeper.interval"),
+        run=_compactions,
+    ),
+    Task(
+        name="rebuild-locks",
+        interval_ms=lambda settings: settings.milliseconds("hive.txn.timeout") // 2,
+        run=_rebuild_locks,
+    ),
+    Task(name="state", interval_ms=lambda settings: _HOUR_MS, run=_own_state),
+)
+
+
+def _outdated(site: Site, now_ms: int) -> list[int]:
+    policy = Policy.of(site.settings)
+    history: dict[Entity, list[Entry]] = defaultdict(list)
+    for entry in site.metastore.compactions.history():
+        history[entry.entity].append(entry)
+    return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
+
+
+def _still_needed(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
+    """Which of these aborted transactions may not be forgotten yet, and why: too young, or something is in storage.
+
+    What cannot be listed keeps its transactions too.
+    """
+    horizon = forget_before(site.metastore.now_ms(), site.settings)
+    kept: dict[TxnId, str] = {}
+    by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
+    for one in ended:
+        if one.last_heartbeat >= horizon:
+            kept[one.id] = "aborted within compactor.forget.grace"
+        for database, name, write_id in site.metastore.write_ids.of(one.id):
+            by_table[(database, name)][write_id] = one.id
+    for (database, name), aborted in by_table.items():
+        kept.update(_in_storage(site, database, name, aborted))
+    return kept
+
+
+def _in_storage(site: Site, database: str, name: str, aborted: dict[WriteId, TxnId]) -> dict[TxnId, str]:
+    try:
+        table = site.metastore.catalog.table(database, name)
+    except NotFound:
+        return {}  # the table is gone, and its directories with it
+    kept: dict[TxnId, str] = {}
+    for location in _locations(site, table):
+        try:
+            there = shown(site.storage.listing(site.storage.resolve(location)), aborted)
+        except CompactorError as error:
+            log.warning("%s: cannot be listed, so its aborted transactions stay: %s", location, error)
+            return dict.fromkeys(aborted.values(), f"{location} cannot be listed")
+        kept.update((aborted[w], f"{location}/{directory}") for w, directory in there.items())
+    return kept
+
+
+def _locations(site: Site, table: Table) -> list[str]:
+    if not table.partition_keys:
+        return [table.location]
+    return [p.location for p in site.metastore.catalog.partitions(table)]

@@ -1,0 +1,382 @@
+"""The initiator: which partitions are due, why, and a row in the queue for each."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.partition_names import escaped_once_less
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.compaction.condition import Condition
+from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
+from compactor.compaction.eligibility import Candidate, Skipped, eligible, order
+from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.states import State
+from compactor.errors import CompactorError, NotFound, Refused
+from compactor.metastore.catalog.read import Partition, Table
+from compactor.metastore.queue.compactions import Aborted
+from compactor.service import repair
+from compactor.service.mode import Mode, may
+from compactor.service.roles import unrecorded
+from compactor.service.site import Site
+from compactor.settings.precedence import Settings
+from compactor.state.conditions import Seen
+from compactor.state.decisions import Decided
+from compactor.state.store import State as Store
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is passed over
+RECORDED_AT_ONCE = 1000  #: candidates whose requests are made in one transaction, and their decisions stored in one
+RECORDED_EVERY = 5.0  #: seconds after which that is done though they are fewer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One candidate: the decision or the reason to skip it, and the row it led to."""
+
+    entity: Entity
+    outcome: str  #: one word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error
+    because: str
+    decision: Decision | None = None
+    entry_id: int | None = None
+    pool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitiatorPass:
+    repaired: tuple[repair.Repaired, ...]
+    considered: tuple[Considered, ...]
+
+    @property
+    def enqueued(self) -> tuple[tuple[str | None, int], ...]:
+        """(pool, entry id) of each row that this pass put into the queue."""
+        return tuple((c.pool, c.entry_id) for c in self.considered if c.entry_id is not None)
+
+    @property
+    def wants_cleaning(self) -> bool:
+        """Whether aborted transactions are past their threshold: the cleaner's work, without a request."""
+        return any(isinstance(c.decision, AbortCleanup) for c in self.considered)
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "repaired": [{"compaction": r.entry.id, "because": r.because} for r in self.repaired],
+            "considered": [
+                {
+                    "table": str(c.entity),
+                    "outcome": c.outcome,
+                    "because": c.because,
+                    "compaction": c.entry_id,
+                    "pool": c.pool,
+                }
+                for c in self.considered
+            ],
+            "enqueued": [{"pool": pool, "compaction": entry} for pool, entry in self.enqueued],
+        }
+
+
+def initiate(site: Site) -> InitiatorPass:
+    """One pass over every candidate. One bad table never stops the others.
+
+    A pass begins behind the candidate at which the one before it ended and goes once around, so that passes that are
+    cut short look at every candidate all the same (PROTOCOL 10).
+    """
+    repaired = repair.repair(site) if may(site.settings, Mode.COMPACT) else ()
+    scan = Scan(site)
+    cursor = site.state.decisions.cursor(site.name) if site.state is not None else None
+    considered: list[Considered] = []
+    judged: list[Considered] = []
+    since = time.monotonic()
+    for entity in order(scan.candidates(), cursor):
+        judged.append(scan.consider(entity))
+        if len(judged) >= RECORDED_AT_ONCE or time.monotonic() - since > RECORDED_EVERY:
+            considered += _acted(scan, judged)
+            judged, since = [], time.monotonic()
+    considered += _acted(scan, judged)
+    _look_again(scan)
+    _look_at_unwritten(scan)
+    return InitiatorPass(repaired=repaired, considered=tuple(considered))
+
+
+def _acted(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
+    """Requests what is due and stores the decisions."""
+    done = scan.request(judged)
+    _record(scan, done)
+    return done
+
+
+def _record(scan: Scan, considered: Sequence[Considered]) -> None:
+    site = scan.site
+    if site.state is None or not considered:
+        return
+    site.state.decisions.record(
+        site.name,
+        [
+            Decided(
+                entity=c.entity,
+                outcome=c.outcome,
+                because=c.because,
+                numbers=dict(c.decision.numbers) if c.decision else {},
+            )
+            for c in considered
+        ],
+        at=scan.now_ms,
+    )
+    _see(scan, site.state, considered)
+
+
+def _see(scan: Scan, state: Store, considered: Sequence[Considered]) -> None:
+    there = [c for c in considered if scan.exists(c.entity)]
+    gone = [c.entity for c in considered if not scan.exists(c.entity)]
+    state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
+
+
+def _look_again(scan: Scan) -> None:
+    """At what was compacted or dropped since it was looked at and is no candidate any more: nothing is due there, which
+    is told once, so that nobody reads for ever what was true before."""
+    state = scan.site.state
+    if state is None:
+        return
+    known = state.conditions.unsettled(scan.site.name, scan.now_ms)
+    outdated = [
+        seen.entity
+        for seen in known
+        if not scan.exists(seen.entity) or any((e.end or 0) > seen.at for e in scan.history.get(seen.entity, ()))
+    ]
+    if outdated:
+        calm = Scan(scan.site, write=False)
+        _see(calm, state, [calm.consider(entity) for entity in outdated])
+
+
+def _look_at_unwritten(scan: Scan) -> None:
+    """At what no write is recorded of. As in Hive, nothing is requested there, whatever is found."""
+    site, state = scan.site, scan.site.state
+    unseen = unrecorded.unseen(site, state, scan.now_ms) if state is not None else None
+    if state is None or unseen is None:
+        return
+    calm = Scan(site, write=False)
+    considered = [calm.consider(entity) for entity in unseen]
+    _see(
+        calm,
+        state,
+        [
+            replace(c, because=f"{c.because}; no write is recorded since, so somebody has to ask for it")
+            if c.decision is not None and c.decision.type is not None
+            else c
+            for c in considered
+        ],
+    )
+    unrecorded.seen(site, state, len(unseen), scan.now_ms)
+
+
+def look(site: Site, entity: Entity) -> Considered:
+    """What the initiator would do to one entity now; nothing is written."""
+    return Scan(site, write=False).consider(entity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A table as one pass sees it: its partitions by name, its write IDs and its settings."""
+
+    table: Table
+    partitions: Mapping[str, Partition]
+    write_ids: ValidWriteIdList
+    settings: Settings
+
+
+@dataclass(slots=True)
+class Scan:
+    """What one pass reads once: a constant number of statements for each table, whatever partitions it has."""
+
+    site: Site
+    write: bool = True
+    txns: ValidTxnList = field(init=False)
+    now_ms: int = field(init=False)
+    queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    history: Mapping[Entity, Sequence[Entry]] = field(init=False)
+    aborts: Mapping[Entity, Aborted] = field(init=False)
+    tables: dict[tuple[str, str], _Found | None] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        metastore = self.site.metastore
+        self.txns = metastore.transactions.snapshot()
+        self.now_ms = metastore.now_ms()
+        self.queue = _by_entity(metastore.compactions.queue())
+        self.history = _by_entity(metastore.compactions.history())
+        self.aborts = metastore.compactions.aborts()
+
+    def candidates(self) -> list[Entity]:
+        """Every entity that was written or has aborts, under the name of its partition, once each.
+
+        Hive stores names of static inserts escaped twice and so never compacts such partitions; they are mapped.
+        """
+        recorded: list[Entity] = []
+        more = True
+        while more:
+            page = self.site.metastore.compactions.candidates(PAGE, after=recorded[-1] if recorded else None)
+            recorded.extend(page)
+            more = len(page) == PAGE
+        seen: dict[Entity, None] = {}
+        for entity in recorded:
+            found = self.found(entity)
+            name = entity.partition
+            if found is not None and name is not None and name not in found.partitions:
+                less = escaped_once_less(name)
+                name = less if less in found.partitions else name
+            seen[Entity(database=entity.database, table=entity.table, partition=name)] = None
+        return list(seen)
+
+    def exists(self, entity: Entity) -> bool:
+        """Whether the table is there, and the partition where one is named."""
+        found = self.found(entity)
+        return found is not None and (entity.partition is None or entity.partition in found.partitions)
+
+    def seen(self, considered: Considered) -> Seen:
+        """What people are told of it until the next look."""
+        decision, ended = considered.decision, self.history.get(considered.entity, ())
+        succeeded = [e.end for e in ended if e.state is State.SUCCEEDED and e.end is not None]
+        return Seen(
+            entity=considered.entity,
+            outcome=considered.outcome,
+            because=considered.because,
+            flips=decision.flips if decision is not None else (),
+            condition=Condition.of(decision.numbers) if decision is not None else None,
+            last_compacted=max(succeeded, default=None),
+            at=self.now_ms,
+        )
+
+    def found(self, entity: Entity) -> _Found | None:
+        key = (entity.database, entity.table)
+        if key not in self.tables:
+            self.tables[key] = self._find(*key)
+        return self.tables[key]
+
+    def _find(self, database: str, name: str) -> _Found | None:
+        catalog = self.site.metastore.catalog
+        try:
+            table = catalog.table(database, name)
+        except NotFound:
+            return None
+        return _Found(
+            table=table,
+            partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
+            write_ids=self.site.write_ids(table, self.txns).for_compactor(),
+            settings=self.site.settings_for(table),
+        )
+
+    def consider(self, entity: Entity) -> Considered:
+        try:
+            return self._consider(entity)
+        except CompactorError as error:
+            log.warning("%s: not considered: %s", entity, error)
+            return Considered(entity=entity, outcome="error", because=str(error))
+
+    def _consider(self, entity: Entity) -> Considered:
+        found = self.found(entity)
+        settings = found.settings if found else self.site.settings
+        verdict = eligible(self._candidate(entity, found, settings), settings, self.now_ms)
+        if isinstance(verdict, Skipped):
+            if verdict.record and self.write and may(settings, Mode.REQUEST):
+                self.site.metastore.compactions.did_not_initiate(entity, verdict.because)
+            return Considered(entity=entity, outcome="skipped", because=verdict.because)
+        assert found is not None  # a table that is not there is never eligible
+        decision = self._decide(entity, found)
+        outcome = type(decision).__name__.lower()
+        return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision)
+
+    def _candidate(self, entity: Entity, found: _Found | None, settings: Settings) -> Candidate:
+        table = found.table if found else None
+        return Candidate(
+            entity=entity,
+            exists=self.exists(entity),
+            is_transactional=table.is_transactional if table else True,
+            is_insert_only=table.is_insert_only if table else False,
+            is_partitioned=bool(table.partition_keys) if table else False,
+            table_parameters=table.parameters if table else {},
+            database_parameters=table.database_parameters if table else {},
+            queued=self.queue.get(entity, ()),
+            history=self.history.get(entity, ()),
+            has_old_abort=self._old_abort(entity, settings),
+        )
+
+    def _old_abort(self, entity: Entity, settings: Settings) -> bool:
+        aborts = self.aborts.get(entity)
+        limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+        return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
+
+    def _decide(self, entity: Entity, found: _Found) -> Decision:
+        aborts = self.aborts.get(entity)
+        age = None if aborts is None else self.now_ms - aborts.oldest_start
+        count = 0 if aborts is None else aborts.count
+        if entity.partition is None and found.table.partition_keys:
+            # A dynamic-partition write that aborted: which partitions it touched nobody recorded.
+            return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
+        location = found.partitions[entity.partition].location if entity.partition else found.table.location
+        listing = self.site.storage.listing(self.site.storage.resolve(location))
+        directory = acid_directory(listing, found.write_ids, self.txns)
+        inserts = found.table.is_insert_only
+        facts = Facts.of(
+            directory,
+            aborts=count,
+            oldest_abort_age_ms=age,
+            is_insert_only=inserts,
+            minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows bear no write ID
+        )
+        decision = decide(facts, found.settings)
+        ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]
+        if isinstance(decision, CleanOnly) and ready:
+            return NotNeeded(
+                because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
+                numbers=decision.numbers,
+                flips=("the end of the transactions that keep the cleaner away",),
+            )
+        return decision
+
+    def request(self, judged: Sequence[Considered]) -> list[Considered]:
+        """Put what is due into the queue, all of it in one transaction; ``judged`` in their order with their rows."""
+        due = [(c, request) for c in judged if (request := self._request(c)) is not None]
+        if not due:
+            return list(judged)
+        answers: Sequence[int | CompactorError]
+        try:
+            answers = self.site.metastore.compactions.request_all([request for _, request in due])
+        except CompactorError as error:
+            log.warning("%d compactions are not requested: %s", len(due), error)
+            answers = [error] * len(due)
+        reach(Step.ENQUEUED)
+        rows = {c.entity: _answered(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
+        return [rows.get(c.entity, c) for c in judged]
+
+    def _request(self, considered: Considered) -> Request | None:
+        """What the decision asks for. Aborted transactions are the cleaner's own to find."""
+        decision, found = considered.decision, self.found(considered.entity)
+        if decision is None or decision.type is None or isinstance(decision, AbortCleanup) or found is None:
+            return None
+        if not self.write or not may(found.settings, Mode.REQUEST):
+            return None
+        return Request(
+            entity=considered.entity,
+            type=decision.type,
+            initiator=f"compactor-{self.site.host}-initiator",
+            pool=found.settings.text("hive.compactor.worker.pool") or None,
+        )
+
+
+def _answered(considered: Considered, request: Request, answer: int | CompactorError) -> Considered:
+    if isinstance(answer, Refused):
+        return replace(considered, because=f"{considered.because}, but {answer}")
+    if isinstance(answer, CompactorError):
+        return Considered(entity=considered.entity, outcome="error", because=str(answer))
+    log.info("%s: %s requested as %d: %s", request.entity, request.type.label, answer, considered.because)
+    return replace(considered, entry_id=answer, pool=request.pool)
+
+
+def _by_entity(entries: Sequence[Entry]) -> Mapping[Entity, Sequence[Entry]]:
+    grouped: dict[Entity, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        grouped[entry.entity].append(entry)
+    return grouped

@@ -1,0 +1,29 @@
+"""In which format the files of an insert-only table or partition are."""
+
+from __future__ import annotations
+
+from compactor.errors import NotSupported, Refused
+from compactor.rewrite.plan.file_format import FileFormat, file_format
+from compactor.service.site import Site, Target
+
+_SWITCH = "hive.compactor.compact.insert.only"
+
+
+def file_format_of(site: Site, target: Target) -> FileFormat | None:
+    """How the target's files are put together; None where they hold ACID rows.
+
+    Raises:
+        Refused: insert-only tables are not to be compacted here.
+        NotSupported: ACID rows are not in ORC.
+    """
+    table, partition = target.table, target.partition
+    if not table.is_insert_only:
+        if "orc" not in (table.input_format or "").lower():
+            raise NotSupported(f"{target.entity}: expected the ORC input format, found {table.input_format}")
+        return None
+    if not site.settings.boolean(_SWITCH):
+        raise Refused(f"{target.entity}: the table is insert-only and {_SWITCH} is false")
+    found = site.metastore.catalog.storage_format(table, partition)
+    of_partition = partition.parameters if partition is not None else {}
+    parameters = {**table.parameters, **of_partition, **found.serde_parameters}
+    return file_format(found.input_format, parameters)

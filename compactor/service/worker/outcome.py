@@ -1,0 +1,40 @@
+"""How a worker's hold on an entry ended."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from compactor.compaction.entry import Entry
+from compactor.ids import TxnId
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Left
+from compactor.rewrite.plan.unit import Figures
+
+
+class Fate(enum.Enum):
+    """How a worker's hold on an entry ended."""
+
+    COMPACTED = "compacted"
+    CLEAN_ONLY = "nothing to merge, obsolete directories are left to the cleaner"
+    REFUSED = "refused"
+    FAILED = "failed"
+    WAITING = "put back into the queue"
+    LOST = "somebody else's by now"
+    ABORTED = "aborted by a person"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one entry. ``message`` says why; ``seconds`` from claim to commit."""
+
+    entry: Entry
+    fate: Fate
+    message: str = ""
+    figures: Figures = field(default_factory=Figures)
+    seconds: float = 0.0
+    output: tuple[str, ...] = ()
+    location: str = ""
+    inputs: tuple[str, ...] = ()  #: top-level names that were read, in ``location`` as ``output``
+    txn: TxnId | None = None
+    worker_id: str | None = None
+    left: Left = NOTHING_LEFT  #: for a bound of the request

@@ -1,0 +1,62 @@
+"""What a rebalance needs beyond a major compaction: a table that allows it, and a write ID of its own (PROTOCOL 1.6)."""
+
+from __future__ import annotations
+
+from compactor.acid.bucket import MAX_BUCKET
+from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by
+from compactor.errors import LockNotGranted, Refused
+from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.read import Table
+from compactor.service.site import Site, Target, View, compactor_view
+
+
+def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None) -> tuple[OrderBy, ...]:
+    """The columns to sort by, of a table that can be rebalanced.
+
+    Raises:
+        Refused: it is insert-only, whose rows have no ROW__IDs to change, or bucketed (Hive's Worker: "Cannot execute
+            rebalancing compaction on bucketed tables"), or the number of files or the order is none.
+    """
+    if table.is_insert_only:
+        raise Refused(f"{table}: rows of insert-only tables have no ROW__ID and stay in their files; ask for major")
+    if table.buckets > 0 or table.bucket_columns:
+        raise Refused(
+            f"{table}: is bucketed (CLUSTERED BY {', '.join(table.bucket_columns) or '?'} INTO {table.buckets} BUCKETS); "
+            "rows belong to the file of their bucket, so it cannot be rebalanced; ask for major"
+        )
+    if buckets is not None and not 1 <= buckets <= MAX_BUCKET + 1:
+        raise Refused(f"{table}: {buckets} buckets; a rebalance makes 1 to {MAX_BUCKET + 1} files")
+    order = parse_order_by(order_by) if order_by else ()
+    types = {column.name.lower(): column.type for column in table.columns}
+    check_columns(str(table), order, types, {key.name.lower() for key in table.partition_keys})
+    return order
+
+
+def own_view(site: Site, target: Target, txn: TxnId) -> tuple[View, WriteId]:
+    """A write ID that the table gave to nobody else, and all that was committed under the smaller ones.
+
+    ``txn`` holds EXCL_WRITE, which inserts pass where ``hive.txn.xlock.write`` is on, and so do writers of other
+    partitions: the rows of one that is open below would be lost under a base that bears a larger number.
+
+    Raises:
+        LockNotGranted: a smaller write ID is open; nothing is known to be wrong, the next pass tries again.
+    """
+    table = target.table
+    _none_open(target, site.write_ids(table, site.metastore.transactions.snapshot(txn)).open)  # before one is spent
+    own = site.metastore.write_ids.allocate(txn, table.database, table.name)
+    site.metastore.write_ids.add_component(txn, target.entity, "u", own)
+    # Who has a smaller write ID opened before this snapshot; whoever comes now gets a larger one.
+    _none_open(target, {w for w in site.write_ids(table, site.metastore.transactions.snapshot(txn)).open if w < own})
+    # An insert may have drawn a larger write ID and committed since; its rows stay where they are, above the base.
+    view = compactor_view(site, target, txn, up_to=own)
+    if view.write_ids.high_watermark < own - 1:
+        raise AssertionError(f"{target.entity}: no write ID below {own} is open, and the list ends before")
+    return view, own
+
+
+def _none_open(target: Target, found: frozenset[WriteId] | set[WriteId]) -> None:
+    if found:
+        raise LockNotGranted(
+            f"{target.entity}: write ID {min(found)} of the table is open, and a rebalance needs that none is below its "
+            "own; the next pass tries again"
+        )

@@ -1,0 +1,109 @@
+"""A small writer: Arrow in, a delta or delete delta out, as one statement of a transaction makes them.
+
+The metastore's side (transaction, lock, write ID, component) comes first and is the caller's.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.acid import bucket
+from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, Delta, DeltaKind
+from compactor.errors import StorageError
+from compactor.ids import WriteId
+from compactor.orc.assembler import Written
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.tail import empty_tail
+from compactor.orc.format.types import Types, acid_types, parse_hive_type
+from compactor.orc.reencode import encode_acid, with_codec
+from compactor.rows.delete_files import write_events
+from compactor.rows.deletes import DeleteEvents
+from compactor.rows.keys import INSERT, key_block, numbers
+from compactor.rows.reader import ROW_ID_COLUMNS
+from compactor.rows.sealing import Seal, written
+
+
+def write_rows(
+    location: str,
+    row_type: str,
+    rows: pa.Table,
+    *,
+    write_id: WriteId,
+    statement_id: int,
+    number: int = 0,
+    compression: Compression = Compression.ZLIB,
+) -> Written:
+    """``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
+
+    Raises:
+        StorageError: the directory or file can't be made.
+        NotLossless: a column can't be written as the table's type.
+    """
+    types = acid_types(parse_hive_type(row_type))
+    path = _path(location, DeltaKind.INSERT, write_id, statement_id, number)
+    like = empty_tail(types, name=path, compression=compression)
+    tail = with_codec(
+        [types],
+        lambda codec: encode_acid(
+            [_inserts(rows, codec, types, write_id, bucket.encode(number, statement_id))],
+            path,
+            like=like,
+            types=types,
+            metadata=Seal().metadata,
+            codec=codec,
+        ),
+    )
+    return written(path, tail)
+
+
+def write_deletes(
+    location: str, row_type: str, row_ids: pa.Table, *, write_id: WriteId, statement_id: int, number: int = 0
+) -> Written:
+    """Delete events for the rows with these ROW__IDs, as file ``number`` of the statement's delete delta.
+
+    Args:
+        row_ids: has the columns ``writeid``, ``bucketid``, ``rowid`` as ``read_snapshot`` gives them; others are not
+            looked at. ``number`` must be that of the file that holds the rows, or the events are dead.
+    """
+    types = acid_types(parse_hive_type(row_type))
+    path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
+    write, bucket_property, row_id = (numbers(row_ids[name]) for name in ROW_ID_COLUMNS)
+    keys = key_block(write, bucket_property.astype(np.int32), row_id)
+    events = DeleteEvents.of([(keys, np.full(len(keys), write_id, dtype=np.int64))])
+    return write_events(events, path, like=empty_tail(types, name=path), types=types)
+
+
+def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, number: int) -> str:
+    """The path of the statement's file, its directory and side file made."""
+    delta = Delta(kind=kind, min_write_id=write_id, max_write_id=write_id, statement_id=statement_id)
+    folder = os.path.join(location, delta.name)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(folder, ACID_VERSION_FILE), "wb") as file:
+            file.write(ACID_VERSION)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
+    return os.path.join(folder, BucketFile(number=number).name)
+
+
+def _inserts(rows: pa.Table, codec: Codec, types: Types, write_id: WriteId, bucket_property: int) -> pa.RecordBatch:
+    schema = codec.schema(types)
+    struct = schema.field(5).type
+    columns = [rows.column(at).combine_chunks().cast(struct.field(at).type) for at in range(rows.num_columns)]
+    count = rows.num_rows
+    write_ids = pa.array(np.full(count, write_id, dtype=np.int64))
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(count, INSERT, dtype=np.int32)),
+            write_ids,
+            pa.array(np.full(count, bucket_property, dtype=np.int32)),
+            pa.array(np.arange(count, dtype=np.int64)),
+            write_ids,
+            pa.StructArray.from_arrays(columns, fields=list(struct)),
+        ],
+        schema=schema,
+    )

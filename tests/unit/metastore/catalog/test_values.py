@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compactor.metastore.catalog.values import Column, Partition, Table, is_true, parameter
+from compactor.orc.format.types import parse_hive_type
+
+
+def table(**parameters: str) -> Table:
+    return Table(id=1, database="d", name="t", location="/w/t", parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("text", "true"),
+    [("true", True), ("TRUE", True), (" True ", True), ("1", False), ("yes", False), ("", False), (None, False)],
+)
+def test_truth_is_javas(text: str | None, true: bool) -> None:
+    assert is_true(text) is true
+
+
+def test_a_parameter_in_any_case_and_the_exact_one_first() -> None:
+    assert parameter({"TRANSACTIONAL": "a", "transactional": "b"}, "transactional") == "b"
+    assert parameter({"Transactional": "a"}, "transactional") == "a"
+    assert parameter({"b": "1", "B": "2"}, "b") == "1"
+    assert parameter({"NO_CLEANUP": "1", "No_Cleanup": "2"}, "no_cleanup") == "1"
+    assert parameter({}, "x") is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "full", "insert_only"),
+    [
+        ({}, False, False),
+        ({"transactional": "true"}, True, False),
+        ({"transactional": "true", "transactional_properties": "default"}, True, False),
+        ({"transactional": "true", "transactional_properties": " INSERT_ONLY"}, False, True),
+        ({"transactional": "false", "transactional_properties": "insert_only"}, False, False),
+    ],
+)
+def test_the_kind_of_a_table(parameters: dict[str, str], full: bool, insert_only: bool) -> None:
+    found = table(**parameters)
+    assert (found.is_full_acid, found.is_insert_only, found.is_transactional) == (
+        full,
+        insert_only,
+        full or insert_only,
+    )
+
+
+def test_a_partition_has_a_word_of_its_own_on_cleaning() -> None:
+    assert Partition(id=1, name="p=1", values=("1",), location="/", parameters={"No_Cleanup": "TRUE"}).no_cleanup
+    assert not Partition(id=1, name="p=1", values=("1",), location="/").no_cleanup
+
+
+def test_names_and_keys() -> None:
+    assert str(table()) == "d.t"
+    assert not table().is_partitioned
+    keyed = Table(id=1, database="d", name="t", location="/", partition_keys=(Column(name="p", type="int"),))
+    assert keyed.is_partitioned
+
+
+def test_names_that_hold_the_marks_of_a_type_are_quoted_in_it() -> None:
+    names = ["a", "b,c", "d:e", "f<g>", "back`tick", "with space", "a.b"]
+    found = replace(table(), columns=tuple(Column(name=name, type="map<string,int>") for name in names))
+    types = parse_hive_type(found.row_type)
+    assert list(types[0].field_names) == names
+    assert replace(table(), columns=(Column(name="a", type="int"),)).row_type == "struct<a:int>"

@@ -1,0 +1,44 @@
+"""On the embedded metastore; ``tests/contract`` has the rules over every database."""
+
+from __future__ import annotations
+
+from compactor.ids import TxnId
+from compactor.locking.kinds import LockType
+from compactor.locking.requests import LockRequest
+from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.store import Metastore
+
+
+def want(type: LockType, table: str | None = "t") -> list[LockRequest]:
+    return [LockRequest(database="d", table=table, type=type)]
+
+
+def two(metastore: Metastore) -> tuple[TxnId, TxnId]:
+    first, second = metastore.transactions.open("u", "h", count=2)
+    return first, second
+
+
+def test_who_comes_second_waits_for_the_first(metastore: Metastore) -> None:
+    first, second = two(metastore)
+    held = metastore.locks.acquire(first, want(LockType.EXCLUSIVE), "ada", "box")
+    waits = metastore.locks.acquire(second, want(LockType.SHARED_READ), "bob", "box")
+    assert (held.state, held.blockers) == (LockState.ACQUIRED, ())
+    assert (waits.is_acquired, [row.txn for row in waits.blockers]) == (False, [first])
+    assert str(waits.blockers[0]) == f"lock {held.id} (EXCLUSIVE on d.t, transaction {first}, ada@box)"
+    metastore.transactions.commit(first)
+    assert metastore.locks.check(waits.id).is_acquired
+
+
+def test_readers_share(metastore: Metastore) -> None:
+    first, second = two(metastore)
+    for txn in (first, second):
+        assert metastore.locks.acquire(txn, want(LockType.SHARED_READ), "u", "h").is_acquired
+    assert len(metastore.locks.show()) == 2
+    assert metastore.locks.blockers(second, want(LockType.SHARED_READ)) == ()
+
+
+def test_an_aborted_transaction_holds_nothing(metastore: Metastore) -> None:
+    first, _ = two(metastore)
+    metastore.locks.acquire(first, want(LockType.EXCLUSIVE, None), "u", "h")
+    metastore.transactions.abort(first, "by a test")
+    assert metastore.locks.show() == []

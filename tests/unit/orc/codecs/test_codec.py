@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from compactor.errors import BadFile, NotLossless
+from compactor.orc.codecs.codec import decoding_failed, encoder_block, relabelled, relabelled_batch, root_names
+from compactor.orc.format.tail import empty_tail
+from compactor.orc.format.types import Types, acid_types, parse_hive_type
+
+ROW = parse_hive_type("struct<A:int,b:string>")
+
+
+def test_root_names_are_hives_for_acid_files_and_the_files_own_else() -> None:
+    acid = acid_types(ROW)
+    lower = Types((replace(acid[0], field_names=tuple(name.lower() for name in acid[0].field_names)), *acid[1:]))
+    assert root_names(lower) == root_names(acid)
+    assert root_names(acid)[1] == "originalTransaction"
+    assert root_names(ROW) == ("A", "b")
+
+
+def test_another_label_keeps_the_bytes_where_they_are() -> None:
+    array = pa.array([{"f0": 1, "f1": "x"}, None], pa.struct([("f0", pa.int64()), ("f1", pa.string())]))
+    wanted = pa.struct([("id", pa.int64()), ("name", pa.string())])
+    named = relabelled(array, wanted)
+    assert named.type == wanted
+    assert named.to_pylist() == [{"id": 1, "name": "x"}, None]
+    old, new = array.buffers()[2], named.buffers()[2]
+    assert old is not None
+    assert new is not None
+    assert new.address == old.address
+    assert relabelled(array, array.type) is array
+
+
+def test_a_batch_is_relabelled_whole() -> None:
+    batch = pa.record_batch({"f0": pa.array([1, 2]), "f1": pa.array(["x", None])})
+    named = relabelled_batch(batch, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    assert named.to_pylist() == [{"id": 1, "name": "x"}, {"id": 2, "name": None}]
+
+
+@pytest.mark.parametrize(
+    ("like", "block"), [(0, 65_536), (1, 65_536), (65_536, 65_536), (65_537, 131_072), (262_144, 262_144)]
+)
+def test_blocks_are_whole_blocks_of_memory(like: int, block: int) -> None:
+    assert encoder_block(empty_tail(ROW, compression_block_size=like)) == block
+
+
+def test_a_block_has_an_upper_end() -> None:
+    assert encoder_block(empty_tail(ROW, compression_block_size=2**30)) == 4 * 2**20
+
+
+def test_a_decoders_complaint_is_told_by_its_kind() -> None:
+    tail = replace(empty_tail(ROW), name="/w/bucket_00000")
+    text = decoding_failed(tail, UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"))
+    other = decoding_failed(tail, OSError("Corrupt snappy"))
+    assert (type(text), type(other)) == (NotLossless, BadFile)
+    assert str(text).startswith("file /w/bucket_00000: a text is no UTF-8")
+    assert "Corrupt snappy" in str(other)

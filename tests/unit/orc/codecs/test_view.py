@@ -1,0 +1,150 @@
+"""Some stripes of a file, as decoders shall see them, in batches of bounded size."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.orc as po
+import pytest
+
+from compactor.errors import BadFile
+from compactor.orc.codecs import arrow_codec
+from compactor.orc.codecs import view as view_module
+from compactor.orc.codecs.codec import KEYS, Codec
+from compactor.orc.codecs.view import BATCH_ROWS, StripeView, batch_rows
+from compactor.orc.compat import WRITABLE
+from compactor.orc.format.compression import Compression, decompress
+from compactor.orc.format.stripe_footer import DATA, read_stripe_footer
+from compactor.orc.format.tail import Tail, empty_tail, read_tail
+from compactor.orc.format.types import parse_hive_type
+from compactor.orc.io.source import BytesSource, LocalSource
+from compactor.orc.reencode import ARROW, PYORC
+
+Opened = Callable[[Path], tuple[LocalSource, Tail]]
+WriteAcid = Callable[..., Path]
+
+
+def test_chosen_stripes_are_read_and_no_others(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 60_000))
+    file = po.ORCFile(source.name)
+    assert len(tail.stripes) > 2
+    for chosen in ([0], [1], [0, 2], list(range(len(tail.stripes)))):
+        wanted = pa.concat_tables([pa.Table.from_batches([file.read_stripe(i)]) for i in chosen])
+        for codec in (ARROW, PYORC):
+            found = pa.Table.from_batches(list(codec.read_batches(source, tail, stripes=chosen)))
+            assert found.equals(wanted), codec.name
+    assert list(ARROW.read_batches(source, tail, stripes=[])) == []
+
+
+def test_batches_are_bounded_and_whole(write_acid: WriteAcid, opened: Opened) -> None:
+    """PROTOCOL 2.4: decode in row batches, never a stripe at once."""
+    source, tail = opened(write_acid(1, 5000))
+    for codec in (ARROW, PYORC):
+        batches = list(codec.read_batches(source, tail, rows=64))
+        assert max(batch.num_rows for batch in batches) <= 64
+        assert pa.Table.from_batches(batches).equals(po.ORCFile(source.name).read())
+
+
+def test_only_wanted_columns_in_any_codec(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(3, 100))
+    for codec in (ARROW, PYORC):
+        (batch,) = codec.read_batches(source, tail, columns=KEYS)
+        assert batch.schema.names == ["operation", "originalTransaction", "bucket", "rowId", "currentTransaction"]
+        (batch,) = codec.read_batches(source, tail, columns=(3, 1))
+        assert batch.to_pylist()[7] == {"rowId": 7, "originalTransaction": 3}
+
+
+def test_wide_rows_come_in_small_batches(tmp_path: Path, opened: Opened) -> None:
+    """PROTOCOL 2.4: memory is bounded by rows × width."""
+    po.write_table(pa.table({"a": ["x" * 1_000_000] * 100}), str(tmp_path / "wide"), compression="zlib")
+    source, tail = opened(tmp_path / "wide")
+    assert source.length < 1_000_000
+    assert batch_rows(tail, [0], None) == 33
+    assert max(batch.num_rows for batch in ARROW.read_batches(source, tail)) <= 33
+
+
+def test_key_columns_come_in_large_batches(write_acid: WriteAcid, opened: Opened) -> None:
+    _, tail = opened(write_acid(1, 10))
+    assert batch_rows(tail, [0], KEYS) == BATCH_ROWS
+
+
+def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
+    source, tail = opened(write_acid(1, 100))
+    view = StripeView(source, tail, [0], None)
+    assert view.read(3) == b"ORC"
+    view.seek(-1, os.SEEK_END)
+    last = view.read()
+    assert (len(last), view.tell()) == (1, view.size)
+    assert view.read(1) == b""
+    view.seek(0)
+    whole = view.read()
+    for start, size in ((0, 1), (2, 5), (100, 400), (view.size - 10, 20)):
+        view.seek(start)
+        assert view.read(size) == whole[start : start + size]
+    assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
+
+
+def test_a_view_is_plain_and_has_only_what_is_read(write_acid: WriteAcid, opened: Opened) -> None:
+    """Row indexes name places in compressed chunks; who reads whole stripes needs none."""
+    source, tail = opened(write_acid(1, 60_000))
+    found = BytesSource(StripeView(source, tail, [1], (0, 3)).read())
+    seen = read_tail(found)
+    assert (seen.compression, seen.row_index_stride, seen.rows) == (Compression.NONE, 0, tail.stripes[1].rows)
+    streams = read_stripe_footer(found, seen, 0).streams
+    assert {stream.column for stream in streams} == {1, 4}
+    assert {stream.kind for stream in streams} == {DATA}
+
+
+@pytest.mark.parametrize("room", [0, 40_000, 1 << 30])
+@pytest.mark.parametrize("compression", sorted(WRITABLE), ids=lambda compression: compression.name)
+def test_rows_are_the_same_however_much_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: Compression, room: int
+) -> None:
+    """PROTOCOL 2.4: what does not fit in memory is decompressed when it is read."""
+    monkeypatch.setattr(view_module, "KEPT_BYTES", room)
+    types = parse_hive_type("struct<a:bigint,b:string,c:array<string>>")
+    schema = arrow_codec.schema(types)
+    rows = pa.record_batch(
+        [
+            pa.array([n * n for n in range(100_000)]),
+            pa.array([f"{n * 7919 % 10_007} is the name" for n in range(100_000)]),
+            pa.array([[str(n)] * (n % 3) for n in range(100_000)]),
+        ],
+        schema=schema,
+    )
+    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as out:
+        out.write(rows)
+    with LocalSource(tmp_path / "f") as source:
+        tail = read_tail(source)
+        for size in (100_000, 3000):  # at once, or through the view batch by batch
+            found = list(ARROW.read_batches(source, tail, rows=size))
+            assert pa.Table.from_batches(found).rename_columns(schema.names).equals(pa.Table.from_batches([rows]))
+        assert len(found) > 30
+
+
+@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
+@pytest.mark.parametrize("compression", [Compression.ZLIB, Compression.SNAPPY, Compression.ZSTD], ids=str)
+def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, compression: Compression, codec: Codec) -> None:
+    """The library itself would take zstd's error for a length, and read on in its memory."""
+    types = parse_hive_type("struct<a:tinyint>")
+    schema = arrow_codec.schema(types)
+    with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as out:
+        out.write(pa.record_batch([pa.array([n * n % 97 for n in range(5000)], pa.int8())], schema=schema))
+    whole = (tmp_path / "f").read_bytes()
+    tail = read_tail(BytesSource(whole))
+    stripe = tail.stripes[0]
+    (stream,) = [s for s in read_stripe_footer(BytesSource(whole), tail, 0).streams if s.kind == DATA]
+    start = stripe.offset + stripe.index_length
+    refused = 0
+    for place in range(start + 3, start + stream.length, 5):
+        damaged = BytesSource(whole[:place] + bytes([whole[place] ^ 0x5A]) + whole[place + 1 :])
+        try:
+            decompress(damaged.read(start, stream.length), tail.compression, tail.compression_block_size, "f")
+        except BadFile:
+            refused += 1
+            with pytest.raises(BadFile, match=f"stripe 0: its stream 1 of column 1 is no {compression.name} data"):
+                list(codec.read_batches(damaged, tail))
+    assert refused > 3

@@ -1,0 +1,33 @@
+"""The texts that Hive's readers parse."""
+
+from __future__ import annotations
+
+import pytest
+
+from compactor.acid.row_id import RowId
+from compactor.errors import BadFile
+from compactor.ids import WriteId
+from compactor.orc.format.acid_metadata import acid_stats, key_index, last_keys_of, user_metadata
+
+
+def test_one_entry_per_stripe() -> None:
+    keys = [RowId(WriteId(1), 536870912, 99), RowId(WriteId(3), 536870913, 0)]
+    assert key_index(keys) == b"1,536870912,99;3,536870913,0;"
+    assert key_index([]) == b""
+    assert last_keys_of("f", key_index(keys)) == keys
+    assert last_keys_of("f", b"") == []
+
+
+@pytest.mark.parametrize("index", [b"1,2;", b"1,2,x;", b"1,2,3,4;", b"\xff;"])
+def test_what_is_no_index_is_refused(index: bytes) -> None:
+    with pytest.raises(BadFile, match=r"file f: its hive\.acid\.key\.index is b"):
+        last_keys_of("f", index)
+
+
+def test_all_three_entries() -> None:
+    assert user_metadata([RowId(WriteId(1), 2, 3)], inserts=4, deletes=5) == {
+        "hive.acid.key.index": b"1,2,3;",
+        "hive.acid.stats": b"4,0,5",
+        "hive.acid.version": b"2",
+    }
+    assert acid_stats(1, 2, 3) == b"1,2,3"

@@ -1,0 +1,160 @@
+"""The statistics of parts, merged, must be those that a writer gives the whole."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyorc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compactor.orc.format import messages
+from compactor.orc.format.statistics import merge
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.types import Kind, OrcType, parse_hive_type
+from compactor.orc.io.source import BytesSource, LocalSource
+
+_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bigint": st.integers(-(2**63), 2**63 - 1),
+    "tinyint": st.integers(-128, 127),
+    "double": st.integers(-(2**40), 2**40).map(float),
+    "string": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8),
+    "char(9)": st.text("abcé", min_size=9, max_size=9),
+    "boolean": st.booleans(),
+    "binary": st.binary(max_size=8),
+    "date": st.dates(),
+    "timestamp": st.datetimes(timezones=st.just(UTC)),
+    "decimal(20,5)": st.decimals(min_value=-(10**14), max_value=10**14, places=5),
+    "array<int>": st.lists(st.integers(0, 9), max_size=3),
+    "map<int,int>": st.dictionaries(st.integers(0, 9), st.integers(0, 9), max_size=3),
+    "struct<x:int>": st.tuples(st.integers(0, 9)),
+}
+
+
+def _statistics(kind: str, values: list[Any]) -> tuple[messages.Message, ...]:
+    file = io.BytesIO()
+    with pyorc.Writer(file, f"struct<c:{kind}>") as writer:
+        writer.writerows((value,) for value in values)
+    return read_tail(BytesSource(file.getvalue())).statistics
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+@given(data=st.data())
+def test_merging_is_what_a_writer_of_all_rows_says(kind: str, data: st.DataObject) -> None:
+    # The C++ writer counts a list or map that is NULL as a value without children, so there is none in here.
+    part = st.lists(_VALUES[kind] if "<int" in kind else st.none() | _VALUES[kind], max_size=6)
+    first, second = data.draw(part), data.draw(part)
+    types = parse_hive_type(f"struct<c:{kind}>")
+    wanted = _statistics(kind, first + second)
+    parts = zip(_statistics(kind, first), _statistics(kind, second), strict=True)
+    for number, (a, b) in enumerate(parts):
+        merged = merge([a, b], types[number])
+        assert merged.number_of_values == wanted[number].number_of_values
+        assert merged.has_null == wanted[number].has_null
+        for field, value in wanted[number].ListFields():
+            if field.message_type and field.name != "decimal_statistics" and wanted[number].number_of_values:
+                assert _known(getattr(merged, field.name)) == _known(value), field.name
+            elif field.name == "decimal_statistics" and value.HasField("minimum"):
+                for name in ("minimum", "maximum", "sum"):
+                    merged_text = getattr(merged.decimal_statistics, name)
+                    assert Decimal(merged_text.decode()) == Decimal(getattr(value, name).decode())
+
+
+def _known(message: messages.Message) -> dict[str, Any]:
+    """The fields that say something: a writer may also write a default, and an overflow leaves an odd sum."""
+    known = {field.name: list(value) if field.name == "count" else value for field, value in message.ListFields()}
+    return {name: value for name, value in known.items() if value not in (0, b"", [0]) and name != "sum"}
+
+
+def _column(**fields: Any) -> messages.Message:
+    return messages.ColumnStatistics(**fields)
+
+
+def test_a_sum_that_overflows_is_absent() -> None:
+    part = _column(number_of_values=1, has_null=False, int_statistics={"minimum": 1, "maximum": 2**62, "sum": 2**62})
+    merged = merge([part, part], OrcType(kind=Kind.LONG))
+    assert not merged.int_statistics.HasField("sum")
+    assert (merged.int_statistics.minimum, merged.int_statistics.maximum) == (1, 2**62)
+    assert merge([part], OrcType(kind=Kind.LONG)).int_statistics.sum == 2**62
+
+
+def test_what_one_part_does_not_know_the_whole_does_not() -> None:
+    known = _column(number_of_values=3, has_null=False, int_statistics={"minimum": 1, "maximum": 2, "sum": 4})
+    unknown = _column(number_of_values=3, has_null=False)
+    merged = merge([known, unknown], OrcType(kind=Kind.LONG))
+    assert merged.number_of_values == 6
+    assert not merged.HasField("int_statistics")
+
+
+def test_a_part_of_nulls_changes_only_has_null() -> None:
+    known = _column(number_of_values=3, has_null=False, int_statistics={"minimum": 1, "maximum": 2, "sum": 4})
+    merged = merge([known, _column(number_of_values=0, has_null=True)], OrcType(kind=Kind.LONG))
+    assert (merged.has_null, merged.int_statistics) == (True, known.int_statistics)
+
+
+def test_whether_there_are_nulls_is_known_only_if_each_part_says_so() -> None:
+    silent, no, yes = _column(), _column(has_null=False), _column(has_null=True)
+    column = OrcType(kind=Kind.LONG)
+    assert not merge([silent, no], column).HasField("has_null")
+    assert merge([silent, yes, no], column).has_null
+    assert merge([no, no], column).HasField("has_null")
+
+
+def test_bounds_of_long_texts_stay_bounds() -> None:
+    exact = _column(number_of_values=1, string_statistics={"minimum": b"b", "maximum": b"y", "sum": 2})
+    bound = _column(number_of_values=1, string_statistics={"lower_bound": b"a", "upper_bound": b"z", "sum": 2000})
+    merged = merge([exact, bound], OrcType(kind=Kind.STRING)).string_statistics
+    assert (merged.lower_bound, merged.upper_bound, merged.sum) == (b"a", b"z", 2002)
+    assert not merged.HasField("minimum")
+    assert not merged.HasField("maximum")
+
+
+def test_nan_gives_no_range() -> None:
+    nan = _column(number_of_values=1, double_statistics={"minimum": float("nan"), "maximum": float("nan"), "sum": 1})
+    one = _column(number_of_values=1, double_statistics={"minimum": 1, "maximum": 1, "sum": 1})
+    assert not merge([nan, one], OrcType(kind=Kind.DOUBLE)).double_statistics.HasField("minimum")
+
+
+def test_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:
+    """The specification: nanoseconds are stored plus one; without them a minimum is .000000, a maximum .999999."""
+    fine = {"minimum_utc": 5, "maximum_utc": 5, "minimum_nanos": 100, "maximum_nanos": 200}
+    parts = [
+        _column(number_of_values=1, timestamp_statistics=fine),
+        _column(number_of_values=1, timestamp_statistics={"minimum_utc": 5, "maximum_utc": 5}),
+    ]
+    merged = merge(parts, OrcType(kind=Kind.TIMESTAMP)).timestamp_statistics
+    assert (merged.minimum_utc, merged.minimum_nanos, merged.maximum_utc, merged.maximum_nanos) == (5, 0, 5, 0)
+
+
+def test_no_parts_are_no_rows() -> None:
+    merged = merge([], OrcType(kind=Kind.STRING))
+    assert (merged.number_of_values, merged.has_null, merged.string_statistics.sum) == (0, False, 0)
+    assert merged.HasField("string_statistics")
+
+
+def test_a_damaged_decimal_is_no_knowledge() -> None:
+    part = _column(number_of_values=1, decimal_statistics={"minimum": b"one", "maximum": b"2", "sum": b"2"})
+    merged = merge([part], OrcType(kind=Kind.DECIMAL, precision=10))
+    assert not merged.decimal_statistics.HasField("minimum")
+
+
+def test_stripes_of_real_files_merge_to_their_file_statistics(
+    fixture_file: Path, opened: Callable[[Path], tuple[LocalSource, Tail]]
+) -> None:
+    _, tail = opened(fixture_file)
+    if tail.stripe_statistics is None or not tail.complete_statistics or not tail.stripes:
+        return
+    for number, column in enumerate(tail.types):
+        merged = merge([part[number] for part in tail.stripe_statistics], column)
+        wanted = tail.statistics[number]
+        assert merged.number_of_values == wanted.number_of_values
+        assert (merged.has_null, merged.HasField("has_null")) == (wanted.has_null, wanted.HasField("has_null"))
+        for field in ("int_statistics", "string_statistics", "date_statistics", "bucket_statistics"):
+            if wanted.HasField(field) and wanted.number_of_values:
+                assert _known(getattr(merged, field)) == _known(getattr(wanted, field)), (number, field)

@@ -1,0 +1,104 @@
+"""A stripe's footer and the row indexes of its keys: whole ones pass whoever wrote them, damaged ones are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from compactor.errors import BadFile
+from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import BytesSource
+from tests.torture.anatomy import Parts, put_together, take_apart
+from tests.torture.victims import rows_file
+from tests.unit.orc.conftest import fixture_files
+
+FILE = rows_file("ZLIB")
+
+
+def damaged(change: Callable[[Parts], object]) -> bytes:
+    parts = take_apart(FILE)
+    change(parts)
+    return put_together(parts)
+
+
+def judge(data: bytes) -> None:
+    source = BytesSource(data, "victim")
+    tail = read_tail(source)
+    for stripe in range(len(tail.stripes)):
+        check_key_index(source, tail, stripe, read_stripe_footer(source, tail, stripe))
+
+
+def test_every_writer_s_stripes_pass() -> None:
+    """Hive 2, 3 and 4, Trino and ORC's C++ library."""
+    assert all(judge(path.read_bytes()) is None for path in fixture_files())
+    judge(FILE)
+
+
+def footer(parts: Parts) -> Any:
+    return parts.stripes[1].footer
+
+
+def index(parts: Parts, column: int, change: Callable[[Any], object]) -> None:
+    from compactor.orc.format import messages
+
+    stripe = parts.stripes[1]
+    place = next(n for n, s in enumerate(stripe.footer.streams) if s.kind == 6 and s.column == column)
+    message = messages.RowIndex.FromString(parts.plain(stripe.streams[place]))
+    change(message)
+    stripe.streams[place] = parts.packed(message.SerializeToString())
+    stripe.footer.streams[place].length = len(stripe.streams[place])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: setattr(footer(p).streams[0], "length", 2**63), "bytes of indexes"),
+        (lambda p: setattr(footer(p).streams[0], "kind", 9), "unknown or there twice"),
+        (lambda p: setattr(footer(p).streams[0], "column", 1000), "unknown or there twice"),
+        (lambda p: footer(p).streams.append(footer(p).streams[0]), "unknown or there twice"),
+        (lambda p: footer(p).columns.pop(), "encodings for"),
+        (lambda p: setattr(footer(p).columns[1], "kind", 3), "column 1 .INT. has encoding 3"),
+        (lambda p: index(p, 3, lambda i: i.entry.pop()), "entries for"),
+        (lambda p: index(p, 3, lambda i: i.entry[0].positions.pop()), "fewer than 3 positions"),
+        (lambda p: index(p, 4, lambda i: setattr(i.entry[0].statistics.int_statistics, "minimum", -5)), "contradicts"),
+    ],
+)
+def test_a_damaged_one_is_refused(change: Callable[[Parts], object], message: str) -> None:
+    """The ORC C++ library reads beyond its memory where entries or positions of an index are missing."""
+    with pytest.raises(BadFile, match=f"file victim, stripe 1: .*{message}"):
+        judge(damaged(change))
+
+
+def test_a_footer_that_is_no_message() -> None:
+    tail = read_tail(BytesSource(FILE, "victim"))
+    start = tail.stripes[1].end - tail.stripes[1].footer_length
+    with pytest.raises(BadFile, match=r"file victim, stripe 1: .* its footer"):
+        judge(FILE[:start] + b"\xff" * 5 + FILE[start + 5 :])
+
+
+def test_the_index_of_a_column_is_missing() -> None:
+    def drop(parts: Parts) -> None:
+        stripe = parts.stripes[1]
+        place = next(n for n, s in enumerate(stripe.footer.streams) if s.kind == 6 and s.column == 4)
+        del stripe.streams[place], stripe.footer.streams[place]
+
+    with pytest.raises(BadFile, match=r"file victim, stripe 1: no row index of columns \[4\]"):
+        judge(damaged(drop))
+
+
+def test_a_bloom_filter_with_too_many_functions() -> None:
+    from compactor.orc.format import messages
+
+    def many(parts: Parts) -> None:
+        stripe = parts.stripes[1]
+        place = next(n for n, s in enumerate(stripe.footer.streams) if s.kind == 8 and s.column == 2)
+        message = messages.BloomFilterIndex.FromString(parts.plain(stripe.streams[place]))
+        message.bloom_filter[0].num_hash_functions = 2**31
+        stripe.streams[place] = parts.packed(message.SerializeToString())
+        stripe.footer.streams[place].length = len(stripe.streams[place])
+
+    with pytest.raises(BadFile, match="bloom filter of column 2 has 2147483648 functions"):
+        judge(damaged(many))

@@ -1,0 +1,116 @@
+"""More files than may be open."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile
+from compactor.orc.io.file_cache import SMALL, FewOpen
+from compactor.orc.io.source import BytesSource, LocalSource
+
+
+def _open_files() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def _files(tmp_path: Path, count: int) -> list[Path]:
+    paths = [tmp_path / f"{number}" for number in range(count)]
+    for number, path in enumerate(paths):
+        path.write_bytes(b"%03d" % number * 10)
+    return paths
+
+
+def test_all_are_read_and_few_are_open(tmp_path: Path) -> None:
+    before = _open_files()
+    with FewOpen(limit=3, kept=0) as few:
+        sources = [few.open(partial(LocalSource, path)) for path in _files(tmp_path, 20)]
+        for _ in range(2):
+            for number, source in enumerate(sources):
+                assert (source.read(3, 3), source.length, source.is_local) == (b"%03d" % number, 30, True)
+                assert _open_files() <= before + 3
+        with pytest.raises(BadFile, match="/7: "):
+            sources[7].read(28, 3)
+    assert _open_files() == before
+
+
+def test_a_descriptor_outlives_the_file_that_is_closed_for_another(tmp_path: Path) -> None:
+    before = _open_files()
+    with FewOpen(limit=1, kept=0) as few:
+        first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
+        descriptor = first.descriptor()
+        assert descriptor is not None
+        assert second.read(0, 3) == b"001"
+        assert os.pread(descriptor, 3, 0) == b"000"
+        os.close(descriptor)
+    assert _open_files() == before
+
+
+def test_the_one_that_was_read_last_stays_open(tmp_path: Path) -> None:
+    with FewOpen(limit=2, kept=0) as few:
+        first, second, third = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 3))
+        second.read(0, 1)
+        first.read(0, 1)
+        for path in tmp_path.iterdir():
+            path.unlink()
+        assert (first.read(0, 3), second.read(0, 3)) == (b"000", b"001")
+        with pytest.raises(BadFile, match="/2: it is gone"):
+            third.read(0, 3)
+
+
+def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    with FewOpen(limit=1, kept=0) as few:
+        first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
+        (tmp_path / "new").write_bytes(b"x" * 30)
+        (tmp_path / "new").rename(tmp_path / "0")
+        with pytest.raises(BadFile, match="/0: it was replaced"):
+            first.read(0, 3)
+        assert second.read(0, 3) == b"001"
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with FewOpen() as few, pytest.raises(BadFile, match="it is gone"):
+        few.open(lambda: LocalSource(tmp_path / "none"))
+
+
+class _Remote(BytesSource):
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def test_a_remote_file_is_known_by_its_length(tmp_path: Path) -> None:
+    contents = iter([b"abc", b"abd", b"abcd"])
+    with FewOpen(limit=1, kept=0) as few:
+        source = few.open(lambda: _Remote(next(contents), "far"))
+        few.open(partial(LocalSource, _files(tmp_path, 1)[0]))
+        assert source.read(0, 3) == b"abd"
+        few.open(partial(LocalSource, tmp_path / "0"))
+        with pytest.raises(BadFile, match="far: it was replaced"):
+            source.read(0, 3)
+
+
+def test_small_files_are_held_while_there_is_room_for_them(tmp_path: Path) -> None:
+    before = _open_files()
+    with FewOpen(kept=60) as few:
+        first, second, third = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 3))
+        assert _open_files() == before + 1
+        for path in tmp_path.iterdir():
+            path.write_bytes(b"new")
+        assert (first.read(3, 3), first.length, first.name) == (b"000", 30, str(tmp_path / "0"))
+        assert second.read(0, 30) == b"001" * 10
+        with pytest.raises(BadFile, match="/1: 2 bytes at offset 28, 3 wanted"):
+            second.read(28, 3)
+        with pytest.raises(BadFile, match="/2: 3 bytes"):
+            third.read(0, 30)
+
+
+def test_a_file_that_is_not_small_is_read_by_ranges(tmp_path: Path) -> None:
+    before = _open_files()
+    (tmp_path / "large").write_bytes(bytes(SMALL + 1))
+    with FewOpen() as few:
+        few.open(partial(LocalSource, tmp_path / "large"))
+        assert _open_files() == before + 1
+    assert _open_files() == before

@@ -1,0 +1,115 @@
+"""Reading at any place, and writing that is whole or nothing."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, StorageError
+from compactor.orc.io import source as source_module
+from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, chunks, crc32
+from compactor.orc.io.writeback import PART
+
+
+class _NoDescriptor(BytesSource):
+    """A source as on an object store: the kernel cannot copy from it."""
+
+
+def test_local_reads_are_exact(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"0123456789")
+    with LocalSource(tmp_path / "f") as source:
+        assert (source.length, source.read(3, 4), source.read(0, 10)) == (10, b"3456", b"0123456789")
+        with pytest.raises(BadFile, match="2 bytes at offset 8, 5 wanted"):
+            source.read(8, 5)
+
+
+def test_a_file_that_is_gone_is_a_bad_file(tmp_path: Path) -> None:
+    with pytest.raises(BadFile, match="gone"):
+        LocalSource(tmp_path / "gone")
+
+
+@pytest.mark.parametrize("kernel", [True, False])
+def test_copies_by_the_kernel_and_by_hand_are_alike(
+    tmp_path: Path, kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = os.urandom(100_000)
+    (tmp_path / "in").write_bytes(data)
+    if not kernel:
+        monkeypatch.delattr(os, "copy_file_range")
+    with LocalSource(tmp_path / "in") as source, LocalSink(tmp_path / "out") as sink:
+        sink.write(b"ab")
+        sink.copy(source, 1000, 50_000)
+        sink.copy(BytesSource(data), 5, 7)
+        sink.write(b"cd")
+        assert sink.tell() == 50_011
+    assert (tmp_path / "out").read_bytes() == b"ab" + data[1000:51_000] + data[5:12] + b"cd"
+
+
+@pytest.mark.parametrize(
+    ("stays", "told"), [(True, [(0, PART + 5), (PART + 5, PART), (2 * PART + 5, PART)]), (False, [])]
+)
+def test_the_disk_begins_early_with_a_file_that_stays(
+    tmp_path: Path, stays: bool, told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(source_module, "begin_writeback", lambda _, offset, length: found.append((offset, length)))
+    (tmp_path / "in").write_bytes(bytes(3 * PART))
+    with LocalSource(tmp_path / "in") as source, LocalSink(tmp_path / "out", stays=stays) as sink:
+        sink.write(b"12345")
+        sink.copy(source, 0, 3 * PART)
+        sink.write(b"end")
+    assert found == told
+    assert (tmp_path / "out").stat().st_size == 3 * PART + 8
+
+
+def test_a_copy_beyond_the_end_says_so(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"short")
+    with LocalSource(tmp_path / "in") as source, pytest.raises(BadFile), LocalSink(tmp_path / "out") as sink:
+        sink.copy(source, 2, 100)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_exception_leaves_no_file(tmp_path: Path) -> None:
+    """PROTOCOL 3.4: a stream that failed is aborted, never published truncated."""
+
+    def fail() -> None:
+        with LocalSink(tmp_path / "out") as sink:
+            sink.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_forgotten_sink_leaves_no_file(tmp_path: Path) -> None:
+    """PROTOCOL 3.4: nor does garbage collection publish it."""
+    sink = LocalSink(tmp_path / "out")
+    sink.write(b"half")
+    del sink
+    assert not (tmp_path / "out").exists()
+
+
+def test_abort_after_close_keeps_the_file(tmp_path: Path) -> None:
+    sink = LocalSink(tmp_path / "out")
+    sink.write(b"whole")
+    sink.close()
+    sink.abort()
+    assert (tmp_path / "out").read_bytes() == b"whole"
+
+
+def test_an_existing_file_is_never_written_over(tmp_path: Path) -> None:
+    (tmp_path / "out").write_bytes(b"kept")
+    with pytest.raises(StorageError):
+        LocalSink(tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"kept"
+
+
+def test_ranges() -> None:
+    source = BytesSource(b"0123456789" * 1000)
+    assert b"".join(chunks(source, 5, 20)) == b"56789012345678901234"
+    assert crc32(source, 5, 20) == zlib.crc32(b"56789012345678901234")
+    assert crc32(source, 5, 0) == 0

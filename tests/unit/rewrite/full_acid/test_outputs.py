@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from compactor.acid.names import DeltaKind
+from compactor.orc.assembler import Written
+from compactor.orc.format.compression import Compression
+from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.rewrite.full_acid.outputs import class_of, new_tail, output_of
+from tests.support.acid_files import like
+
+TYPES = acid_types(parse_hive_type("struct<a:int>"))
+
+
+def test_the_largest_file_with_a_row_index_gives_the_class() -> None:
+    """PROTOCOL 2.2: a stride of 0 is nobody's target."""
+    small = replace(like("small"), length=10, compression=Compression.ZSTD, row_index_stride=5000)
+    large = replace(like("large"), length=99, row_index_stride=0)
+    made = class_of([large, small], TYPES)
+    assert (made.compression, made.row_index_stride) == (Compression.ZSTD, 5000)
+    assert made.types == TYPES
+
+
+def test_a_new_file_is_of_the_class_and_empty() -> None:
+    made = new_tail(replace(like(), row_index_stride=7000), TYPES)
+    assert (made.rows, made.stripes, made.row_index_stride, made.types) == (0, (), 7000, TYPES)
+
+
+def test_what_is_handed_over(tmp_path: Path) -> None:
+    written = Written(length=5, rows=3, stripes=1, checksum=9)
+    output = output_of(DeltaKind.DELETE, str(tmp_path / "f"), 7, written)
+    assert (output.kind, output.number, output.rows, output.length, output.crc32) == (DeltaKind.DELETE, 7, 3, 5, 9)

@@ -1,0 +1,175 @@
+"""A divided unit makes what the whole one makes: the same rows, keys, metadata and figures."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, UnforeseenKeys
+from compactor.orc.format.tail import read_tail
+from compactor.orc.io.source import LocalSource
+from compactor.rewrite.full_acid import split
+from compactor.rewrite.full_acid.split import Division, Section
+from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
+from compactor.rewrite.run.execute import perform
+from compactor.storage.local import LocalStorage
+from tests.support.acid_files import FIRST_FILE, Key, dense, write_file, write_lying
+from tests.support.divided import WHOLE, content, divided, done, large_unit, stripes, travelled
+from tests.support.units import execute
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    return large_unit(tmp_path)
+
+
+def test_every_stripe_for_itself_makes_the_same_file(unit: Unit) -> None:
+    parted = done(unit)
+    whole = execute(replace(unit, split_bytes=WHOLE))
+    assert len(divided(unit).sections) == 6
+    (left,), (right,) = parted.outputs, whole.outputs
+    rows, metadata, stripes, types = content(left)
+    assert rows == content(right)[0]
+    assert types == content(right)[3]
+    assert metadata["hive.acid.stats"] == content(right)[1]["hive.acid.stats"]
+    assert len(metadata["hive.acid.key.index"].split(b";")) == len(stripes) + 1
+    assert (left.rows, left.length) == (right.rows, Path(left.path).stat().st_size)
+    same = replace(parted.figures, bytes_out=0)
+    assert same == replace(whole.figures, bytes_out=0)
+    assert (same.stripes_copied, same.stripes_encoded) == (3, 6)
+
+
+def test_a_section_gathers_runs_up_to_its_bytes(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one stripe in ten meets a delete event, a task for each would cost more than it does."""
+    monkeypatch.setattr(split, "EVEN", 1)
+    sizes = [sum(len(run) for run in section.runs) for section in divided(unit).sections]
+    longest = max(c.length for c in stripes(unit))
+    fewer = divided(replace(unit, split_bytes=3 * longest)).sections
+    assert sizes == [1] * 6
+    assert (len(fewer), [run for s in fewer for run in s.runs if len(run) == 2] != []) == (2, True)
+    whole = execute(replace(unit, split_bytes=WHOLE)).outputs[0]
+    assert content(done(replace(unit, split_bytes=3 * longest)).outputs[0])[0] == content(whole)[0]
+
+
+def test_a_minor_keeps_its_delete_events_once(unit: Unit) -> None:
+    """PROTOCOL 1.5: events below the range stay, those within are applied; the first task writes them."""
+    minor = replace(unit, shape=Shape.MINOR, inserts=unit.inserts[3:])
+    parted, whole = done(minor), execute(replace(minor, split_bytes=WHOLE))
+    assert [o.kind for o in parted.outputs] == [o.kind for o in whole.outputs]
+    assert [content(o)[0] for o in parted.outputs] == [content(o)[0] for o in whole.outputs]
+    assert parted.figures.events_out == whole.figures.events_out == 3
+    assert replace(parted.figures, bytes_out=0) == replace(whole.figures, bytes_out=0)
+
+
+def test_small_neighbours_go_through_one_section(unit: Unit) -> None:
+    small = replace(unit, small_stripe_bytes=1 << 20, split_bytes=500)
+    assert content(done(small).outputs[0])[0] == content(execute(replace(small, split_bytes=WHOLE)).outputs[0])[0]
+
+
+class Far(LocalStorage):
+    """A store whose files no codec opens: they are read by ranges and uploaded."""
+
+    def local_path(self, path: str) -> str | None:
+        return None
+
+    def upload(self, local: str, path: str) -> None:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(local, path)
+
+
+def test_parts_travel_through_the_tables_own_store(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections run anywhere: what they made is not on the machine that puts it together."""
+    wanted = content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
+    monkeypatch.setattr("compactor.rewrite.run.execute.opened", lambda options: Far())
+    (output,) = done(unit).outputs
+    assert content(output)[0] == wanted
+    assert len(list(Path(unit.staging, "attempts").glob("*/part0"))) == 6
+
+
+def test_what_is_only_copied_is_never_divided(unit: Unit) -> None:
+    result = perform(replace(unit, inserts=(unit.inserts[3], unit.inserts[4]), deletes=()))
+    assert isinstance(result, UnitResult)
+    assert result.figures.stripes_copied == 2
+
+
+def test_a_section_carries_its_own_stripes_only(unit: Unit) -> None:
+    """A value that goes to an executor stays small, however many files the unit reads."""
+    for section in divided(unit).sections:
+        assert isinstance(section, Section)
+        assert (section.unit.inserts, section.unit.deletes, section.like.stripe_statistics) == ((), (), ())
+        (run,) = section.runs
+        assert [len(chosen.keep or ()) for chosen in run] == [run[0].rows]
+
+
+def test_few_sections_are_made_smaller(unit: Unit) -> None:
+    """Three of them would keep the second of two cores waiting: a quarter of what one task may do each."""
+    longest = max(c.length for c in stripes(unit))
+    sections = divided(replace(unit, split_bytes=4 * longest)).sections
+    assert [sum(len(run) for run in section.runs) for section in sections] == [2, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("times", "sections"), [(1, 4), (2, 2), (3, 2), (4, 0)])
+def test_a_quarter_of_what_one_task_may_do_is_one_tasks(unit: Unit, times: int, sections: int) -> None:
+    """With more, another core helps while one would work alone."""
+    encoded = 0
+    for chosen in (chosen for section in divided(unit).sections for run in section.runs for chosen in run):
+        with LocalSource(chosen.file.path) as source:
+            encoded += read_tail(source).stripes[chosen.stripe].length
+    made = perform(replace(unit, split_bytes=times * encoded))
+    assert (len(made.sections) if isinstance(made, Division) else 0) == sections
+
+
+def test_sections_are_as_large_as_each_other(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one to end is what all wait for: a rest would keep one core busy and the others waiting."""
+    monkeypatch.setattr(split, "EVEN", 1)
+    total = sum(chosen.rows for section in divided(unit).sections for run in section.runs for chosen in run)
+    longest = max(c.length for c in stripes(unit))
+    sections = divided(replace(unit, split_bytes=4 * longest)).sections
+    assert [sum(len(run) for run in section.runs) for section in sections] == [3, 3]
+    assert sum(chosen.rows for section in sections for run in section.runs for chosen in run) == total
+
+
+def test_what_nobody_has_looked_at_makes_the_same_file(unit: Unit) -> None:
+    """PROTOCOL 2.1: known statistics say which rows go as surely as the keys do."""
+    unseen = replace(unit, full_verify=False)
+    chosen = [chosen for section in divided(unseen).sections for run in section.runs for chosen in run]
+    assert sum(one.is_unseen for one in chosen) == 5
+    assert not any(c.is_unseen for section in divided(unit).sections for run in section.runs for c in run)
+    assert content(done(unseen).outputs[0]) == content(done(unit).outputs[0])
+
+
+@pytest.mark.parametrize("split_bytes", [1, WHOLE])
+def test_keys_out_of_order_make_the_unit_start_anew(unit: Unit, split_bytes: int) -> None:
+    """PROTOCOL 2.3: statistics do not tell that these keys are out of order; whoever decodes them does."""
+    keys = dense(1, 51)
+    write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    asked = replace(unit, full_verify=False, split_bytes=split_bytes)
+    (output,) = execute(asked).outputs
+    assert output.rows == 470
+    assert content(output) == content(execute(replace(asked, full_verify=True)).outputs[0])
+    rows = content(output)[0]
+    in_order = [(row["originalTransaction"], row["bucket"], row["rowId"]) for row in rows]
+    assert in_order == sorted(set(in_order))
+
+
+def test_a_section_says_that_its_unit_must_start_anew(unit: Unit) -> None:
+    keys = dense(1, 51)
+    write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    tasks = [travelled(section) for section in divided(replace(unit, full_verify=False)).sections]
+    with pytest.raises(UnforeseenKeys, match=r"d1/bucket_00000, stripe 0: its rowId is not .* are to be read first"):
+        _ = [perform(section) for section in tasks]
+
+
+@pytest.mark.parametrize("split_bytes", [1, WHOLE])
+@pytest.mark.parametrize(
+    "keys", [dense(1, 51, first=1), dense(2, 51), [*dense(1, 50), (1, FIRST_FILE, 49)]], ids=["row", "write", "twice"]
+)
+def test_keys_that_contradict_their_statistics_are_refused(unit: Unit, split_bytes: int, keys: list[Key]) -> None:
+    """PROTOCOL 2.1: who reads all keys tells damage from another order."""
+    write_lying(Path(unit.location) / "d1" / "bucket_00000", keys, dense(1, 51))
+    with pytest.raises(BadFile, match=r"d1/bucket_00000, stripe 0: .* its statistics say .* is damaged") as raised:
+        execute(replace(unit, full_verify=False, split_bytes=split_bytes))
+    assert not isinstance(raised.value, UnforeseenKeys)

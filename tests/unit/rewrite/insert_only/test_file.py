@@ -1,0 +1,24 @@
+"""Lengths and checksums of what is written."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from compactor.rewrite.insert_only.file import Counted
+
+
+def test_what_was_written_is_counted(tmp_path: Path) -> None:
+    with Counted(str(tmp_path / "f")) as out:
+        out.write(b"abc")
+        out.write(b"de")
+    assert (tmp_path / "f").read_bytes() == b"abcde"
+    assert (out.length, out.crc32) == (5, zlib.crc32(b"abcde"))
+
+
+def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
+    with pytest.raises(TypeError), Counted(str(tmp_path / "f")) as out:
+        out.write(None)  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []

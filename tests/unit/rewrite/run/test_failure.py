@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor import errors
+from compactor.rewrite.run.failure import Failure, error_of
+
+
+@pytest.mark.parametrize("kind", ["BadFile", "NotLossless", "VerificationFailed", "StorageError"])
+def test_what_an_executor_raised_is_raised_again(kind: str) -> None:
+    with pytest.raises(getattr(errors, kind), match=r"^it is broken$"):
+        raise error_of(Failure(kind=kind, message="it is broken"))
+
+
+def test_a_kind_of_another_release_is_still_an_error_of_ours() -> None:
+    with pytest.raises(errors.CompactorError, match=r"^it is broken$"):
+        raise error_of(Failure(kind="NoSuchError", message="it is broken"))

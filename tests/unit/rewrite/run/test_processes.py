@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile, CompactorError
+from compactor.rewrite.plan.unit import Unit
+from compactor.rewrite.run.processes import ProcessRunner
+from compactor.rewrite.run.runner import Job
+from compactor.rows.inputs import Input
+from tests.support.acid_files import dense, write_file
+from tests.support.divided import WHOLE, content, large_unit
+from tests.support.units import execute, run_units, small_unit
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    return small_unit(tmp_path)
+
+
+@pytest.fixture
+def runner() -> Iterator[ProcessRunner]:
+    with ProcessRunner(2) as runner:
+        yield runner
+
+
+def jobs_of(units: list[Unit]) -> list[Job]:
+    return [Job(units=[unit], check=lambda: None) for unit in units]
+
+
+def test_many_units_run_elsewhere_and_fail_alone(unit: Unit, runner: ProcessRunner) -> None:
+    broken = replace(unit, inserts=(Input(path="d/gone", length=1),))
+    answers = runner.run(jobs_of([broken if n == 7 else replace(unit, number=n) for n in range(20)]))
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, BadFile)] == [7]
+    assert [a[0].number for a in answers if isinstance(a, list)] == [n for n in range(20) if n != 7]
+    assert len(multiprocessing.active_children()) == 2
+    runner.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_one_small_unit_is_worth_no_process(unit: Unit, runner: ProcessRunner) -> None:
+    (answer,) = runner.run(jobs_of([unit]))
+    assert isinstance(answer, list)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
+    unit: Unit, runner: ProcessRunner, tmp_path: Path
+) -> None:
+    """As one that takes more memory than there is. Here it waits to be killed: its file is a pipe that nobody fills."""
+    os.mkfifo(tmp_path / "d" / "bucket_00001")
+    deadly = replace(unit, number=9, inserts=(Input(path="d/bucket_00001", length=1),))
+    stop = threading.Event()
+
+    def kill() -> None:
+        """Once for each attempt to read the pipe; who is killed beside it is to have another chance, alone."""
+        killed = set[Path]()
+        while not stop.wait(0.02):
+            if attempted := set(tmp_path.glob("_compactor_v7/attempts/00009-*")) - killed:
+                killed |= attempted
+                for child in multiprocessing.active_children():
+                    child.kill()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        answers = runner.run(jobs_of([replace(unit, number=n) for n in range(3)] + [deadly]))
+    finally:
+        stop.set()
+        killer.join()
+    assert [isinstance(answer, list) for answer in answers] == [True, True, True, False]
+    assert isinstance(answers[3], CompactorError)
+    assert "was killed" in str(answers[3])
+
+
+def test_a_divided_unit_is_done_by_all_processes(tmp_path: Path) -> None:
+    """DESIGN 4: skewed file numbers are split by stripe ranges, here as on executors."""
+    unit = large_unit(tmp_path)
+    with ProcessRunner(2) as runner:
+        (result,) = run_units([unit], runner)
+        assert content(result.outputs[0])[0] == content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
+    assert result.figures.stripes_encoded == 6
+
+
+def test_a_unit_starts_anew_in_processes_too(tmp_path: Path) -> None:
+    """PROTOCOL 2.3: what a section of it met comes back as a value."""
+    unit = replace(large_unit(tmp_path), full_verify=False)
+    keys = dense(1, 51)
+    write_file(tmp_path / "d1" / "bucket_00000", [*keys[1:], keys[0]])
+    with ProcessRunner(2) as runner:
+        (result,) = run_units([unit], runner)
+    assert content(result.outputs[0])[0] == content(execute(replace(unit, full_verify=True)).outputs[0])[0]

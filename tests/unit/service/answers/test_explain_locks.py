@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from compactor.cli.program import program
+from compactor.errors import NotFound
+from compactor.metastore.catalog.read import Column
+from compactor.service.answers.explain_locks import explain_locks
+from compactor.service.site import Site
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    catalog = deployment.metastore.catalog
+    catalog.create_database("default", "/warehouse")
+    acid = {"transactional": "true"}
+    columns = [Column(name="a", type="int")]
+    catalog.create_table("default", "t", "/warehouse/t", columns, parameters=acid)
+    keys = [Column(name="p", type="string")]
+    table = catalog.create_table("default", "part", "/warehouse/part", columns, parameters=acid, partition_keys=keys)
+    for value in ("q", "a b=c/d%"):
+        catalog.add_partition(table, [value])
+    return deployment
+
+
+def test_printed_as_hive_prints_them(site: Site) -> None:
+    told = explain_locks(site, "INSERT OVERWRITE TABLE t SELECT a FROM part WHERE p = 'q'")
+    assert told.statement == "INSERT OVERWRITE"
+    assert [str(lock) for lock in told.locks] == ["default.part.p=q -> SHARED_READ", "default.t -> EXCL_WRITE"]
+
+
+def test_partitions_are_named_as_stored(site: Site) -> None:
+    told = explain_locks(site, "insert into part partition (p='a b=c/d%') select 1")
+    assert [lock.partition for lock in told.locks] == ["p=a b%3Dc%2Fd%25"]
+    read = explain_locks(site, "select * from part where p = 'a b=c/d%'")
+    assert [lock.partition for lock in read.locks] == ["p=a b%3Dc%2Fd%25"]
+
+
+def test_what_is_not_there_is_named(site: Site) -> None:
+    with pytest.raises(NotFound, match="nowhere"):
+        explain_locks(site, "select * from nowhere")
+    with pytest.raises(NotFound, match=r"d\.t"):
+        explain_locks(site, "select * from t", database="d")
+
+
+def test_the_command(site: Site, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    monkeypatch.setenv("COMPACTOR_WAREHOUSE", "/warehouse")
+    run = CliRunner()
+    plain = run.invoke(program, ["explain-locks", "delete from t where a = 1"])
+    assert (plain.exit_code, plain.stdout) == (0, "LOCK INFORMATION:\ndefault.t -> SHARED_WRITE\n")
+    strict = run.invoke(program, ["--set", "hive.txn.xlock.write=true", "explain-locks", "delete from t where a = 1"])
+    assert strict.stdout.splitlines()[1:] == ["default.t -> EXCL_WRITE"]
+    old = run.invoke(program, ["explain-locks", "--old", "--json", "drop table t"])
+    assert [(lock["table"], lock["lock_type"]) for lock in json.loads(old.stdout)["locks"]] == [(None, "S"), ("t", "X")]
+    unknown = run.invoke(program, ["explain-locks", "vacuum t"])
+    assert unknown.exit_code != 0
+    assert "VACUUM T" in unknown.stderr
+    assert "Traceback" not in unknown.output
+    assert site.metastore.locks.show() == []

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from compactor.acid.directory import Listing
+from compactor.demo.fixtures import register_fixture
+from compactor.service.answers.survey import Survey, tables
+from compactor.service.site import Site
+from compactor.storage.protocol import Storage
+from tests.support.expected import step
+
+
+class Counting:
+    """A storage that counts how often each directory is listed."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.listed: Counter[str] = Counter()
+
+    def listing(self, path: str) -> Listing:
+        self.listed[path] += 1
+        return self._storage.listing(path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+
+def test_the_table_whose_readers_merge_most_deltas_comes_first(deployment: Site, warehouse: Path) -> None:
+    for name in ("hive-4.1/f2_part/s1_dml", "hive-4.1/f1_basic/s9_major_cleaned", "hive-4.1/q1_query/s4_major"):
+        register_fixture(deployment.metastore, step(name), warehouse)
+    rows = tables(deployment)
+    assert rows[0].table == "default.f2_part"
+    assert [row.most_deltas for row in rows] == sorted((row.most_deltas for row in rows), reverse=True)
+    assert [row.table for row in tables(deployment, 1)] == ["default.f2_part"]
+
+
+def test_each_directory_is_listed_once(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
+    counting = Counting(deployment.storage)
+    (row,) = tables(replace(deployment, storage=cast(Storage, counting)))
+    assert row.partitions == 6
+    assert set(counting.listed.values()) == {1}
+    assert len(counting.listed) == 6
+
+
+def test_counts_are_those_of_the_files(deployment: Site, warehouse: Path) -> None:
+    table = register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
+    root = warehouse / "f1_basic"
+    files = [p for p in root.rglob("*") if p.is_file()]
+    (row,) = tables(deployment)
+    assert row.table == str(table)
+    assert row.content.directories == sum(p.is_dir() for p in root.iterdir())
+    assert row.content.files == len(files)
+    assert row.content.bytes == sum(p.stat().st_size for p in files)
+    assert row.decision == "major"
+    assert row.to_json()["decisions"] == {"major": 1}
+
+
+def test_a_partition_that_is_gone_is_told_and_the_others_are_too(deployment: Site, warehouse: Path) -> None:
+    table = register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
+    shutil.rmtree(warehouse / "f2_part" / "p=y")
+    (row,) = tables(deployment)
+    assert dict(row.outcomes) == {"error": 1, "notneeded": 5}
+    assert row.decision == "error 1, notneeded 5"
+    assert "p=y" in row.because
+    outcomes = {s.entity.partition: s.considered.outcome for s in Survey(deployment).partitions(table)}
+    assert outcomes["p=y/q=2"] == "error"
+    assert outcomes["p=x/q=1"] == "notneeded"
+
+
+def test_tables_that_are_not_transactional_are_left_out(deployment: Site, warehouse: Path) -> None:
+    deployment.metastore.catalog.create_database("d", str(warehouse))
+    deployment.metastore.catalog.create_table("d", "plain", str(warehouse / "plain"), [])
+    assert tables(deployment) == []
+
+
+def test_a_survey_cannot_change_storage(deployment: Site) -> None:
+    storage = Survey(deployment)._site.storage
+    with pytest.raises(AttributeError, match="only reads"):
+        storage.remove("/anything")

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.ids import WriteId
+from compactor.locking.kinds import LockType
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches import control
+from compactor.service.batches.batch import own_state, plan_batches, run_batch
+from compactor.service.batches.control import Stand, standing
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from tests.support.passes import Hides, with_storage
+from tests.support.tables import insert, make_table, rows_of, with_settings
+
+DRIVER, WORKER = "compactor-driver-h-77-aaaa", "compactor-worker-h-77-bbbb"
+
+
+@pytest.fixture
+def site(deployment: Site, warehouse: Path) -> Site:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    for name in ("a", "b"):
+        table = make_table(site, warehouse, name)
+        for value in (1, 2):
+            insert(site, table, [value])
+        request_compaction(site, table=name)
+    return site
+
+
+@pytest.fixture
+def batch(site: Site) -> int:
+    (batch,) = plan_batches(site)
+    return batch.batch_id
+
+
+def begin(site: Site, batch: int, worker: str = WORKER) -> Entry:
+    """A driver that has registered and got as far as the transaction of its first entry."""
+    assert own_state(site).batches.register(batch, DRIVER, 60_000)
+    first = own_state(site).batches.get(batch).entry_ids[0]
+    entry = site.metastore.compactions.claim(worker, "1", pool_timeout_ms=0, ids=[first])
+    assert entry is not None
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=worker)
+    return site.metastore.compactions.record(entry, worker, txn, "w", WriteId(2))
+
+
+def test_from_planned_to_ended(site: Site, batch: int) -> None:
+    assert standing(site, batch).stand is Stand.WAITS
+    control.launched(site, batch, "application_17_1")
+    assert standing(site, batch).stand is Stand.UNDER_WAY
+    assert len(standing(site, batch).open_entries) == 2
+    run_batch(site, batch, InProcessRunner())
+    ended = standing(site, batch)
+    assert (ended.stand, ended.open_entries, ended.failed_entries) == (Stand.ENDED, (), ())
+
+
+def test_a_driver_that_says_nothing_is_lost(site: Site, batch: int) -> None:
+    assert own_state(site).batches.register(batch, DRIVER, 60_000)
+    assert standing(site, batch).stand is Stand.UNDER_WAY
+    own_state(site).batches.extend(batch, DRIVER, -1)
+    assert standing(site, batch).stand is Stand.LOST
+    assert control.renew(site, batch)
+    assert standing(site, batch).stand is Stand.WAITS
+
+
+def test_a_released_batch_can_be_done_anew_and_its_driver_cannot_commit(site: Site, batch: int) -> None:
+    """PROTOCOL 6: the transaction of who is given up is aborted before his request is queued again."""
+    entry = begin(site, batch)
+    assert entry.txn_id is not None
+    control.release(site, batch, "its task was cleared")
+    assert site.metastore.transactions.state(entry.txn_id) == "a"
+    assert standing(site, batch).stand is Stand.RELEASED
+    assert {e.state for e in standing(site, batch).open_entries} == {State.INITIATED, State.WORKING}
+    assert control.renew(site, batch)
+    done = run_batch(site, batch, InProcessRunner())
+    assert len(done.outcomes) == 2
+    assert not done.failed
+    assert standing(site, batch).open_entries == ()
+    for name in ("a", "b"):
+        assert len(rows_of(site, site.metastore.catalog.table("default", name))) == 2
+
+
+def test_what_a_released_driver_named_is_hidden_before_its_locks_go(site: Site, batch: int) -> None:
+    """PROTOCOL 6: it may have died between the two names of a pair, and nobody repairs before the next pass."""
+    entry = begin(site, batch)
+    assert entry.txn_id is not None
+    target = site.target(entry.entity)
+    request = target.lock(LockType.EXCLUSIVE)
+    assert site.metastore.locks.try_acquire(entry.txn_id, [request], site.user, site.host) is not None
+    named = f"delta_0000001_0000002_v{entry.txn_id:07d}"
+    site.storage.make_directories(f"{target.location}/{named}", like=target.location)
+    disk = Hides(site)
+    control.release(with_storage(site, disk), batch, "its driver died")
+    assert disk.seen == [(named, [entry.txn_id])]
+    assert (site.metastore.transactions.state(entry.txn_id), site.metastore.locks.show()) == ("a", [])
+
+
+def test_an_aborted_batch_takes_its_requests_with_it(site: Site, batch: int) -> None:
+    begin(site, batch)
+    assert {e.state for e in control.abort(site, batch)} == {State.ABORTED}
+    assert standing(site, batch).stand is Stand.RELEASED
+    assert site.metastore.compactions.queue() == []
+    assert plan_batches(site) == []
+
+
+@pytest.mark.parametrize("end", [lambda s, b: control.release(s, b, "cleared"), control.abort])
+def test_what_somebody_else_works_on_is_his(site: Site, batch: int, end: object) -> None:
+    entry = begin(site, batch, worker="compactor-worker-h-78-cccc")
+    assert entry.txn_id is not None
+    end(site, batch)  # type: ignore[operator]
+    assert site.metastore.transactions.state(entry.txn_id) == "o"
+    assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+
+
+def test_an_entry_that_the_history_dropped_is_left_out(site: Site, batch: int) -> None:
+    ids = own_state(site).batches.get(batch).entry_ids
+    site.metastore.compactions.abort_request(ids[0])
+    site.metastore.housekeeping.purge_history([ids[0]])
+    assert set(standing(site, batch).entries) == {ids[1]}

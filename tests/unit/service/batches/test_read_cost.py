@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadFile
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.answers.show import history
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.read_cost import LONGEST, Sampler, seconds_to_open
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Fate, Outcome
+from tests.support.passes import clean_all
+from tests.support.tables import insert, make_table, with_settings
+
+
+class Ticks:
+    """A clock that goes on by so many seconds at each look."""
+
+    def __init__(self, step: float) -> None:
+        self.step = step
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def compacted(site: Site, warehouse: Path, name: str, deltas: int = 3) -> Outcome:
+    table = make_table(site, warehouse, name)
+    for value in range(deltas):
+        insert(site, table, [value])
+    request_compaction(site, table=name, type="major")
+    (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    assert outcome.fate is Fate.COMPACTED
+    return outcome
+
+
+def test_what_a_run_brought_its_readers_is_measured_and_told(deployment: Site, warehouse: Path) -> None:
+    compacted(deployment, warehouse, "t")
+    assert deployment.state is not None
+    (run,) = deployment.state.runs.latest(deployment.name)
+    assert run.opening_before is not None
+    assert run.opening_after is not None
+    assert run.opening_before > 0 < run.opening_after
+    clean_all(deployment)
+    (row,) = history(deployment)
+    assert (row.opening_before, row.opening_after) == (run.opening_before, run.opening_after)
+
+
+def test_a_setting_switches_it_off(deployment: Site, warehouse: Path) -> None:
+    compacted(with_settings(deployment, compactor_opening_interval="0s"), warehouse, "t")
+    assert deployment.state is not None
+    (run,) = deployment.state.runs.latest(deployment.name)
+    assert (run.opening_before, run.opening_after) == (None, None)
+
+
+def test_one_run_in_an_interval(deployment: Site, warehouse: Path) -> None:
+    outcome = compacted(deployment, warehouse, "t")
+    clock = Ticks(0.001)
+    sampler = Sampler(deployment, clock)
+    assert sampler.measure(outcome) is not None
+    assert sampler.measure(outcome) is None
+    clock.now += 60
+    assert sampler.measure(replace(outcome, fate=Fate.FAILED)) is None
+    assert sampler.measure(outcome) is not None
+
+
+def test_a_side_that_takes_long_is_measured_in_part(deployment: Site, warehouse: Path) -> None:
+    outcome = compacted(deployment, warehouse, "t", deltas=6)
+    clock = Ticks(LONGEST)
+    found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, clock)
+    assert len(outcome.inputs) == 6
+    # listed within a tick; the first file's tick does not go beyond the bound, the second's does; a third ends it
+    assert found == pytest.approx(LONGEST + 6 * 3 * LONGEST / 2)
+
+
+def test_of_some_rounds_the_shortest_counts(deployment: Site, warehouse: Path) -> None:
+    outcome = compacted(deployment, warehouse, "t", deltas=2)
+    slow = [0.0, 0.1, 0.1, 0.2, 0.3, 0.3]
+    fast = [0.4, 0.42, 0.42, 0.44, 0.46, 0.48]
+    looks = iter([0.0, *slow, 0.4, *fast, 0.5, *(0.5 + look for look in slow)])
+    found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, lambda: next(looks))
+    assert found == pytest.approx(0.02 + 0.06)
+    assert next(looks, None) is None
+
+
+def test_what_cannot_be_opened_is_not_measured(deployment: Site, warehouse: Path) -> None:
+    """The cleaner may have been there, or files are none of ORC: the run itself is none the worse for it."""
+    outcome = compacted(deployment, warehouse, "t")
+    gone = replace(outcome, inputs=("delta_0000077_0000077",))
+    with pytest.raises(BadFile):
+        seconds_to_open(deployment.storage, gone.location, gone.inputs)
+    assert Sampler(deployment).measure(gone) is None
+    (first, *_) = outcome.inputs
+    for file in (warehouse / "t" / first).glob("bucket_*"):
+        file.write_bytes(b"PAR1")
+    assert Sampler(deployment).measure(outcome) is None

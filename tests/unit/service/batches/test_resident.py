@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.states import State
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import PlannedBatch, WorkerPass, own_state, plan_batches, run_batch
+from compactor.service.batches.resident import Presence, linger
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker.work import Fate
+from compactor.state.batches import BatchState
+from tests.support.patience import until
+from tests.support.tables import insert, make_table
+
+
+def ask(site: Site, warehouse: Path, name: str, **parameters: str) -> None:
+    table = make_table(site, warehouse, name, **parameters)
+    for value in (1, 2):
+        insert(site, table, [value])
+    request_compaction(site, table=name)
+
+
+def lingered(site: Site, batch: int, seconds: float = 0.01, **more: int) -> list[WorkerPass]:
+    done: list[WorkerPass] = []
+    linger(site, batch, "app-1", seconds, lambda b: run_batch(site, b, InProcessRunner()), done.append, **more)
+    return done
+
+
+def first_batch(site: Site, warehouse: Path) -> int:
+    ask(site, warehouse, "a")
+    (batch,) = plan_batches(site)
+    run_batch(site, batch.batch_id, InProcessRunner())
+    return batch.batch_id
+
+
+def test_what_comes_meanwhile_is_taken_by_the_same_application(deployment: Site, warehouse: Path) -> None:
+    batch = first_batch(deployment, warehouse)
+    ask(deployment, warehouse, "b")
+    (done,) = lingered(deployment, batch)
+    assert [(o.entry.entity.table, o.fate) for o in done.outcomes] == [("b", Fate.COMPACTED)]
+    assert own_state(deployment).residents.find(deployment.name) == []
+
+
+def test_without_work_it_ends(deployment: Site, warehouse: Path) -> None:
+    batch = first_batch(deployment, warehouse)
+    started = time.monotonic()
+    assert lingered(deployment, batch, 0.05) == []
+    assert time.monotonic() - started >= 0.05
+
+
+def test_other_routes_are_left_to_applications_of_their_own(deployment: Site, warehouse: Path) -> None:
+    """Entries of another queue or conf never run in this application."""
+    batch = first_batch(deployment, warehouse)
+    ask(deployment, warehouse, "b", **{"compactor.hive.compactor.job.queue": "etl"})
+    ask(deployment, warehouse, "c", **{"compactor.spark.executor.memory": "8g"})
+    assert lingered(deployment, batch) == []
+    waiting = plan_batches(deployment)
+    assert [(b.queue, dict(b.conf), b.resident) for b in waiting] == [
+        ("etl", {}, None),
+        (None, {"spark.executor.memory": "8g"}, None),
+    ]
+
+
+def test_what_waits_for_others_is_looked_at_once(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand entries of another queue are not listed every second."""
+    batch = first_batch(deployment, warehouse)
+    ask(deployment, warehouse, "b", **{"compactor.hive.compactor.job.queue": "etl"})
+    looks: list[str | None] = []
+
+    def counted(site: Site, pool: str | None, *, route: str) -> list[PlannedBatch]:
+        looks.append(pool)
+        return plan_batches(site, pool, route=route)
+
+    monkeypatch.setattr("compactor.service.batches.resident.plan_batches", counted)
+    assert lingered(deployment, batch, 0.3) == []
+    assert looks == [None]
+
+
+def test_what_a_planner_gives_it_needs_no_application(deployment: Site, warehouse: Path) -> None:
+    batch = first_batch(deployment, warehouse)
+    store = own_state(deployment)
+    route = store.batches.get(batch).route
+    assert route is not None
+    with Presence(store.residents, deployment.name, route, "app-1", 60_000) as presence:
+        ask(deployment, warehouse, "b")
+        (planned,) = plan_batches(deployment)
+        assert (planned.resident, planned.to_json()["resident"]) == (presence.id, presence.id)
+        assert store.residents.given(presence.id) == planned.batch_id
+
+
+def test_a_resident_that_works_stays_alive(deployment: Site, warehouse: Path) -> None:
+    batch = first_batch(deployment, warehouse)
+    store = own_state(deployment)
+    with Presence(store.residents, deployment.name, store.batches.get(batch).route or "", "app-1", 2000):
+        (before,) = store.residents.find(deployment.name)
+
+        def is_later() -> bool:
+            return any(found.alive_until > before.alive_until for found in store.residents.find(deployment.name))
+
+        until("it is alive for longer", is_later)
+
+
+def test_what_was_given_to_one_that_died_is_planned_anew(deployment: Site, warehouse: Path) -> None:
+    batch = first_batch(deployment, warehouse)
+    store = own_state(deployment)
+    dead = store.residents.enter(deployment.name, store.batches.get(batch).route or "", "app-1", 60_000)
+    ask(deployment, warehouse, "b")
+    (planned,) = plan_batches(deployment)
+    assert planned.resident == dead
+    store.residents.extend(dead, -1)
+    (again,) = plan_batches(deployment)
+    assert (again.resident, store.batches.get(planned.batch_id).state) == (None, BatchState.DONE)
+    assert run_batch(deployment, again.batch_id, InProcessRunner()).outcomes[0].entry.state is State.WORKING
+
+
+def test_without_a_spark_nothing_is_taken(deployment: Site, warehouse: Path) -> None:
+    """A driver outlives a JVM that is killed; what it took then would only fail."""
+    batch = first_batch(deployment, warehouse)
+    ask(deployment, warehouse, "b")
+    done: list[WorkerPass] = []
+    linger(
+        deployment, batch, "app-1", 60, lambda b: run_batch(deployment, b, InProcessRunner()), done.append, lives=bool
+    )
+    assert done == []
+    assert own_state(deployment).residents.find(deployment.name) == []
+    assert [planned.resident for planned in plan_batches(deployment)] == [None]
+
+
+def test_a_batch_of_an_older_release_is_alone(
+    deployment: Site, warehouse: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = own_state(deployment).batches.plan(deployment.name, None, None, [7], {})
+    assert lingered(deployment, batch) == []
+    assert "planned by an older release" in caplog.text

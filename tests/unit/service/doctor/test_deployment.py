@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import shutil
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from compactor.acid.names import staging_name
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType
+from compactor.demo.fixtures import register_fixture
+from compactor.errors import DatabaseUnavailable
+from compactor.metastore.schema.tables import TXNS
+from compactor.service.doctor import deployment as doctor
+from compactor.service.doctor.deployment import Finding, Level
+from compactor.service.site import VERSION, Site
+from compactor.settings.precedence import Layer, Settings
+from compactor.storage.local import LocalStorage
+from tests.support.expected import step
+from tests.support.tables import with_settings
+
+CALM = "hive-4.1/f1_basic/s9_major_cleaned"
+
+
+def found(site: Site, subject: str) -> Finding:
+    (finding,) = [f for f in doctor.doctor(site) if f.subject == subject]
+    return finding
+
+
+def test_a_sound_deployment_has_nothing_to_fix(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    findings = doctor.doctor(deployment)
+    of_deployment = [f for f in findings if f.subject not in ("java", "pyspark")]
+    assert [f for f in of_deployment if f.level is not Level.OK] == []
+    assert {"database", "schema", "clock", "mode", "storage", "queue"} <= {f.subject for f in findings}
+
+
+def test_a_location_of_another_storage_fails(deployment: Site, warehouse: Path) -> None:
+    table = register_fixture(deployment.metastore, step(CALM), warehouse)
+    catalog = deployment.metastore.catalog
+    catalog.create_table("default", "far", "s3a://bucket/far", list(table.columns), parameters=dict(table.parameters))
+    finding = found(deployment, "storage")
+    assert finding.level is Level.FAIL
+    assert "s3a" in finding.found
+    assert finding.fix
+
+
+def test_what_the_stores_in_use_guarantee_is_told(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    assert found(deployment, "guarantees").found.startswith(
+        "1 directories in local or mounted directory: a directory is"
+    )
+
+
+@pytest.mark.parametrize(("mode", "told"), [("observe", False), ("request", False), ("compact", True), ("clean", True)])
+def test_a_directory_that_may_not_be_written_to_is_told_where_we_compact(
+    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch, mode: str, told: bool
+) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    monkeypatch.setattr(LocalStorage, "may_write", lambda self, path: not path.endswith("f1_basic"))
+    site = with_settings(deployment, compactor_mode=mode)
+    findings = [f for f in doctor.doctor(site) if f.subject == "writing"]
+    assert [f.level for f in findings] == [Level.WARN] * told
+    assert all("f1_basic is closed to this user" in f.found for f in findings)
+
+
+def test_a_directory_that_is_gone_fails(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    shutil.rmtree(warehouse / "f1_basic")
+    finding = found(deployment, "storage")
+    assert finding.level is Level.FAIL
+    assert "f1_basic" in finding.found
+
+
+def test_staging_of_a_dead_compaction_is_an_orphan(deployment: Site, warehouse: Path) -> None:
+    """PROTOCOL 3.1: nobody but our sweeper removes it, so somebody must say that it is there."""
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    (living,) = deployment.metastore.transactions.open("ann", "h")
+    (dead,) = deployment.metastore.transactions.open("ann", "h")
+    deployment.metastore.transactions.abort(dead, "killed")
+    for txn in (living, dead):
+        (warehouse / "f1_basic" / staging_name(txn)).mkdir()
+    finding = found(deployment, "orphans")
+    assert finding.level is Level.WARN
+    assert staging_name(dead) in finding.found
+    assert staging_name(living) not in finding.found
+
+
+def test_a_name_that_no_writer_gives_fails(deployment: Site, warehouse: Path) -> None:
+    register_fixture(deployment.metastore, step(CALM), warehouse)
+    (warehouse / "f1_basic" / "delta_copy").mkdir()
+    finding = found(deployment, "directory names")
+    assert finding.level is Level.FAIL
+    assert "delta_copy" in finding.found
+
+
+def test_an_entry_of_a_lost_worker_is_told(deployment: Site) -> None:
+    compactions = deployment.metastore.compactions
+    entity = Entity(database="default", table="t")
+    number = compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-h-manual"))
+    worker = deployment.identity("worker")
+    entry = compactions.claim(worker, VERSION, pool_timeout_ms=0)
+    assert entry is not None
+    (txn,) = deployment.metastore.transactions.open("ann", "h", agent=worker)
+    compactions.record(entry, worker, txn, None, 1)  # type: ignore[arg-type]
+    assert found(deployment, "queue").level is Level.OK
+    deployment.metastore.transactions.abort(txn, "time-out")
+    finding = found(deployment, f"compaction {number}")
+    assert finding.level is Level.WARN
+    assert "default.t" in finding.found
+
+
+def test_a_transaction_open_for_days_is_named(deployment: Site) -> None:
+    (txn,) = deployment.metastore.transactions.open("ann", "laptop")
+    assert found(deployment, "transactions").level is Level.OK
+    long_ago = deployment.metastore.now_ms() - 3 * 86_400_000
+    with deployment.metastore.database.write() as conn:
+        conn.execute(update(TXNS).where(txn == TXNS.c.TXN_ID).values(TXN_STARTED=long_ago))
+    finding = found(deployment, "transactions")
+    assert finding.level is Level.WARN
+    assert f"{txn} of ann@laptop" in finding.found
+
+
+def test_many_aborts_are_told(deployment: Site) -> None:
+    settings = {"compactor.mode": "clean", "hive.compactor.abortedtxn.threshold": "1"}
+    site = replace(deployment, settings=Settings.of([Layer(name="flag", values=settings)]))
+    for txn in site.metastore.transactions.open("ann", "h", count=2):
+        write_id = site.metastore.write_ids.allocate(txn, "default", "t")
+        site.metastore.write_ids.add_component(txn, Entity(database="default", table="t"), "i", write_id)
+        site.metastore.transactions.abort(txn, "by hand")
+    finding = found(site, "aborted transactions")
+    assert finding.level is Level.WARN
+    assert "default.t (2)" in finding.found
+
+
+def test_a_property_in_vain_is_told(deployment: Site, warehouse: Path) -> None:
+    table = register_fixture(deployment.metastore, step(CALM), warehouse)
+    deployment.metastore.catalog.set_table_parameter(table, "compactor.spark.jars", "/tmp/x.jar")
+    finding = found(deployment, "table properties")
+    assert finding.level is Level.WARN
+    assert "compactor.spark.jars" in finding.found
+
+
+def test_acting_without_a_state_fails_and_observing_does_not(deployment: Site) -> None:
+    assert found(replace(deployment, state=None), "state").level is Level.FAIL
+    observing = Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})])
+    assert found(replace(deployment, state=None, settings=observing), "state").level is Level.OK
+
+
+def test_a_check_that_fails_is_a_finding_and_the_others_go_on(
+    deployment: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> int:
+        raise DatabaseUnavailable("database sqlite:///x: away")
+
+    monkeypatch.setattr(deployment.metastore, "now_ms", away)
+    findings = doctor.doctor(deployment)
+    failed = [f.subject for f in findings if f.level is Level.FAIL]
+    assert "clock" in failed
+    assert "queue" in failed
+    assert found(deployment, "storage").level is Level.OK
+
+
+@pytest.mark.parametrize(
+    ("text", "version", "level"),
+    [
+        ('openjdk version "21.0.2" 2024-01-16', "21", Level.OK),
+        ('java version "1.8.0_292"', "8", Level.WARN),
+        ("no java here", "none", Level.WARN),
+    ],
+)
+def test_the_java_that_spark_would_take(
+    text: str, version: str, level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    binary = tmp_path / "bin" / "java"
+    binary.parent.mkdir()
+    binary.write_text(f"#!/bin/sh\necho '{text}' >&2\n")
+    binary.chmod(binary.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (java,) = [f for f in doctor.machine() if f.subject == "java"]
+    assert java.level is level
+    assert version in java.found

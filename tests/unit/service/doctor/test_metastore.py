@@ -1,0 +1,47 @@
+"""On the embedded metastore; ``tests/contract/test_doctor.py`` sees each check trip on every database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.service.doctor import metastore as doctor_metastore
+from compactor.service.doctor.finding import Level
+from compactor.service.site import Site
+from tests.support.tables import with_settings
+
+
+def test_who_observes_needs_no_rights_and_no_protections(deployment: Site) -> None:
+    observer = with_settings(deployment, compactor_mode="observe")
+    assert [f.subject for f in doctor_metastore.rights(observer)] == ["mode"]
+    assert [f.subject for f in doctor_metastore.hive(observer)] == ["hive's roles"]
+
+
+def test_somebody_has_to_clean(deployment: Site) -> None:
+    compacting = with_settings(deployment, compactor_mode="compact")
+    *_, alone = doctor_metastore.hive(compacting)
+    assert (alone.level, alone.fix) == (
+        Level.WARN,
+        "set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
+    )
+    *_, cleans = doctor_metastore.hive(deployment)
+    assert "ours alone removes directories" in cleans.found
+
+
+def test_a_file_that_cannot_be_written(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("compactor.database.privileges.os.access", lambda path, mode: False)
+    *_, finding = doctor_metastore.rights(deployment)
+    assert finding.level is Level.FAIL
+    assert f"writing the file {Path(deployment.metastore.database.path)}" in finding.found
+
+
+def test_an_empty_metastore_is_sound(deployment: Site) -> None:
+    checks = (
+        doctor_metastore.database,
+        doctor_metastore.clock,
+        doctor_metastore.growing,
+        doctor_metastore.queue,
+        doctor_metastore.transactions,
+    )
+    assert {finding.level for check in checks for finding in check(deployment)} == {Level.OK}

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.acid.names import staging_name
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.errors import NotFound, Refused, StorageError
+from compactor.ids import TxnId, WriteId
+from compactor.locking.kinds import LockType
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.service.repair import repair
+from compactor.service.requests.abort import abort_compaction
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker.work import Fate
+from tests.support.passes import Hides, compact, with_storage
+from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.watching import Interrupted, names_in
+
+WORKER = "compactor-worker-gone"
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    insert(site, table, range(4))
+    insert(site, table, range(4, 8))
+    return table
+
+
+def working(site: Site, table: Table) -> Entry:
+    """A worker, dead by now, that had staged and named."""
+    (asked,) = request_compaction(site, table=str(table))
+    assert asked.entry_id is not None
+    entry = site.metastore.compactions.claim(WORKER, "1", pool_timeout_ms=0, ids=[asked.entry_id])
+    assert entry is not None
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
+    recorded = site.metastore.compactions.record(entry, WORKER, txn, "w", WriteId(2))
+    (Path(table.location) / staging_name(txn) / "out").mkdir(parents=True)
+    named = Path(table.location) / f"base_0000002_v{txn:07d}"
+    named.mkdir()
+    (named / "bucket_00000").write_bytes(b"x")
+    return recorded
+
+
+def test_nothing_of_it_is_seen_any_more(site: Site, table: Table) -> None:
+    """PROTOCOL 6: aborted, what it named hidden, what it staged removed; cancelled is ``x``."""
+    wanted = rows_of(site, table)
+    entry = working(site, table)
+    told = abort_compaction(site, entry.id)
+    assert (told.state, told.error) == (State.ABORTED, ABORT_MESSAGE)
+    names = names_in(Path(table.location))
+    assert staging_name(entry.txn_id or TxnId(0)) not in names
+    assert not [name for name in names if name.startswith("base_")]
+    assert rows_of(site, table) == wanted
+    assert compact(site).fate is Fate.COMPACTED
+
+
+def test_what_it_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
+    """PROTOCOL 6: else readers without visibility see half of a pair as soon as they get the table."""
+    entry = working(site, table)
+    assert entry.txn_id is not None
+    request = site.target(entry.entity).lock(LockType.EXCLUSIVE)
+    assert site.metastore.locks.try_acquire(entry.txn_id, [request], site.user, site.host) is not None
+    disk = Hides(site)
+    abort_compaction(with_storage(site, disk), entry.id)
+    assert disk.seen == [(f"base_0000002_v{entry.txn_id:07d}", [entry.txn_id])]
+    assert site.metastore.locks.show() == []
+
+
+def test_a_request_that_waits_is_taken_off(site: Site, table: Table) -> None:
+    (asked,) = request_compaction(site, table=str(table))
+    assert asked.entry_id is not None
+    assert abort_compaction(site, asked.entry_id).state is State.ABORTED
+    with pytest.raises(NotFound):
+        abort_compaction(site, asked.entry_id)
+
+
+def test_what_storage_does_not_let_go_is_the_next_passes(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = working(site, table)
+    with monkeypatch.context() as patched:
+
+        def refuse(path: str) -> None:
+            raise StorageError(f"{path}: permission denied")
+
+        patched.setattr(site.storage, "remove", refuse)
+        told = abort_compaction(site, entry.id)
+        assert (told.state, told.error) == (State.WORKING, ABORT_MESSAGE)
+    (made_good,) = repair(site)
+    assert (made_good.entry.id, made_good.fate) == (entry.id, State.ABORTED)
+    assert site.metastore.compactions.entry(entry.id).state is State.ABORTED
+    assert site.metastore.compactions.queue() == []
+
+
+def test_who_may_not_touch_storage_leaves_that_to_who_may(site: Site, table: Table) -> None:
+    entry = working(site, table)
+    before = names_in(Path(table.location))
+    asking = with_settings(site, compactor_mode="request")
+    assert abort_compaction(asking, entry.id).state is State.WORKING
+    assert names_in(Path(table.location)) == before
+    assert site.metastore.transactions.state(entry.txn_id or TxnId(0)) == "a"
+    repair(site)
+    assert site.metastore.compactions.entry(entry.id).state is State.ABORTED
+
+
+def test_a_worker_notices_between_two_units_and_ends_its_row(site: Site, table: Table) -> None:
+    before = names_in(Path(table.location))
+    asking = with_settings(site, compactor_mode="request")
+
+    def abort() -> None:
+        (entry,) = site.metastore.compactions.queue()
+        abort_compaction(asking, entry.id)
+
+    outcome = compact(site, runner=Interrupted(before=abort))
+    assert outcome.fate is Fate.ABORTED
+    assert "is not open any more" in outcome.message
+    (row, *_) = site.metastore.compactions.history()
+    assert (row.id, row.state, row.error) == (outcome.entry.id, State.ABORTED, ABORT_MESSAGE)
+    assert site.metastore.compactions.queue() == []
+    assert names_in(Path(table.location)) == before
+
+
+def test_what_is_committed_stays(site: Site, table: Table) -> None:
+    outcome = compact(site)
+    with pytest.raises(Refused, match="ready for cleaning; only one that is initiated, or"):
+        abort_compaction(site, outcome.entry.id)
+    assert site.metastore.compactions.entry(outcome.entry.id).state is State.READY_FOR_CLEANING

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import BadSetting, NotFound, Refused
+from compactor.metastore.catalog.read import Column, Table
+from compactor.service.requests.request import WaitTimedOut, parse_table, parse_type, request_compaction, wait_for
+from compactor.service.site import Site
+from tests.support.passes import compact
+from tests.support.tables import insert, make_table
+
+
+@pytest.fixture
+def parted(deployment: Site, warehouse: Path) -> Table:
+    catalog = deployment.metastore.catalog
+    catalog.create_database("default", str(warehouse))
+    table = catalog.create_table(
+        "default",
+        "p",
+        str(warehouse / "p"),
+        [Column(name="a", type="int")],
+        partition_keys=[Column(name="k", type="string")],
+        parameters={"TRANSACTIONAL": "TRUE"},
+    )
+    for value in ("x", "y z"):
+        catalog.add_partition(table, [value])
+    return table
+
+
+@pytest.mark.parametrize(
+    ("text", "names"), [("D.T", ("d", "t")), ("t", ("default", "t")), (" sales.orders ", ("sales", "orders"))]
+)
+def test_a_tables_name(text: str, names: tuple[str, str]) -> None:
+    assert parse_table(text) == names
+
+
+@pytest.mark.parametrize("text", ["", "d.", ".t", "a.b.c"])
+def test_what_is_no_tables_name(text: str) -> None:
+    with pytest.raises(Refused, match=r"expected DATABASE\.TABLE"):
+        parse_table(text)
+
+
+def test_types_in_any_case() -> None:
+    assert (parse_type("Major"), parse_type(" MINOR ")) == (CompactionType.MAJOR, CompactionType.MINOR)
+    with pytest.raises(Refused, match="'both': expected one of major, minor"):
+        parse_type("both")
+
+
+def test_without_a_partition_every_one_is_asked_for(deployment: Site, parted: Table) -> None:
+    asked = request_compaction(deployment, table="p", type="minor", pool="night")
+    assert [a.entity.partition for a in asked] == [e.entity.partition for e in deployment.metastore.compactions.queue()]
+    assert len(asked) == 2
+    for entry in deployment.metastore.compactions.queue():
+        assert (entry.state, entry.type, entry.pool) == (State.INITIATED, CompactionType.MINOR, "night")
+        assert (entry.initiator_id or "").startswith("compactor-")
+
+
+@pytest.mark.parametrize("spelt", ["k=x", "k='x'"])
+def test_a_partition_as_stored_or_as_a_person_writes_it(deployment: Site, parted: Table, spelt: str) -> None:
+    (asked,) = request_compaction(deployment, table="default.p", partition=spelt)
+    assert asked.entity.partition == "k=x"
+
+
+def test_what_is_queued_already_is_told_and_the_rest_is_asked_for(deployment: Site, parted: Table) -> None:
+    request_compaction(deployment, table="p", partition="k=x")
+    again = {a.entity.partition: a for a in request_compaction(deployment, table="p")}
+    assert "already scheduled" in (again["k=x"].refused or "")
+    assert sum(a.entry_id is not None for a in again.values()) == 1
+    with pytest.raises(Refused, match="already scheduled"):
+        request_compaction(deployment, table="p")
+
+
+def test_what_is_not_there_or_not_done(deployment: Site, parted: Table) -> None:
+    with pytest.raises(NotFound, match="gone"):
+        request_compaction(deployment, table="gone")
+    with pytest.raises(NotFound, match="k=gone"):
+        request_compaction(deployment, table="p", partition="k=gone")
+    with pytest.raises(Refused, match="no such column"):
+        request_compaction(deployment, table="p", type="rebalance", order_by="nowhere")
+    with pytest.raises(BadSetting, match=r"compactor\.no"):
+        request_compaction(deployment, table="p", properties={"compactor.no": "1"})
+    assert deployment.metastore.compactions.queue() == []
+
+
+def test_a_rebalance_is_queued_as_hive_would(deployment: Site, parted: Table) -> None:
+    asked = request_compaction(deployment, table="p", type="rebalance", buckets=3, order_by="A desc")
+    entries = deployment.metastore.compactions.queue()
+    assert len(entries) == len(asked)
+    assert {(e.type, e.buckets, e.order_by) for e in entries} == {(CompactionType.REBALANCE, 3, "order by a desc")}
+
+
+def test_waiting_ends_when_all_is_compacted(deployment: Site, warehouse: Path) -> None:
+    table = make_table(deployment, warehouse)
+    insert(deployment, table, [1])
+    insert(deployment, table, [2])
+    outcome = compact(deployment)
+    seen: list[Entry] = []
+    (entry,) = wait_for(deployment, [outcome.entry.id], 5, progress=seen.extend)
+    assert entry.state is State.READY_FOR_CLEANING
+    assert [e.id for e in seen] == [entry.id]
+
+
+def test_waiting_ends_when_its_time_is_over(deployment: Site, parted: Table) -> None:
+    (asked,) = request_compaction(deployment, table="p", partition="k=x")
+    assert asked.entry_id is not None
+    with pytest.raises(WaitTimedOut, match=f"{asked.entry_id} is initiated; it goes on without you"):
+        wait_for(deployment, [asked.entry_id], 0)

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.demo.fixtures import register_fixture
+from compactor.errors import NotFound, Refused
+from compactor.service.requests.unpause import resume
+from compactor.service.roles.initiator import look
+from compactor.service.site import VERSION, Site
+from compactor.settings.precedence import Layer, Settings
+from tests.support.expected import step
+
+TABLE = Entity(database="default", table="f1_basic")
+
+
+@pytest.fixture
+def failing(deployment: Site, warehouse: Path) -> Site:
+    """A table that is due, whose last two compactions failed."""
+    register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
+    for _ in range(2):
+        fail(deployment, TABLE)
+    return deployment
+
+
+def fail(site: Site, entity: Entity) -> int:
+    compactions = site.metastore.compactions
+    number = compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-h-manual"))
+    entry = compactions.claim(site.identity("worker"), VERSION, pool_timeout_ms=0, ids=[number])
+    assert entry is not None
+    compactions.finish(entry, State.FAILED, "disk full")
+    return number
+
+
+def test_after_it_the_initiator_looks_again(failing: Site) -> None:
+    before = look(failing, TABLE)
+    assert before.outcome == "skipped"
+    assert "failed" in before.because
+    (resumed,) = resume(failing, "default", "f1_basic")
+    assert [(e.state, e.error) for e in resumed.forgotten] == [(State.FAILED, "disk full")] * 2
+    assert look(failing, TABLE).outcome == "major"
+
+
+def test_older_rows_and_other_tables_stay(failing: Site) -> None:
+    other = fail(failing, Entity(database="default", table="other"))
+    resume(failing, "default", "f1_basic")
+    left = {e.id: e.state for e in failing.metastore.compactions.history()}
+    assert left.pop(other) is State.FAILED
+    assert set(left.values()) == {State.SUCCEEDED}  # what the fixture's own history holds
+
+
+def test_did_not_initiate_rows_go_with_the_failures(failing: Site) -> None:
+    failing.metastore.compactions.did_not_initiate(TABLE, "too many failures")
+    (resumed,) = resume(failing, "default", "f1_basic")
+    assert [e.state for e in resumed.forgotten] == [State.DID_NOT_INITIATE, State.FAILED, State.FAILED]
+
+
+def test_twice_is_once(failing: Site) -> None:
+    assert resume(failing, "default", "f1_basic")
+    assert resume(failing, "default", "f1_basic") == []
+
+
+def test_a_table_that_is_not_there(deployment: Site) -> None:
+    with pytest.raises(NotFound, match=r"default\.nope"):
+        resume(deployment, "default", "nope")
+
+
+def test_observing_changes_nothing(failing: Site) -> None:
+    observing = replace(failing, settings=Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})]))
+    with pytest.raises(Refused, match="observe"):
+        resume(observing, "default", "f1_basic")
+    assert sum(e.state is State.FAILED for e in failing.metastore.compactions.history()) == 2

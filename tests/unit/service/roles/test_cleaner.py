@@ -1,0 +1,198 @@
+"""What a pass of the cleaner takes and what it leaves; the gate is in tests/integration/service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert as sql_insert
+from sqlalchemy import select, update
+
+from compactor.acid.names import parse_hidden
+from compactor.compaction.entry import Request
+from compactor.compaction.states import CompactionType, State
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.metastore.transactions.transactions import TxnType
+from compactor.service.roles.cleaner import CleanerPass, clean
+from compactor.service.site import Site
+from compactor.storage.local import LocalStorage
+from tests.support.passes import clean_all, compact
+from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
+from tests.support.watching import names_in
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    for value in (1, 2, 3):
+        insert(site, table, [value])
+    return table
+
+
+def cleaned(site: Site) -> CleanerPass:
+    for _ in range(200):
+        passed = clean(site)
+        if passed.cleaned or passed.ended:
+            return passed
+    raise AssertionError(passed)
+
+
+def test_bytes_and_names_are_told(site: Site, table: Table) -> None:
+    files = [f for f in Path(table.location).rglob("*") if f.is_file() and not f.name.startswith("_")]
+    least = sum(f.stat().st_size for f in files)
+    before = names_in(Path(table.location))
+    compact(site)
+    passed = cleaned(site)
+    (done,) = passed.cleaned
+    assert set(done.removed) == before
+    assert done.bytes_freed >= least
+    assert passed.to_json()["cleaned"] == [
+        {"table": "default.t", "compaction": 1, "removed": sorted(before), "bytes_freed": done.bytes_freed}
+    ]
+
+
+def test_what_came_after_the_compaction_stays(site: Site, table: Table) -> None:
+    compact(site)
+    insert(site, table, [4])
+    wanted = rows_of(site, table)
+    cleaned(site)
+    assert "delta_0000004_0000004_0000" in names_in(Path(table.location))
+    assert rows_of(site, table) == wanted
+
+
+def test_what_goes_is_hidden_before_it_is_emptied(site: Site, table: Table) -> None:
+    """PROTOCOL 7.3: file by file a reader would see half of it."""
+    compact(site)
+    removed: list[str] = []
+
+    class Seen(LocalStorage):
+        def remove(self, path: str, *, durable: bool = True) -> None:
+            removed.append(Path(path).name)
+            super().remove(path, durable=durable)
+
+    clean_all(replace(site, storage=Seen()))
+    assert len(removed) == 3
+    assert [name for name in removed if parse_hidden(name) is None] == []
+    assert len(names_in(Path(table.location))) == 1
+
+
+def test_soft_deleted_data_never_means_what_was_made_there_again(site: Site, table: Table) -> None:
+    """PROTOCOL 7.4: such a row tells a location and no table; the one that is there now is another one."""
+    before, wanted = names_in(Path(table.location)), rows_of(site, table)
+    soft = {"location": table.location}
+    asked = Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="hms", properties=soft)
+    number = site.metastore.compactions.request(asked)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=99))
+    time.sleep(0.01)
+    (failed,) = clean(site).failed
+    assert (failed.entry_id, "soft-deleted data" in failed.because) == (number, True)
+    assert (names_in(Path(table.location)), rows_of(site, table)) == (before, wanted)
+    assert site.metastore.compactions.entry(number).state is State.READY_FOR_CLEANING
+
+
+def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:
+    """What is hidden from readers and not ours is nobody's business."""
+    stranger = Path(table.location) / "_notes"
+    stranger.mkdir()
+    (stranger / "read.me").write_text("mine")
+    compact(site)
+    cleaned(site)
+    assert (stranger / "read.me").read_text() == "mine"
+
+
+def test_a_table_that_forbids_it_is_not_cleaned(site: Site, table: Table) -> None:
+    site.metastore.catalog.set_table_parameter(table, "no_cleanup", "true")
+    compact(site)
+    before = names_in(Path(table.location))
+    (ended,) = cleaned(site).ended
+    assert (ended.state, names_in(Path(table.location))) == (State.REFUSED, before)
+    assert "no_cleanup" in ended.because
+
+
+def test_a_table_that_is_gone_ends_its_row(site: Site, table: Table) -> None:
+    """PROTOCOL 7.4: rows with nothing left end."""
+    compact(site)
+    with site.metastore.database.read() as conn:
+        (row,) = conn.execute(select(COMPACTION_QUEUE)).mappings().all()
+    site.metastore.catalog.drop_table(table)
+    with site.metastore.database.write() as conn:
+        conn.execute(sql_insert(COMPACTION_QUEUE).values(**row))
+    (ended,) = cleaned(site).ended
+    assert (ended.state, ended.because) == (State.SUCCEEDED, "the table or partition is gone")
+
+
+def test_aborted_writes_past_their_threshold_go_without_a_request(site: Site, table: Table) -> None:
+    insert(site, table, [9], commits=False)
+    wanted = rows_of(site, table)
+    clean(site)
+    assert "delta_0000004_0000004_0000" in names_in(Path(table.location))
+    keen = with_settings(site, hive_compactor_abortedtxn_threshold="0", hive_txn_opentxn_timeout="1ms")
+    (done,) = cleaned(keen).cleaned
+    assert (done.entry_id, done.removed) == (None, ("delta_0000004_0000004_0000",))
+    assert rows_of(site, table) == wanted
+    clean_all(site)
+
+
+def test_a_row_waits_for_all_that_is_hidden_beside_what_it_removed(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2, 8: with the row go the aborted components, and nothing of them may be in storage."""
+    compact(site)
+    hidden = Path(table.location) / "_compactor_obsolete_99999_base_0000001_v0000007"
+    hidden.mkdir()
+    time.sleep(0.01)
+    (waiting,) = clean(site).waiting
+    assert hidden.name in waiting.because
+    assert [entry.state for entry in site.metastore.compactions.queue()] == [State.READY_FOR_CLEANING]
+    hidden.rmdir()
+    clean_all(site)
+    assert site.metastore.compactions.history()[0].state is State.SUCCEEDED
+
+
+def test_what_an_aborted_compaction_named_goes_by_the_gate_also_beside_aborted_writes(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2: rows of aborted writes nobody ever read; a reader may have this open."""
+    (reader,) = site.metastore.transactions.open("ann", "h")
+    insert(site, table, [9], commits=False)
+    (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
+    (Path(table.location) / f"base_0000003_v{txn:07d}").mkdir()
+    site.metastore.transactions.abort(txn, "by hand")
+    keen = with_settings(site, hive_compactor_abortedtxn_threshold="0", hive_txn_opentxn_timeout="1ms")
+    assert [done.removed for done in clean(keen).cleaned] == [("delta_0000004_0000004_0000",)]
+    (hidden,) = filter(None, map(parse_hidden, names_in(Path(table.location))))
+    assert hidden.until >= reader
+
+
+class _Meanwhile(LocalStorage):
+    """Before it removes the first directory, ``what`` happens."""
+
+    def __init__(self, what: Callable[[], object]) -> None:
+        self._what: Callable[[], object] | None = what
+
+    def remove(self, path: str, *, durable: bool = True) -> None:
+        what, self._what = self._what, None
+        if what is not None:
+            what()
+        super().remove(path, durable=durable)
+
+
+def test_another_cleaner_that_is_faster_is_no_failure(site: Site, table: Table) -> None:
+    """Hive's cleaner, or a second one of ours, may take the row and the directories away while this one is at it."""
+    compact(site)
+    wanted = rows_of(site, table)
+    time.sleep(0.01)
+    others: list[CleanerPass] = []
+    slow = replace(site, storage=_Meanwhile(lambda: others.append(clean(site))))
+    passed = clean(slow)
+    assert [len(other.cleaned) for other in others] == [1]
+    assert (passed.cleaned, passed.waiting, passed.failed) == ((), (), ())
+    assert [entry.state for entry in site.metastore.compactions.history()] == [State.SUCCEEDED]
+    assert rows_of(site, table) == wanted
+    assert len(names_in(Path(table.location))) == 1

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from compactor.compaction.entry import Entity
+from compactor.metastore.schema.tables import TXNS
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.site import Site
+from compactor.state.conditions import Seen
+from compactor.state.decisions import Decided
+from tests.support.passes import clean_all, compact
+from tests.support.tables import insert, make_table, rows_of, with_settings
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_forget_grace="0s")
+
+
+def passes(site: Site) -> None:
+    """An hour goes by for every transaction that has ended."""
+    hour = 3_600_000
+    older = {"TXN_STARTED": TXNS.c.TXN_STARTED - hour, "TXN_LAST_HEARTBEAT": TXNS.c.TXN_LAST_HEARTBEAT - hour}
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TXNS).values(**older))
+
+
+@pytest.mark.parametrize("mode", ["observe", "request", "compact"])
+def test_below_clean_hive_keeps_its_own_house(site: Site, mode: str) -> None:
+    done = keep_house(with_settings(site, compactor_mode=mode))
+    assert not done.acted
+    assert done.to_json()["acted"] is False
+
+
+def test_silent_transactions_time_out(site: Site, warehouse: Path) -> None:
+    (silent,) = site.metastore.transactions.open("ann", "h")
+    passes(site)
+    (living,) = site.metastore.transactions.open("bob", "h")
+    assert keep_house(site).acted
+    assert site.metastore.transactions.state(silent) in ("a", None)
+    assert site.metastore.transactions.state(living) == "o"
+
+
+def test_history_is_kept_as_long_as_hive_keeps_it(site: Site, warehouse: Path) -> None:
+    """Three of each entity that succeeded, by default."""
+    table = make_table(site, warehouse)
+    insert(site, table, [0])
+    for value in range(1, 6):
+        insert(site, table, [value])
+        compact(site)
+        clean_all(site)
+    before = [e.id for e in site.metastore.compactions.history()]
+    assert len(before) == 5
+    assert keep_house(site).history_purged == 2
+    assert [e.id for e in site.metastore.compactions.history()] == before[:3]
+
+
+def test_what_ended_is_forgotten_and_no_row_changes(site: Site, warehouse: Path) -> None:
+    """PROTOCOL 8: but not the newest (PROTOCOL 9), nor an aborted one whose directory is there."""
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    insert(site, table, [2], commits=False)
+    insert(site, table, [3])
+    wanted = rows_of(site, table)
+    passes(site)
+    done = keep_house(site)
+    assert done.transactions_forgotten > 0
+    assert rows_of(site, table) == wanted
+    newest = site.metastore.transactions.newest()
+    passes(site)
+    keep_house(site)
+    assert site.metastore.transactions.state(newest) == "c"
+    assert rows_of(site, table) == wanted
+
+
+@pytest.mark.parametrize("mode", ["observe", "clean"])
+def test_what_we_remember_is_kept_short_whatever_the_mode(site: Site, mode: str) -> None:
+    assert site.state is not None
+    site = with_settings(site, compactor_mode=mode)
+    entity = Entity(database="default", table="t")
+    now = site.metastore.now_ms()
+    for at in (1, now):
+        site.state.decisions.record(site.name, [Decided(entity=entity, outcome="major", because="so")], at=at)
+    seen = [
+        Seen(entity=replace(entity, table=name), outcome="major", because="so", at=at)
+        for name, at in (("old", 1), ("new", now))
+    ]
+    site.state.conditions.record(site.name, seen)
+    assert keep_house(site).state_purged == 2
+    assert [s.entity.table for s in site.state.conditions.page(site.name, limit=9)] == ["new"]

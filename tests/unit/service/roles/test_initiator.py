@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import DatabaseUnavailable, StorageError
+from compactor.metastore.catalog.read import Table
+from compactor.metastore.queue.compactions import Compactions
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.roles import initiator
+from compactor.service.roles.initiator import initiate, look
+from compactor.service.site import Site
+from compactor.service.worker.work import Options
+from compactor.storage.local import LocalStorage
+from tests.support.passes import clean_all, compact, with_storage
+from tests.support.tables import entity_of, insert, make_table, with_settings
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(
+        deployment, hive_compactor_delta_num_threshold="2", hive_compactor_worker_pool="night", compactor_mode="clean"
+    )
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    table = make_table(site, warehouse)
+    for value in range(4):
+        insert(site, table, [value])
+    return table
+
+
+def test_what_is_due_is_put_into_the_queue_with_its_reason(site: Site, table: Table) -> None:
+    done = initiate(site)
+    (considered,) = done.considered
+    (entry,) = site.metastore.compactions.queue()
+    assert (considered.entity, considered.entry_id) == (entity_of(table), entry.id)
+    assert (entry.state, entry.pool) == (State.INITIATED, "night")
+    assert considered.outcome == entry.type.label.lower()
+    assert "4" in considered.because
+    assert done.enqueued == (("night", entry.id),)
+    assert done.to_json()["enqueued"] == [{"pool": "night", "compaction": entry.id}]
+    assert site.state is not None
+    (decided,) = site.state.decisions.last_pass(site.name)
+    assert decided.because == considered.because
+
+
+def test_a_second_pass_asks_for_nothing_twice(site: Site, table: Table) -> None:
+    initiate(site)
+    (considered,) = initiate(site).considered
+    assert considered.entry_id is None
+    assert len(site.metastore.compactions.queue()) == 1
+
+
+def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
+    """As in Hive: ``>``."""
+    table = make_table(site, warehouse)
+    insert(site, table, [1])
+    insert(site, table, [2])
+    assert initiate(site).considered[0].outcome == "notneeded"
+    insert(site, table, [3])
+    assert initiate(site).considered[0].entry_id is not None
+
+
+def test_looking_writes_nothing(site: Site, table: Table) -> None:
+    assert look(site, entity_of(table)).decision is not None
+    assert site.metastore.compactions.queue() == []
+
+
+def test_a_table_that_is_gone_is_skipped(site: Site, table: Table) -> None:
+    assert look(site, Entity(database="default", table="gone")).outcome == "skipped"
+
+
+def test_one_bad_table_never_stops_the_others(site: Site, table: Table, warehouse: Path) -> None:
+    other = make_table(site, warehouse, "other")
+    for value in range(4):
+        insert(site, other, [value])
+
+    class Broken(LocalStorage):
+        def listing(self, path: str):  # type: ignore[no-untyped-def]
+            if path == table.location:
+                raise StorageError(f"cannot list {path}: Permission denied")
+            return super().listing(path)
+
+    considered = {c.entity.table: c for c in initiate(with_storage(site, Broken())).considered}
+    assert (considered["t"].outcome, considered["t"].entry_id) == ("error", None)
+    assert "Permission denied" in considered["t"].because
+    assert considered["other"].entry_id is not None
+
+
+def test_a_table_is_considered_again_when_it_was_written_again(site: Site, table: Table) -> None:
+    assert compact(site, "major").entry.type is CompactionType.MAJOR
+    assert initiate(site).enqueued == ()
+    for value in range(4):
+        insert(site, table, [10 + value])
+    assert len(initiate(site).enqueued) == 1
+
+
+def test_requests_are_made_together_and_told_one_by_one(
+    site: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(initiator, "RECORDED_AT_ONCE", 2)
+    names = [f"t{number}" for number in range(5)]
+    for name in names:
+        table = make_table(site, warehouse, name)
+        for value in range(1 if name == "t2" else 4):
+            insert(site, table, [value])
+    done = initiate(site)
+    assert [c.entity.table for c in done.considered] == names
+    assert [c.entry_id is None for c in done.considered] == [False, False, True, False, False]
+    queued = {entry.entity: entry.id for entry in site.metastore.compactions.queue()}
+    assert {c.entity: c.entry_id for c in done.considered if c.entry_id is not None} == queued
+    assert site.state is not None
+    assert [d.entity for d in site.state.decisions.last_pass(site.name)] == [c.entity for c in done.considered]
+
+
+def test_a_queue_that_takes_nothing_is_told_for_each(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(compactions: Compactions, requests: object) -> None:
+        raise DatabaseUnavailable("database gone")
+
+    monkeypatch.setattr(Compactions, "request_all", fails)
+    done = initiate(site)
+    assert [(c.outcome, c.because, c.entry_id) for c in done.considered] == [("error", "database gone", None)]
+    assert done.enqueued == ()
+
+
+def test_what_was_found_is_kept_for_people_to_see(site: Site, table: Table) -> None:
+    assert site.state is not None
+    initiate(site)
+    (seen,) = site.state.conditions.page(site.name, limit=9)
+    assert (seen.entity, seen.outcome) == (entity_of(table), "major")
+    assert seen.flips == ("hive.compactor.delta.num.threshold of 4 or more",)
+    assert seen.condition is not None
+    assert (seen.condition.deltas, seen.condition.files, seen.condition.small_files) == (4, 4, 2)
+    initiate(site)
+    (again,) = site.state.conditions.page(site.name, limit=9)
+    assert (again.outcome, again.condition) == ("skipped", seen.condition)
+
+
+def test_what_was_compacted_is_told_as_calm_though_it_is_no_candidate_any_more(site: Site, table: Table) -> None:
+    assert site.state is not None
+    initiate(site)
+    run_entries(site, claimable(site), InProcessRunner(), Options())
+    clean_all(site)
+    assert initiate(site).considered == ()
+    (seen,) = site.state.conditions.page(site.name, limit=9)
+    assert (seen.outcome, seen.because) == ("notneeded", "there are no deltas to merge")
+    assert seen.condition is not None
+    assert (seen.condition.deltas, seen.condition.health) == (0, 100)
+    assert seen.last_compacted is not None
+
+
+def test_what_was_dropped_is_forgotten(site: Site, table: Table) -> None:
+    assert site.state is not None
+    initiate(site)
+    site.metastore.catalog.drop_table(table)
+    initiate(site)
+    assert site.state.conditions.page(site.name, limit=9) == []
