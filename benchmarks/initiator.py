@@ -69,7 +69,7 @@ def facts(folder: Path) -> str:
 
 
 @contextmanager
-def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.State]]:
+def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.OwnState]]:
     """An empty metastore and a state of ours beside it."""
     with ExitStack() as stack:
         if kind == "sqlite":

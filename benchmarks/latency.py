@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, keep, machine, say, told
 from compactor.compaction.entry import Entry
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.demo.servers import AirflowServers
 from compactor.metastore.catalog.read import Table
 from compactor.service.batches.batch import own_state
@@ -68,7 +68,7 @@ class Way:
 class Lab:
     """The servers, and the metastore that they look after."""
 
-    def __init__(self, place: Place, site: Site, servers: AirflowServers) -> None:
+    def __init__(self, place: DemoPaths, site: Site, servers: AirflowServers) -> None:
         self._place = place
         self._site = site
         self._servers = servers
@@ -174,7 +174,7 @@ def _epoch(text: str) -> float:
 @contextmanager
 def running(folder: Path) -> Iterator[Lab]:
     """Airflow over an empty metastore."""
-    place = Place(folder=folder / "place")
+    place = DemoPaths(folder=folder / "place")
     place.make()
     more = RESIDENT | {"AIRFLOW__COMPACTOR__CONFIG": str(place.config)}
     with AirflowServers(place.airflow, ROOT / "dags", more) as servers, place.site() as site:

@@ -177,7 +177,7 @@ def acid_directory(
     Raises:
         NotEnoughHistory: the list is older than the oldest compacted base, so what it saw is gone.
     """
-    found = _Found.of(listing, exempt)
+    found = _SortedListing.of(listing, exempt)
     aborted: list[str] = []
     aborted_ids: set[WriteId] = set()
     unseen: list[str] = []
@@ -317,7 +317,7 @@ def _best_deltas(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _SortedListing:
     """A listing sorted into what its names say."""
 
     bases: tuple[tuple[str, Base], ...]
@@ -327,7 +327,7 @@ class _Found:
     unparsable: tuple[str, ...]
 
     @classmethod
-    def of(cls, listing: Listing, exempt: frozenset[TxnId]) -> _Found:
+    def of(cls, listing: Listing, exempt: frozenset[TxnId]) -> _SortedListing:
         inside: dict[str, list[FileStatus]] = {name: [] for name in listing.directories}
         root: list[FileStatus] = []
         for file in listing.files:

@@ -19,7 +19,7 @@ MOST_LAUNCHES = 3  #: of one try; a driver that dies that often will die again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class BatchProgress:
     """A batch at one moment, in plain values."""
 
     batch_id: int
@@ -31,7 +31,7 @@ class Progress:
     failed: Mapping[int, str] = field(default_factory=dict)  #: id -> a sentence
     compacted: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  #: ids by (database, table)
 
-    def news(self, before: Progress | None) -> list[str]:
+    def news(self, before: BatchProgress | None) -> list[str]:
         """What changed since ``before``, a line each."""
         lines = []
         if self.tracking_url and (before is None or before.tracking_url != self.tracking_url):
@@ -50,7 +50,7 @@ class Next(enum.Enum):
     CONCLUDE = enum.auto()
 
 
-def next_step(progress: Progress, launches: int) -> Next:
+def next_step(progress: BatchProgress, launches: int) -> Next:
     """What to do with a batch that this try has launched ``launches`` times so far.
 
     A running application is watched, whoever launched it. One that is lost, or was taken from its driver, is launched
@@ -67,7 +67,7 @@ def next_step(progress: Progress, launches: int) -> Next:
     return Next.RENEW
 
 
-def look(metastore: str, batch_id: int) -> Progress:
+def look(metastore: str, batch_id: int) -> BatchProgress:
     """How the batch stands now. A driver that is a dead process of this machine is lost at once, any other one when its
     reservation ends.
 
@@ -78,7 +78,7 @@ def look(metastore: str, batch_id: int) -> Progress:
     if found.stand is Stand.UNDER_WAY and processes.is_gone(found.application):
         found = _look(metastore, batch_id)  # it may have ended between the two looks, as it should
         if found.stand is Stand.UNDER_WAY:
-            return Progress(
+            return BatchProgress(
                 batch_id=batch_id,
                 stand=Stand.LOST,
                 application=found.application,
@@ -91,10 +91,10 @@ def look(metastore: str, batch_id: int) -> Progress:
     return found
 
 
-def _look(metastore: str, batch_id: int) -> Progress:
+def _look(metastore: str, batch_id: int) -> BatchProgress:
     with CompactorHook(metastore).get_conn() as site:
         found = control.standing(site, batch_id)
-    return Progress(
+    return BatchProgress(
         batch_id=batch_id,
         stand=found.stand,
         application=found.batch.application_id,

@@ -8,7 +8,7 @@ from airflow.configuration import conf
 
 from compactor.airflow.options import OPTIONS, SECTION
 from compactor.errors import BadSetting
-from compactor.settings.setting import Setting, Unit, parse
+from compactor.settings.setting import Setting, SettingUnit, parse
 
 _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 
@@ -111,4 +111,4 @@ def approval_bytes() -> int | None:
     found = text("approval_bytes")
     if not found:
         return None
-    return int(parse(Setting(key=f"[{SECTION}] approval_bytes", default="0", unit=Unit.BYTES, effect=""), found))
+    return int(parse(Setting(key=f"[{SECTION}] approval_bytes", default="0", unit=SettingUnit.BYTES, effect=""), found))

@@ -119,7 +119,7 @@ class BatchTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        before: batches.Progress | None = None
+        before: batches.BatchProgress | None = None
         while True:
             try:
                 progress = await asyncio.to_thread(batches.look, self.metastore, self.batch_id)

@@ -16,13 +16,13 @@ import pyarrow as pa
 
 from compactor.orc.codecs.codec import Codec, Unfit, root_names
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Kind, Types
+from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.io.source import Source
 from compactor.orc.reencode import ARROW, PYORC
 
 _NANOS = 10**9
 _INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  #: JSON has no numbers for them
-_TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 
 
 def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
@@ -69,21 +69,21 @@ def value(scalar: Any, types: Types, column: int) -> object:
     item = types[column]
     if item.kind in _TIMESTAMPS:
         return timestamp(*_seconds(scalar))
-    if item.kind is Kind.DATE:
+    if item.kind is TypeKind.DATE:
         return str(np.datetime64(scalar.value, "D"))
-    if item.kind is Kind.DECIMAL:
+    if item.kind is TypeKind.DECIMAL:
         return format(scalar.as_py(), "f")
-    if item.kind in (Kind.FLOAT, Kind.DOUBLE):
+    if item.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
         number = scalar.as_py()
         return number if math.isfinite(number) else _INFINITE[str(number)]
-    if item.kind is Kind.BINARY:
+    if item.kind is TypeKind.BINARY:
         return list(scalar.as_py())
-    if item.kind is Kind.STRUCT:
+    if item.kind is TypeKind.STRUCT:
         fields = zip(item.field_names, item.children, strict=True)
         return {name: value(scalar[place], types, child) for place, (name, child) in enumerate(fields)}
-    if item.kind is Kind.LIST:
+    if item.kind is TypeKind.LIST:
         return [value(part, types, item.children[0]) for part in scalar.values or ()]
-    if item.kind is Kind.MAP:
+    if item.kind is TypeKind.MAP:
         key, content = item.children
         return [
             {"_key": value(pair[0], types, key), "_value": value(pair[1], types, content)}

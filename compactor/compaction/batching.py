@@ -19,7 +19,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class RouteBatch:
     """Entries of one route in the order of their ids."""
 
     route: Route
@@ -30,7 +30,7 @@ class Batch:
         return sum(item.bytes for item in self.items)
 
 
-def batches(items: Iterable[Item], max_bytes: int) -> tuple[Batch, ...]:
+def batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
     """All items, first come first served by id; a batch exceeds ``max_bytes`` only where one item alone does."""
     open_batches: dict[Route, list[Item]] = {}
     filled: dict[Route, int] = {}
@@ -43,4 +43,4 @@ def batches(items: Iterable[Item], max_bytes: int) -> tuple[Batch, ...]:
             done.append(current)
         current.append(item)
         filled[item.route] += item.bytes
-    return tuple(Batch(route=batch[0].route, items=tuple(batch)) for batch in done)
+    return tuple(RouteBatch(route=batch[0].route, items=tuple(batch)) for batch in done)

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from compactor.compaction.windows import Window, open_until, parse_window
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import lookup
-from compactor.settings.setting import Scope, Setting, Unit, parse
+from compactor.settings.setting import Scope, Setting, SettingUnit, parse
 
 POOL = "hive.compactor.worker.pool"  #: the setting that says which pool a table is in
 DEFAULT = "default"  #: as a policy names the pool of requests that name none
@@ -177,7 +177,7 @@ def _count(where: str, table: Mapping[str, object], key: str) -> int | None:
 
 
 def _seconds(where: str, value: object) -> float:
-    setting = Setting(key="max_run", default="1h", unit=Unit.SECONDS, minimum=1, effect="")
+    setting = Setting(key="max_run", default="1h", unit=SettingUnit.SECONDS, minimum=1, effect="")
     try:
         return float(parse(setting, str(value))) / 1000
     except BadSetting as error:

@@ -48,7 +48,7 @@ class LocationForm(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FixtureStep:
     """One ``<set>/<fixture>/<step>``; ``directory`` is None where the table had no file at all."""
 
     path: Path
@@ -73,7 +73,7 @@ class Step:
         return {int(name.visibility_txn_id) for name in parsed if name is not None and name.visibility_txn_id}
 
 
-def read_step(path: Path) -> Step:
+def read_step(path: Path) -> FixtureStep:
     """The dumps of ``path`` and where its table directory is.
 
     Raises:
@@ -86,11 +86,13 @@ def read_step(path: Path) -> Step:
     dump = parse_dump((path / "txn_tables.txt").read_text("utf-8"), str(path / "txn_tables.txt"))
     directories = [child for child in sorted(path.iterdir()) if child.name not in _SIDE_FILES]
     if directories:
-        return Step(path=path, table=directories[0].name, directory=directories[0], description=description, dump=dump)
+        return FixtureStep(
+            path=path, table=directories[0].name, directory=directories[0], description=description, dump=dump
+        )
     if description.location is None:
         raise BadFile(f"{path}: no table directory and no Location in describe.txt; the table's name is not known")
     name = description.location.rstrip("/").rpartition("/")[2]
-    return Step(path=path, table=name, directory=None, description=description, dump=dump)
+    return FixtureStep(path=path, table=name, directory=None, description=description, dump=dump)
 
 
 def register_fixture(
@@ -132,7 +134,7 @@ def register_fixture(
     return registered
 
 
-def _create(metastore: Metastore, step: Step, database: str, name: str, location: str) -> read.Table:
+def _create(metastore: Metastore, step: FixtureStep, database: str, name: str, location: str) -> read.Table:
     if database not in metastore.catalog.databases():
         metastore.catalog.create_database(database, location.rpartition("/")[0])
     description = step.description
@@ -155,12 +157,12 @@ def _create(metastore: Metastore, step: Step, database: str, name: str, location
     return created
 
 
-def _own(step: Step, table: str, prefix: str) -> Iterable[Row]:
+def _own(step: FixtureStep, table: str, prefix: str) -> Iterable[Row]:
     """The dump's rows of this table; it bears the name of its directory in every column ``…_TABLE``."""
     return (row for row in step.dump.rows(table) if row[f"{prefix}_TABLE"] == step.table)
 
 
-def _states(step: Step) -> dict[int, str]:
+def _states(step: FixtureStep) -> dict[int, str]:
     """The state of every transaction that this table knows: written, compacted, or named in storage."""
     aborted = {int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS") if row["TXN_STATE"] == _ABORTED}
     opened = [row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == "o"]
@@ -179,12 +181,12 @@ def _states(step: Step) -> dict[int, str]:
     return {txn: _ABORTED if txn in aborted else _COMMITTED for txn in sorted(known - {0})}
 
 
-def _largest(step: Step, states: Mapping[int, str]) -> int:
+def _largest(step: FixtureStep, states: Mapping[int, str]) -> int:
     ids = [int(row["TXN_ID"] or 0) for row in step.dump.rows("TXNS")]
     return max([*ids, *states, (step.dump.number("NEXT_TXN_ID", "NTXN_NEXT") or 1) - 1, 0])
 
 
-def _check_states(connection: Connection, step: Step, states: Mapping[int, str]) -> None:
+def _check_states(connection: Connection, step: FixtureStep, states: Mapping[int, str]) -> None:
     present = _present(connection)
     used = _used(connection)
     for txn, wanted in states.items():
@@ -218,7 +220,7 @@ def _used(connection: Connection) -> set[int]:
 class _Loader:
     """The rows of one step, on their way into one open write transaction."""
 
-    def __init__(self, connection: Connection, step: Step, database: str, table: str) -> None:
+    def __init__(self, connection: Connection, step: FixtureStep, database: str, table: str) -> None:
         self._connection = connection
         self._step = step
         self._names = {"DATABASE": database, "TABLE": table}

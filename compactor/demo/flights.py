@@ -42,7 +42,7 @@ _ARROW = {"int": pa.int32(), "string": pa.string()}
 _DELETE_DAY, _UPDATE_DAY, _UPDATE_CARRIER = 15, 20, "UA"
 
 
-class Kind(enum.Enum):
+class StoryStep(enum.Enum):
     """What a transaction of the story does."""
 
     LOAD = "a day's flights are inserted"
@@ -54,7 +54,7 @@ class Kind(enum.Enum):
 class Change:
     """One transaction: on one day of one month, committed or aborted."""
 
-    kind: Kind
+    kind: StoryStep
     month: int
     day: int
     commits: bool = True
@@ -65,20 +65,22 @@ def story(days: list[tuple[int, int]]) -> list[Change]:
 
     One load a day; three that abort; then for each month a deletion and a correction that come late.
     """
-    loads = [Change(kind=Kind.LOAD, month=month, day=day) for month, day in days]
+    loads = [Change(kind=StoryStep.LOAD, month=month, day=day) for month, day in days]
     months = sorted({month for month, _ in days})
     late = [
         change
         for month in months
         for change in (
-            Change(kind=Kind.CANCEL, month=month, day=_DELETE_DAY),
-            Change(kind=Kind.CORRECT, month=month, day=_UPDATE_DAY),
+            Change(kind=StoryStep.CANCEL, month=month, day=_DELETE_DAY),
+            Change(kind=StoryStep.CORRECT, month=month, day=_UPDATE_DAY),
         )
         if (month, change.day) in days
     ]
     aborted = [
         Change(kind=kind, month=months[at % len(months)], day=day, commits=False)
-        for at, (kind, day) in enumerate([(Kind.LOAD, 1), (Kind.CORRECT, _UPDATE_DAY), (Kind.CANCEL, _DELETE_DAY)])
+        for at, (kind, day) in enumerate(
+            [(StoryStep.LOAD, 1), (StoryStep.CORRECT, _UPDATE_DAY), (StoryStep.CANCEL, _DELETE_DAY)]
+        )
     ]
     return loads + aborted + late
 
@@ -131,7 +133,7 @@ def by_day(flights: pa.Table, months: int = 12) -> Iterator[tuple[int, int, pa.T
 def affected(change: Change, rows: pa.Table) -> pa.ChunkedArray:
     """Which of a partition's rows a deletion or correction is about, as a mask."""
     today = pc.equal(rows["day"], change.day)
-    if change.kind is Kind.CANCEL:
+    if change.kind is StoryStep.CANCEL:
         return pc.and_(today, pc.is_null(rows["dep_time"]))
     early = pc.fill_null(pc.less(rows["arr_delay"], 0), False)
     return pc.and_(pc.and_(today, early), pc.equal(rows["carrier"], _UPDATE_CARRIER))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.demo.report import Figures
+from compactor.demo.report import TableFigures
 from compactor.metastore.catalog.read import Table
 from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
 from compactor.service.answers.survey import Content
@@ -20,7 +20,7 @@ from compactor.service.site import Site, Target
 _AT_ONCE = 1 << 16  #: rows that are made into text at once
 
 
-def measure(site: Site, database: str, name: str) -> Figures:
+def measure(site: Site, database: str, name: str) -> TableFigures:
     """The table as a reader of the newest snapshot finds it now."""
     table = site.metastore.catalog.table(database, name)
     targets = list(_targets(site, table))
@@ -30,7 +30,7 @@ def measure(site: Site, database: str, name: str) -> Figures:
     start = time.perf_counter()
     read = [rows_of(site, target, txns, write_ids) for target in targets]
     seconds = time.perf_counter() - start
-    return Figures(
+    return TableFigures(
         table=f"{database}.{name}",
         partitions=len(targets) if table.partition_keys else 0,
         directories=content.directories,

@@ -26,7 +26,7 @@ mode = "clean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class DemoPaths:
     """Paths of one demo below ``folder``."""
 
     folder: Path

@@ -12,7 +12,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class TableFigures:
     """One table at one moment. ``checksum`` is over all rows and their ROW__IDs, in the order of the ROW__IDs."""
 
     table: str
@@ -25,7 +25,7 @@ class Figures:
     checksum: str
 
 
-def comparison(before: Sequence[Figures], after: Sequence[Figures]) -> Table:
+def comparison(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> Table:
     """What the terminal shows: each figure before -> after."""
     table = Table(title="Before -> after compaction", title_justify="left", box=box.SIMPLE)
     table.add_column("table", no_wrap=True)
@@ -45,7 +45,7 @@ def comparison(before: Sequence[Figures], after: Sequence[Figures]) -> Table:
     return table
 
 
-def write(path: Path, before: Sequence[Figures], after: Sequence[Figures], seconds: float) -> None:
+def write(path: Path, before: Sequence[TableFigures], after: Sequence[TableFigures], seconds: float) -> None:
     """The same as JSON at ``path``."""
     tables = [
         {
@@ -70,7 +70,7 @@ def write(path: Path, before: Sequence[Figures], after: Sequence[Figures], secon
     path.write_text(json.dumps({"tables": tables, "seconds": round(seconds, 1)}, indent=2) + "\n", "utf-8")
 
 
-def complaints(before: Sequence[Figures], after: Sequence[Figures]) -> list[str]:
+def complaints(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> list[str]:
     """What is not as promised: one sentence each, none when all is well."""
     found: list[str] = []
     for old, new in zip(before, after, strict=True):

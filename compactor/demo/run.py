@@ -15,8 +15,8 @@ from rich.console import Console
 
 from compactor.demo import report, tables
 from compactor.demo.measure import measure
-from compactor.demo.place import Place
-from compactor.demo.report import Figures
+from compactor.demo.place import DemoPaths
+from compactor.demo.report import TableFigures
 from compactor.demo.servers import AirflowServers
 from compactor.demo.story import Story
 from compactor.errors import CompactorError
@@ -43,7 +43,7 @@ class Demo:
         self, root: Path, folder: Path, console: Console, *, months: int = 12, port: int | None = None
     ) -> None:
         self._root = root
-        self._place = Place(folder=folder)
+        self._place = DemoPaths(folder=folder)
         self._console = console
         self._months = months
         self._port = port
@@ -99,7 +99,7 @@ class Demo:
                 with _undisturbed():
                     servers.stop()
 
-    def _load(self, servers: AirflowServers, site: Site, story: Story) -> list[Figures]:
+    def _load(self, servers: AirflowServers, site: Site, story: Story) -> list[TableFigures]:
         """Write the tables and measure them while Airflow starts; its DAGs are paused until then."""
         story.tell("Airflow starts: api-server, dag-processor, scheduler, triggerer")
         with ThreadPoolExecutor(1) as pool:
@@ -151,5 +151,5 @@ def _undisturbed() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _measured(site: Site) -> list[Figures]:
+def _measured(site: Site) -> list[TableFigures]:
     return [measure(site, database, name) for database, name in tables.TABLES]

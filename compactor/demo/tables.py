@@ -13,11 +13,11 @@ from compactor.acid import bucket
 from compactor.compaction.entry import Entity
 from compactor.demo import flights
 from compactor.demo.fixtures import register_fixture
-from compactor.demo.flights import Change, Kind
+from compactor.demo.flights import Change, StoryStep
 from compactor.metastore.catalog.read import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
 from compactor.service.site import Site
-from compactor.tables.transaction import Operation, Statement, Transaction, writing
+from compactor.tables.transaction import Transaction, WriteOperation, WriteStatement, writing
 from compactor.tables.writer import write_deletes, write_rows
 
 DATABASE = "demo"
@@ -78,7 +78,7 @@ class _Flights:
 
     def __init__(self, site: Site, warehouse: Path, months: int) -> None:
         self._site = site
-        self._loaded: dict[tuple[int, int], Statement] = {}
+        self._loaded: dict[tuple[int, int], WriteStatement] = {}
         self._days = {(month, day): rows for month, day, rows in flights.by_day(flights.read_flights(), months)}
         self._table = self._create(warehouse, months)
 
@@ -112,18 +112,18 @@ class _Flights:
 
     def _apply(self, txn: Transaction, change: Change) -> None:
         entity = Entity(database=DATABASE, table=FLIGHTS, partition=partition(change.month))
-        if change.kind is Kind.LOAD:
-            statement = txn.statement(entity, Operation.INSERT)
+        if change.kind is StoryStep.LOAD:
+            statement = txn.statement(entity, WriteOperation.INSERT)
             _insert(statement, self._days[change.month, change.day])
             if change.commits:
                 self._loaded[change.month, change.day] = statement
             return
         old = self._known(change)
         old = old.filter(flights.affected(change, old))
-        _delete(txn.statement(entity, Operation.DELETE), old)
-        if change.kind is Kind.CORRECT:
+        _delete(txn.statement(entity, WriteOperation.DELETE), old)
+        if change.kind is StoryStep.CORRECT:
             new = flights.corrected(old.drop_columns(list(ROW_ID_COLUMNS)))
-            _insert(txn.statement(entity, Operation.INSERT), new)
+            _insert(txn.statement(entity, WriteOperation.INSERT), new)
 
     def _known(self, change: Change) -> pa.Table:
         """The day's rows with the ROW__IDs that its load gave them; in this story no day is changed twice."""
@@ -131,7 +131,7 @@ class _Flights:
         return _with_row_ids(self._loaded[day], self._days[day])
 
 
-def _insert(statement: Statement, rows: pa.Table) -> None:
+def _insert(statement: WriteStatement, rows: pa.Table) -> None:
     write_rows(
         statement.location,
         statement.target.row_type,
@@ -141,7 +141,7 @@ def _insert(statement: Statement, rows: pa.Table) -> None:
     )
 
 
-def _delete(statement: Statement, rows: pa.Table) -> None:
+def _delete(statement: WriteStatement, rows: pa.Table) -> None:
     write_deletes(
         statement.location,
         statement.target.row_type,
@@ -151,7 +151,7 @@ def _delete(statement: Statement, rows: pa.Table) -> None:
     )
 
 
-def _with_row_ids(statement: Statement, rows: pa.Table) -> pa.Table:
+def _with_row_ids(statement: WriteStatement, rows: pa.Table) -> pa.Table:
     """``rows`` behind the ROW__IDs that they got when ``statement`` wrote them into file 0."""
     count = rows.num_rows
     columns = (

@@ -18,7 +18,7 @@ _MAX_PARTITIONS = "hive.locks.max.partitions"
 _ROWS = frozenset({What.UPDATE, What.DELETE, What.MERGE_INSERT})
 
 
-class Partition(Protocol):
+class NamedPartition(Protocol):
     """A partition by its stored name, with its plain values."""
 
     @property
@@ -28,7 +28,7 @@ class Partition(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class TableFacts:
     """What has to be known of a table to tell its locks."""
 
     database: str
@@ -38,7 +38,7 @@ class Facts:
     view: bool = False
     soft_deletes: bool = False  #: table property ``soft_delete``
     keys: tuple[str, ...] = ()
-    partitions: Sequence[Partition] = ()
+    partitions: Sequence[NamedPartition] = ()
     name_of: Callable[[Sequence[str], Sequence[str]], str] = lambda keys, values: "/".join(
         f"{k}={v}" for k, v in zip(keys, values, strict=True)
     )
@@ -47,7 +47,7 @@ class Facts:
         return f"{self.database}.{self.table}"
 
 
-Look = Callable[[Name], Facts]  #: the facts of a table; raises NotFound
+Look = Callable[[Name], TableFacts]  #: the facts of a table; raises NotFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def _of_access(access: Access, look: Look, settings: Settings, current: str) -> 
         yield Planned(request=request, operation=rule.operation)
 
 
-def _takes_part(access: Access, facts: Facts, settings: Settings) -> bool:
+def _takes_part(access: Access, facts: TableFacts, settings: Settings) -> bool:
     if access.what in _ROWS and not facts.transactional:
         raise Refused(f"{facts}: rows are only updated, deleted and merged in transactional tables, and this is none")
     if facts.view and access.what is What.READ:
@@ -138,7 +138,7 @@ def _on_database(access: Access, database: str, settings: Settings) -> What:
     return What.DDL_EXCL_WRITE
 
 
-def _what(access: Access, facts: Facts, settings: Settings) -> What:
+def _what(access: Access, facts: TableFacts, settings: Settings) -> What:
     """Changes that leave the old files to the cleaner let readers be."""
     command = access.command
     if command is None or not facts.transactional or access.what is What.DDL_NO_LOCK:
@@ -161,7 +161,7 @@ def _rule(what: What, transactional: bool, settings: Settings) -> Rule:
     raise AssertionError(f"every {what} has a last rule without conditions")
 
 
-def _objects(access: Access, facts: Facts, settings: Settings) -> Sequence[str | None]:
+def _objects(access: Access, facts: TableFacts, settings: Settings) -> Sequence[str | None]:
     """The partitions to lock, or None for the table."""
     if not facts.keys:
         if access.partition is not None:
@@ -181,7 +181,7 @@ def _objects(access: Access, facts: Facts, settings: Settings) -> Sequence[str |
     return found or (None,)
 
 
-def _static(spec: Spec | None, facts: Facts) -> str | None:
+def _static(spec: Spec | None, facts: TableFacts) -> str | None:
     """The one partition that is written, None (the table) where a value is only known row by row."""
     values = dict(_checked(spec or (), facts))
     plain = [values.get(key) for key in facts.keys]
@@ -189,7 +189,7 @@ def _static(spec: Spec | None, facts: Facts) -> str | None:
     return facts.name_of(facts.keys, known) if len(known) == len(facts.keys) else None
 
 
-def _matching(access: Access, facts: Facts) -> list[Partition]:
+def _matching(access: Access, facts: TableFacts) -> list[NamedPartition]:
     wanted: dict[str, str] = {}
     spec = _checked(access.partition or (), facts)
     for key, value in (*spec, *((k, v) for k, v in access.where if k in facts.keys)):
@@ -198,7 +198,7 @@ def _matching(access: Access, facts: Facts) -> list[Partition]:
     return [p for p in facts.partitions if all(p.values[facts.keys.index(k)] == v for k, v in wanted.items())]
 
 
-def _checked(spec: Spec, facts: Facts) -> Spec:
+def _checked(spec: Spec, facts: TableFacts) -> Spec:
     for key, _ in spec:
         if key not in facts.keys:
             raise Refused(f"{facts} has no partition key {key!r}; it has {', '.join(facts.keys) or 'none'}")
@@ -233,7 +233,7 @@ def _old(access: Access, look: Look, current: str) -> Iterable[LockRequest]:
     return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
 
 
-def _old_command(access: Access, facts: Facts) -> tuple[LockRequest, ...]:
+def _old_command(access: Access, facts: TableFacts) -> tuple[LockRequest, ...]:
     assert access.command is not None
     here = (facts.database, facts.table)
     match access.command.old:
@@ -247,7 +247,7 @@ def _old_command(access: Access, facts: Facts) -> tuple[LockRequest, ...]:
             return _with_parents(*here, None, LockType.EXCLUSIVE)
 
 
-def _prefix(spec: Spec | None, facts: Facts) -> str | None:
+def _prefix(spec: Spec | None, facts: TableFacts) -> str | None:
     """The part of a partition's name that is known before rows are: all leading keys with a value."""
     values = dict(_checked(spec or (), facts))
     known: list[str] = []

@@ -216,20 +216,20 @@ class Reader:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class QueriedTable:
     """A table that a query reads, with the plain values that its WHERE demands of columns: ``where k = 'v' and ...``."""
 
     name: Name
     where: tuple[tuple[str, str], ...] = ()
 
 
-def sources(found: Sequence[Token], defined: frozenset[str] = frozenset()) -> tuple[Source, ...]:
+def sources(found: Sequence[Token], defined: frozenset[str] = frozenset()) -> tuple[QueriedTable, ...]:
     """Every table that a query names after FROM or JOIN, in subqueries too; no names that WITH defines.
 
     Conditions are only taken where FROM has one table, so that nobody else's column can be meant.
     """
     reader = Reader(found)
-    read: list[Source] = []
+    read: list[QueriedTable] = []
     if reader.take("with"):
         reader.take("recursive")
         while True:
@@ -297,15 +297,15 @@ def _equality(term: Sequence[Token]) -> tuple[str, str] | None:
     return (column.value, value.value)
 
 
-def _with_conditions(names: Sequence[Name], joined: bool, where: tuple[tuple[str, str], ...]) -> list[Source]:
-    return [Source(name=name, where=() if joined else where) for name in names]
+def _with_conditions(names: Sequence[Name], joined: bool, where: tuple[tuple[str, str], ...]) -> list[QueriedTable]:
+    return [QueriedTable(name=name, where=() if joined else where) for name in names]
 
 
-def _inside(group: Sequence[Token], defined: frozenset[str]) -> tuple[Source, ...]:
+def _inside(group: Sequence[Token], defined: frozenset[str]) -> tuple[QueriedTable, ...]:
     """What a parenthesis reads. FROM in one that is no query is a function's (``extract(year from d)``)."""
     if group and group[0].kind in ("word", "sign") and group[0].value in _QUERIES:
         return sources(group, defined)
-    reader, read = Reader(group), list[Source]()
+    reader, read = Reader(group), list[QueriedTable]()
     while reader.rest:
         if reader.at("("):
             read += _inside(reader.group(), defined)
@@ -314,10 +314,10 @@ def _inside(group: Sequence[Token], defined: frozenset[str]) -> tuple[Source, ..
     return tuple(read)
 
 
-def _from(reader: Reader, defined: frozenset[str]) -> tuple[list[Name], list[Source]]:
+def _from(reader: Reader, defined: frozenset[str]) -> tuple[list[Name], list[QueriedTable]]:
     """The tables of one FROM up to its end or the next JOIN, and what its subqueries read."""
     names: list[Name] = []
-    nested: list[Source] = []
+    nested: list[QueriedTable] = []
     while True:
         if reader.at("("):
             inner = reader.group()

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from compactor.errors import Refused
 from compactor.locking import statements as data
-from compactor.locking.sql import Name, Reader, Source, Token, conditions, sources, tokens
+from compactor.locking.sql import Name, QueriedTable, Reader, Token, conditions, sources, tokens
 from compactor.locking.statements import Command, Old, What
 
 Spec = tuple[tuple[str, str | None], ...]  #: PARTITION (...): keys with their plain values, None where not given
@@ -70,7 +70,7 @@ def _database(name: str | None) -> Name:
     return Name(database=name, table="")
 
 
-def _reads(read: Sequence[Source]) -> tuple[Access, ...]:
+def _reads(read: Sequence[QueriedTable]) -> tuple[Access, ...]:
     return tuple(Access(what=What.READ, name=s.name, where=s.where) for s in read)
 
 

@@ -31,7 +31,7 @@ from compactor.orc.format.types import (
     ACID_FIELDS,
     Array,
     ArrowType,
-    Kind,
+    TypeKind,
     Types,
     acid_types,
     same,
@@ -332,7 +332,7 @@ def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec, name
 
 def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind: ArrowType) -> Array:
     a, b = found[old], wanted[new]
-    if b.kind is Kind.STRUCT:
+    if b.kind is TypeKind.STRUCT:
         parts = [
             _widened(array.field(place), found, child, wanted, b.children[place], kind.field(place).type)
             for place, child in enumerate(a.children)
@@ -341,15 +341,15 @@ def _widened(array: Array, found: Types, old: int, wanted: Types, new: int, kind
         if not parts:
             return relabelled(array, kind)
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=array.is_null())
-    if b.kind is Kind.LIST:
+    if b.kind is TypeKind.LIST:
         values = _widened(array.values, found, a.children[0], wanted, b.children[0], kind.value_type)
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [values])
-    if b.kind is Kind.MAP:
+    if b.kind is TypeKind.MAP:
         keys = _widened(array.keys, found, a.children[0], wanted, b.children[0], kind.key_type)
         items = _widened(array.items, found, a.children[1], wanted, b.children[1], kind.item_type)
         pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, [pairs])
-    if a.kind is Kind.CHAR and a.maximum_length < b.maximum_length:
+    if a.kind is TypeKind.CHAR and a.maximum_length < b.maximum_length:
         return _padded(array, b.maximum_length)
     return array if array.type.equals(kind) else array.cast(kind)
 

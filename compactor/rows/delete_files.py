@@ -29,7 +29,7 @@ Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events and the wr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedEvents:
+class EventsOfFiles:
     """Events that the snapshot sees; ``total`` counts the others too. ``types`` are those of a file with a whole row."""
 
     events: DeleteEvents
@@ -41,7 +41,7 @@ class LoadedEvents:
 
 def load_events(
     location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList, storage: Storage = LOCAL
-) -> LoadedEvents:
+) -> EventsOfFiles:
     """The delete events in these files.
 
     Raises:
@@ -59,7 +59,7 @@ def load_events(
             invisible += int(np.count_nonzero(~valid))
             blocks.append((found.block[valid], found.current[valid]))
     whole = [t.types for t in tails if len(t.types.row) > 1]
-    return LoadedEvents(
+    return EventsOfFiles(
         events=DeleteEvents.of(blocks),
         total=total,
         invisible=invisible,

@@ -23,7 +23,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Partition, Table, no_partition
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
 
 VERSION = f"compactor-{__version__}"
@@ -40,7 +40,7 @@ class Site:
 
     name: str
     metastore: Metastore
-    state: State | None
+    state: OwnState | None
     storage: Storage
     settings: Settings
     user: str
@@ -52,7 +52,7 @@ class Site:
         cls,
         name: str,
         metastore: Metastore,
-        state: State | None,
+        state: OwnState | None,
         storage: Storage,
         settings: Settings,
         pools: Mapping[str, PoolPolicy] | None = None,

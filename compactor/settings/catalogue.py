@@ -11,35 +11,41 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from compactor.errors import BadSetting
-from compactor.settings.setting import Scope, Setting, Unit, Value, parse
+from compactor.settings.setting import Scope, Setting, SettingUnit, Value, parse
 
-__all__ = ["CATALOGUE", "Scope", "Setting", "Unit", "Value", "find", "lookup", "parse"]
+__all__ = ["CATALOGUE", "Scope", "Setting", "SettingUnit", "Value", "find", "lookup", "parse"]
 
-_C, _R, _B, _T = Unit.COUNT, Unit.RATIO, Unit.BOOLEAN, Unit.TEXT
-_MS, _S, _M, _H, _D = Unit.MILLISECONDS, Unit.SECONDS, Unit.MINUTES, Unit.HOURS, Unit.DAYS
+_C, _R, _B, _T = SettingUnit.COUNT, SettingUnit.RATIO, SettingUnit.BOOLEAN, SettingUnit.TEXT
+_MS, _S, _M, _H, _D = (
+    SettingUnit.MILLISECONDS,
+    SettingUnit.SECONDS,
+    SettingUnit.MINUTES,
+    SettingUnit.HOURS,
+    SettingUnit.DAYS,
+)
 
 
-def _metastore(key: str, default: str, unit: Unit, effect: str, *, minimum: int | None = 0) -> Setting:
+def _metastore(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: int | None = 0) -> Setting:
     """A site-wide setting of MetastoreConf: ``hive.<rest>`` is the old name, ``metastore.<rest>`` the new one."""
     new = "metastore." + key.removeprefix("hive.").removeprefix("metastore.")
     return Setting(key=key, aliases=(new,), default=default, unit=unit, effect=effect, minimum=minimum)
 
 
-def _hive(key: str, default: str, unit: Unit, effect: str, *, minimum: int | None = 0) -> Setting:
+def _hive(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: int | None = 0) -> Setting:
     """A site-wide setting of HiveConf, under one name."""
     return Setting(key=key, default=default, unit=unit, effect=effect, minimum=minimum)
 
 
-def _unused(key: str, default: str, unit: Unit, effect: str, *aliases: str) -> Setting:
+def _unused(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str) -> Setting:
     """A setting of Hive's that Compactor knows and does not act on."""
     return Setting(key=key, aliases=aliases, default=default, unit=unit, effect=effect, honoured=False, minimum=None)
 
 
-def _unused_metastore(key: str, default: str, unit: Unit, effect: str) -> Setting:
+def _unused_metastore(key: str, default: str, unit: SettingUnit, effect: str) -> Setting:
     return _unused(key, default, unit, effect, "metastore." + key.removeprefix("hive.").removeprefix("metastore."))
 
 
-def _table(key: str, default: str, unit: Unit, effect: str, *aliases: str, minimum: int | None = 0) -> Setting:
+def _table(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str, minimum: int | None = 0) -> Setting:
     """A setting that a database, a table or a request may give as well."""
     return Setting(
         key=key, aliases=aliases, default=default, unit=unit, effect=effect, scope=Scope.TABLE, minimum=minimum
@@ -99,14 +105,14 @@ _OWN = (
     Setting(
         key="compactor.batch.bytes",
         default="50GB",
-        unit=Unit.BYTES,
+        unit=SettingUnit.BYTES,
         minimum=1,
         effect="Most bytes of input that one Spark application takes.",
     ),
     _table(
         "compactor.max.bytes",
         "0",
-        Unit.BYTES,
+        SettingUnit.BYTES,
         "Most bytes of input that one request reads; 0 is no bound. More deltas than that are merged a part at a time, "
         "oldest first, and the rest is requested anew. A base that reads more is not made.",
     ),
@@ -120,7 +126,7 @@ _OWN = (
     _table(
         "compactor.chunk.bytes",
         "1GB",
-        Unit.BYTES,
+        SettingUnit.BYTES,
         "What becomes whole at once where compactor.max.time bounds a request: at most these bytes of deltas are merged "
         "into one.",
         minimum=1,
@@ -131,14 +137,14 @@ _OWN = (
     Setting(
         key="compactor.run.as.owner",
         default="false",
-        unit=Unit.BOOLEAN,
+        unit=SettingUnit.BOOLEAN,
         effect="Applications run as the user of the request, else the owner of the table (spark-submit --proxy-user), "
         "where hive.compactor.run.as.user names nobody.",
     ),
     Setting(
         key="compactor.split.bytes",
         default="64MB",
-        unit=Unit.BYTES,
+        unit=SettingUnit.BYTES,
         minimum=1,
         scope=Scope.TABLE,
         effect="Most bytes of stripes that one task re-encodes; a file with more than a quarter of it is made by several "

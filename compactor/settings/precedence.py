@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, find, lookup
 from compactor.settings.overrides import Overrides, of_request, of_table
-from compactor.settings.setting import Setting, Unit, Value, parse
+from compactor.settings.setting import Setting, SettingUnit, Value, parse
 
 _RANK = {
     "request": 0,
@@ -35,7 +35,7 @@ _RANK = {
 _SITE_FILES = frozenset({"metastore-site.xml", "hive-site.xml"})
 _UNTRUSTED = frozenset({"request", "override", "table", "database"})
 _SPARK = "compactor.spark."
-_DURATIONS = tuple(unit for unit in Unit if unit.is_duration)
+_DURATIONS = tuple(unit for unit in SettingUnit if unit.is_duration)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,20 +133,20 @@ class Settings:
 
     def integer(self, key: str) -> int:
         """A count or a size in bytes."""
-        return _typed(self, key, int, Unit.COUNT, Unit.BYTES)
+        return _typed(self, key, int, SettingUnit.COUNT, SettingUnit.BYTES)
 
     def ratio(self, key: str) -> float:
-        return _typed(self, key, float, Unit.RATIO)
+        return _typed(self, key, float, SettingUnit.RATIO)
 
     def milliseconds(self, key: str) -> int:
         """A duration, whatever its unit."""
         return _typed(self, key, int, *_DURATIONS)
 
     def boolean(self, key: str) -> bool:
-        return _typed(self, key, bool, Unit.BOOLEAN)
+        return _typed(self, key, bool, SettingUnit.BOOLEAN)
 
     def text(self, key: str) -> str:
-        return _typed(self, key, str, Unit.TEXT)
+        return _typed(self, key, str, SettingUnit.TEXT)
 
     @property
     def mode(self) -> str:
@@ -238,7 +238,7 @@ def _canonical(layer: Layer) -> dict[str, str]:
     texts = {}
     for key, setting in found.items():
         text = next(layer.values[name] for name in setting.names if name in layer.values)
-        if lenient and not text.strip() and setting.unit is not Unit.TEXT:
+        if lenient and not text.strip() and setting.unit is not SettingUnit.TEXT:
             continue  # an empty <value/> says nothing
         if not lenient:
             try:
@@ -259,7 +259,7 @@ def _known(layer: Layer, key: str) -> Setting:
 _T = TypeVar("_T", int, float, bool, str)
 
 
-def _typed(settings: Settings, key: str, wanted: type[_T], *units: Unit) -> _T:
+def _typed(settings: Settings, key: str, wanted: type[_T], *units: SettingUnit) -> _T:
     setting = lookup(key)
     if setting.unit not in units:
         raise BadSetting(f"setting {key!r} is read as {wanted.__name__}, but its unit is {setting.unit.value}")

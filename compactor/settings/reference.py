@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from compactor.settings.catalogue import CATALOGUE
-from compactor.settings.setting import Scope, Setting, Unit
+from compactor.settings.setting import Scope, Setting, SettingUnit
 
 _HEAD = """\
 # Configuration
@@ -103,7 +103,7 @@ def _table(settings: Iterable[Setting]) -> list[str]:
         also = ", ".join(f"`{name}`" for name in setting.aliases)
         who = "table" if setting.scope is Scope.TABLE else "site"
         unit = " / ".join(f"`{choice}`" for choice in setting.choices) or setting.unit.value
-        default = f"`{setting.default}`" if setting.default or setting.unit is not Unit.TEXT else ""
+        default = f"`{setting.default}`" if setting.default or setting.unit is not SettingUnit.TEXT else ""
         rows.append(f"| `{setting.key}` | {also} | {default} | {unit} | {who} | {setting.effect} |")
     return rows
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from compactor.errors import BadSetting
 
 
-class Unit(enum.Enum):
+class SettingUnit(enum.Enum):
     """What a setting's text means. A duration's bare number is in its own unit; a suffix (``300s``) overrules it."""
 
     COUNT = "count"
@@ -30,11 +30,11 @@ class Unit(enum.Enum):
 
 
 _MS_OF = {
-    Unit.MILLISECONDS: 1,
-    Unit.SECONDS: 1_000,
-    Unit.MINUTES: 60_000,
-    Unit.HOURS: 3_600_000,
-    Unit.DAYS: 86_400_000,
+    SettingUnit.MILLISECONDS: 1,
+    SettingUnit.SECONDS: 1_000,
+    SettingUnit.MINUTES: 60_000,
+    SettingUnit.HOURS: 3_600_000,
+    SettingUnit.DAYS: 86_400_000,
 }
 #: The suffixes of Hive's ``TimeValidator`` (HiveConf), in milliseconds.
 _SUFFIXES = {
@@ -83,7 +83,7 @@ class Setting:
     key: str
     aliases: tuple[str, ...] = ()
     default: str
-    unit: Unit
+    unit: SettingUnit
     effect: str
     honoured: bool = True
     scope: Scope = Scope.SITE
@@ -105,11 +105,11 @@ def parse(setting: Setting, text: str) -> Value:
         BadSetting: ``text`` is not of the setting's unit, out of range or not among its choices.
     """
     stripped = text.strip()
-    if setting.unit is Unit.TEXT:
+    if setting.unit is SettingUnit.TEXT:
         if setting.choices and stripped not in setting.choices:
             raise _bad(setting, text, f"one of {', '.join(setting.choices)}")
         return stripped
-    if setting.unit is Unit.BOOLEAN:
+    if setting.unit is SettingUnit.BOOLEAN:
         if stripped.lower() not in ("true", "false"):
             raise _bad(setting, text, "true or false")
         return stripped.lower() == "true"
@@ -123,7 +123,7 @@ def parse(setting: Setting, text: str) -> Value:
 
 def _number(setting: Setting, text: str, stripped: str) -> int | float:
     unit = setting.unit
-    if unit is Unit.RATIO:
+    if unit is SettingUnit.RATIO:
         if _RATIO.fullmatch(stripped) is None or math.isinf(ratio := float(stripped.rstrip("fF"))):
             raise _bad(setting, text, "a number such as 0.1")
         return ratio
@@ -131,9 +131,9 @@ def _number(setting: Setting, text: str, stripped: str) -> int | float:
     if match is None:
         raise _bad(setting, text, _WANTED.get(unit, "a number with or without a unit, such as 300s, 12h or 5000ms"))
     number, suffix = int(match.group(1)), match.group(2).lower()
-    if unit is Unit.COUNT and not suffix:
+    if unit is SettingUnit.COUNT and not suffix:
         return number
-    if unit is Unit.BYTES and suffix in _SIZES:
+    if unit is SettingUnit.BYTES and suffix in _SIZES:
         return number * _SIZES[suffix]
     if unit.is_duration and not suffix:
         return number * _MS_OF[unit]
@@ -142,7 +142,7 @@ def _number(setting: Setting, text: str, stripped: str) -> int | float:
     raise _bad(setting, text, _WANTED.get(unit, "a unit among ms, s, min, h and d"))
 
 
-_WANTED = {Unit.COUNT: "a whole number", Unit.BYTES: "a size such as 1048576, 64MB or 50GB"}
+_WANTED = {SettingUnit.COUNT: "a whole number", SettingUnit.BYTES: "a size such as 1048576, 64MB or 50GB"}
 
 
 def _bad(setting: Setting, text: str, wanted: str) -> BadSetting:

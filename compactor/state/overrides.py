@@ -27,7 +27,7 @@ class Override:
     at: int = 0
 
 
-class Overrides:
+class StoredOverrides:
     """COMPACTOR_OVERRIDES."""
 
     def __init__(self, database: Database) -> None:

@@ -16,14 +16,14 @@ from compactor.state.batches import Batches
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.state.entries import Entries
-from compactor.state.overrides import Overrides
+from compactor.state.overrides import StoredOverrides
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
 from compactor.state.sightings import Sightings
 from compactor.state.tables import VERSION_TABLE
 
 
-class State:
+class OwnState:
     """What is remembered besides the metastore. Nothing correct depends on both committing together."""
 
     def __init__(self, database: Database) -> None:
@@ -34,7 +34,7 @@ class State:
         self.decisions = Decisions(database)
         self.sightings = Sightings(database)
         self.conditions = Conditions(database)
-        self.overrides = Overrides(database)
+        self.overrides = StoredOverrides(database)
 
     def entries(self, metastore: str) -> Entries:
         """What the queue of ``metastore`` has no columns for."""
@@ -45,7 +45,7 @@ class State:
         self.database.close()
 
 
-def open_state(url: str, read_only: bool = False) -> State:
+def open_state(url: str, read_only: bool = False) -> OwnState:
     """The state at ``url``.
 
     Raises:
@@ -63,7 +63,7 @@ def open_state(url: str, read_only: bool = False) -> State:
         database.close()
         has = "holds no state" if found is None else f"holds state of version {found}, this release has {wanted}"
         raise DatabaseUnavailable(f"database {database.url} {has}; run `compactor state init`, or `state upgrade`")
-    return State(database)
+    return OwnState(database)
 
 
 def version(database: Database) -> str | None:
@@ -90,7 +90,7 @@ def upgrade(database: Database) -> str | None:
         return _version(conn)
 
 
-def init(url: str) -> State:
+def init(url: str) -> OwnState:
     """The state at ``url``, made where it is not there yet."""
     database = open_database(url)
     upgrade(database)

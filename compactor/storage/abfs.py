@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from compactor.errors import StorageError
 from compactor.storage.capabilities import ABFS, Capabilities
-from compactor.storage.objects import ObjectStorage, Refused, errors, side_and_rows
+from compactor.storage.objects import ObjectStorage, RefusedKey, errors, side_and_rows
 
 _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more
@@ -153,10 +153,10 @@ class AbfsStorage(ObjectStorage):
         runs = [[f"{path}/{name}" for name in level] for _, level in groupby(directories, key=_depth)]
         return [side, rows, *runs, [path] if self._is_object(path) else []]
 
-    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
+    def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
         return [one for start in range(0, len(keys), BULK) for one in self._remove_batch(keys[start : start + BULK])]
 
-    def _remove_batch(self, keys: Sequence[str]) -> list[Refused]:
+    def _remove_batch(self, keys: Sequence[str]) -> list[RefusedKey]:
         from azure.core.exceptions import HttpResponseError
 
         async def removed() -> list[Any]:
@@ -172,7 +172,7 @@ class AbfsStorage(ObjectStorage):
                 raise
             return self._one_by_one(keys)  # no batches here, or none for this user
         return [
-            Refused(key=key, why=f"{answer.status_code} {answer.headers.get('x-ms-error-code') or answer.reason}")
+            RefusedKey(key=key, why=f"{answer.status_code} {answer.headers.get('x-ms-error-code') or answer.reason}")
             for key, answer in zip(keys, answers, strict=True)
             if not 200 <= answer.status_code < 300 and answer.status_code != 404
         ]

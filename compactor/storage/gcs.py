@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.storage.capabilities import GCS, Capabilities
-from compactor.storage.objects import ObjectStorage, Refused
+from compactor.storage.objects import ObjectStorage, RefusedKey
 
 BULK = 100  #: keys in one request for removal; Google takes no more
 
@@ -26,10 +26,10 @@ class GcsStorage(ObjectStorage):
 
         return GCSFileSystem
 
-    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
+    def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
         from fsspec.asyn import sync
 
-        system, refused = self._system(keys[0]), list[Refused]()
+        system, refused = self._system(keys[0]), list[RefusedKey]()
         for start in range(0, len(keys), BULK):
             asked = keys[start : start + BULK]
             try:

@@ -26,7 +26,7 @@ PARALLEL = 8  #: requests at a time where files are copied or removed one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedKey:
     """A key that the store would not remove."""
 
     key: str
@@ -191,12 +191,12 @@ class ObjectStorage:
         # in the reverse order of naming: what tells of a directory must not be left in it alone
         return side_and_rows(below, str)
 
-    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
+    def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
         """Asks for every one of ``keys``, of one bucket, whatever becomes of the others; one that is gone is removed."""
         raise NotImplementedError
 
-    def _one_by_one(self, keys: Sequence[str]) -> list[Refused]:
-        refused: list[Refused] = []
+    def _one_by_one(self, keys: Sequence[str]) -> list[RefusedKey]:
+        refused: list[RefusedKey] = []
 
         def remove(key: str) -> None:
             try:
@@ -204,7 +204,7 @@ class ObjectStorage:
             except FileNotFoundError:
                 return
             except Exception as error:  # noqa: BLE001 - each client has errors of its own
-                refused.append(Refused(key=key, why=str(error) or type(error).__name__))
+                refused.append(RefusedKey(key=key, why=str(error) or type(error).__name__))
 
         self._each(remove, keys)
         return sorted(refused, key=lambda one: one.key)

@@ -19,7 +19,7 @@ from compactor.errors import BadName, StorageError
 from compactor.ids import TxnId
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.deferred import Deferring, Upload
-from compactor.storage.objects import ObjectStorage, Refused, errors
+from compactor.storage.objects import ObjectStorage, RefusedKey, errors
 
 BULK = 1000  #: keys in one request for removal
 WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied by parts
@@ -232,13 +232,13 @@ class S3Storage(ObjectStorage):
             if upload["Key"] == key or upload["Key"].startswith(f"{key}/"):
                 self._abort(path, upload["Key"], upload["UploadId"])
 
-    def _remove_keys(self, keys: Sequence[str]) -> list[Refused]:
-        refused: list[Refused] = []
+    def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
+        refused: list[RefusedKey] = []
         for start in range(0, len(keys), BULK):
             paths = {_split(key)[1]: key for key in keys[start : start + BULK]}
             asked = {"Objects": [{"Key": name} for name in paths], "Quiet": True}
             refused += [
-                Refused(key=paths.get(one["Key"], one["Key"]), why=f"{one.get('Code')} {one.get('Message', '')}")
+                RefusedKey(key=paths.get(one["Key"], one["Key"]), why=f"{one.get('Code')} {one.get('Message', '')}")
                 for one in self._call(keys[0], "delete_objects", Delete=asked).get("Errors", ())
             ]
         return refused

@@ -25,7 +25,7 @@ from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target
 
 
-class Operation(enum.Enum):
+class WriteOperation(enum.Enum):
     """TC_OPERATION_TYPE."""
 
     INSERT = "i"
@@ -35,18 +35,18 @@ class Operation(enum.Enum):
 
 #: What decides which lock is taken, together with the site's ``hive.txn.xlock.*``.
 _WHAT = {
-    Operation.INSERT: What.INSERT,
-    Operation.DELETE: What.DELETE,
-    Operation.UPDATE: What.INSERT_OVERWRITE,
+    WriteOperation.INSERT: What.INSERT,
+    WriteOperation.DELETE: What.DELETE,
+    WriteOperation.UPDATE: What.INSERT_OVERWRITE,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class WriteStatement:
     """Where one statement writes: ``delta_<write ID>_<write ID>_<statement ID>`` below ``location``."""
 
     entity: Entity
-    operation: Operation
+    operation: WriteOperation
     write_id: WriteId
     statement_id: int
     location: str
@@ -61,11 +61,11 @@ class Transaction:
         self._user = user
         self._heart = heart
         self._statements: Counter[tuple[str, str]] = Counter()
-        self._components: set[tuple[Entity, Operation]] = set()
+        self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locked: set[tuple[Entity, LockType]] = set()
         self.id = txn
 
-    def statement(self, entity: Entity, operation: Operation) -> Statement:
+    def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
         """The next statement on ``entity``: locked, with its write ID, and recorded before its files are made.
 
         Statement IDs count within one table, as Hive's do within a transaction.
@@ -90,7 +90,7 @@ class Transaction:
         table = (entity.database, entity.table)
         number = self._statements[table]
         self._statements[table] += 1
-        return Statement(
+        return WriteStatement(
             entity=entity,
             operation=operation,
             write_id=write_id,

@@ -13,7 +13,7 @@ import pytest
 from compactor.database.engine import open_database
 from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.state.store import State, init
+from compactor.state.store import OwnState, init
 from tests.support import servers
 from tests.support.places import SERVERS as KINDS
 from tests.support.places import Place
@@ -88,7 +88,7 @@ class Store:
     url: str
     rows: servers.Rows
     metastore: Metastore
-    state: State
+    state: OwnState
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +142,7 @@ def metastore(store: str, url: str, server_store: Callable[[str], Store]) -> Ite
 
 
 @pytest.fixture
-def state(store: str, server_store: Callable[[str], Store], metastore: Metastore, url: str) -> Iterator[State]:
+def state(store: str, server_store: Callable[[str], Store], metastore: Metastore, url: str) -> Iterator[OwnState]:
     """Our own state in the same database."""
     opened = init(url) if store == "sqlite" else server_store(store).state
     yield opened

@@ -28,7 +28,7 @@ from compactor.service.doctor.hive_roles import LEADERS
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
-from compactor.state.store import State, init, open_state
+from compactor.state.store import OwnState, init, open_state
 from compactor.state.tables import metadata
 from compactor.storage.local import LocalStorage
 from tests.support.places import Place
@@ -40,7 +40,7 @@ DAY = 86_400_000
 
 
 @pytest.fixture
-def site(metastore: Metastore, state: State) -> Site:
+def site(metastore: Metastore, state: OwnState) -> Site:
     return with_settings(Site.here("default", metastore, state, LocalStorage(), Settings.of()))
 
 

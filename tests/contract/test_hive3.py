@@ -35,7 +35,7 @@ from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.service.worker.work import Fate
 from compactor.settings.precedence import Settings
-from compactor.state.store import State as Own
+from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.committing import committing
 from tests.support.passes import Renames, compact, with_storage
@@ -146,7 +146,7 @@ def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
     assert (ready.txn_id, ready.next_txn_id, ready.pool) == (txn, txn, "p")
 
 
-def test_a_commit_whose_stamps_were_not_kept_is_a_commit(metastore: Metastore, state: Own) -> None:
+def test_a_commit_whose_stamps_were_not_kept_is_a_commit(metastore: Metastore, state: OwnState) -> None:
     """PROTOCOL 5: our state and the row are not committed together; here the process died between the two."""
     entry, txn, place = worked(metastore)
     with committing(metastore, entry, "compactor-1", txn, **place):
@@ -158,7 +158,7 @@ def test_a_commit_whose_stamps_were_not_kept_is_a_commit(metastore: Metastore, s
     assert metastore.compactions.committed(entry, txn)
 
 
-def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Metastore, state: Own) -> None:
+def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Metastore, state: OwnState) -> None:
     """Our state may be ahead of the row; the row's worker and TXNS decide who may commit."""
     entry, _, place = worked(metastore)
     [other] = metastore.transactions.open("u", "h")
@@ -173,7 +173,7 @@ def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Met
     assert metastore.compactions.entry(entry.id).txn_id is None
 
 
-def test_a_row_of_a_number_drawn_again_has_nothing_of_the_first(metastore: Metastore, state: Own) -> None:
+def test_a_row_of_a_number_drawn_again_has_nothing_of_the_first(metastore: Metastore, state: OwnState) -> None:
     state.entries("default").put({1: {"POOL_NAME": "of a request that was not entered", "TXN_ID": 5}})
     entry_id = metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
     entry = metastore.compactions.entry(entry_id)
@@ -205,7 +205,7 @@ def cleaned(site: Site) -> list[str | None]:
 
 
 @pytest.fixture
-def site(metastore: Metastore, state: Own) -> Site:
+def site(metastore: Metastore, state: OwnState) -> Site:
     bare = Site.here("default", metastore, state, LocalStorage(), Settings.of())
     return with_settings(bare, hive_txn_opentxn_timeout="1ms", compactor_mode="clean")
 
@@ -422,7 +422,7 @@ def test_two_deletes_do_not_conflict(metastore: Metastore) -> None:
     assert metastore.transactions.states(txns) == {}
 
 
-def test_what_is_kept_goes_with_the_history(site: Site, state: Own) -> None:
+def test_what_is_kept_goes_with_the_history(site: Site, state: OwnState) -> None:
     ids = [site.metastore.compactions.did_not_initiate(T, str(number)) for number in range(9)]
     kept = state.entries("default")
     assert kept.ids() == set(ids)

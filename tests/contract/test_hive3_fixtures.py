@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select, update
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Base, parse_directory
 from compactor.compaction.entry import Entity
-from compactor.compaction.states import State as EntryState
+from compactor.compaction.states import State
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import Refused
 from compactor.metastore.catalog.read import Table
@@ -27,7 +27,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.service.worker.work import Fate
 from compactor.settings.precedence import Settings
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.expected import difference, plain_rows, read_expected, render_line, step, step_id, steps
 from tests.support.tables import with_settings
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("one_hive3")
 
 
 @pytest.fixture
-def site(metastore: Metastore, state: State) -> Site:
+def site(metastore: Metastore, state: OwnState) -> Site:
     bare = Site.here("default", metastore, state, LocalStorage(), Settings.of())
     return with_settings(bare, hive_txn_opentxn_timeout="1ms")
 
@@ -88,7 +88,7 @@ def test_compaction_and_cleaning_change_nothing_that_hive_3_shows(
     passed = clean(site)
     assert [w.because for w in (*passed.waiting, *passed.failed)] == []
     assert_shown(site, table, path)
-    assert [e for e in site.metastore.compactions.queue() if e.state is EntryState.READY_FOR_CLEANING] == []
+    assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
     for outcome in done.outcomes:
         if outcome.fate is Fate.COMPACTED:
             assert_readable_by_hive_3(Path(site.target(outcome.entry.entity).location), outcome.output)

@@ -21,7 +21,7 @@ from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId, WriteId
 from compactor.locking import plan
 from compactor.locking.kinds import LockType
-from compactor.locking.plan import Facts
+from compactor.locking.plan import TableFacts
 from compactor.locking.requests import LockRequest
 from compactor.locking.sql import Name
 from compactor.locking.statement import parse
@@ -227,9 +227,9 @@ class Replay:
         planned = plan.locks(parse(sql), self.facts, Settings())
         assert self.metastore.locks.acquire(txn, [p.request for p in planned], "root", "HOST").is_acquired
 
-    def facts(self, name: Name) -> Facts:
+    def facts(self, name: Name) -> TableFacts:
         table = self.metastore.catalog.table("default", name.table)
-        return Facts(
+        return TableFacts(
             database="default",
             table=table.name,
             transactional=True,

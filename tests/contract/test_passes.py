@@ -15,12 +15,12 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.work import Fate
 from compactor.settings.precedence import Settings
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from tests.support.tables import make_table, rows_of, story, with_settings
 
 
-def test_each_role_does_its_part(metastore: Metastore, state: State, tmp_path: Path) -> None:
+def test_each_role_does_its_part(metastore: Metastore, state: OwnState, tmp_path: Path) -> None:
     """PROTOCOL 5, 7: what is compacted and cleaned reads as before, whatever database remembers it."""
     bare = Site.here("default", metastore, state, LocalStorage(), Settings.of())
     site = with_settings(bare, hive_txn_opentxn_timeout="1ms", hive_compactor_delta_num_threshold="3")

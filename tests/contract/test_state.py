@@ -19,7 +19,7 @@ from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
 from compactor.state.runs import Run
 from compactor.state.sightings import Sighting
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.state.tables import DECISIONS, VERSION_TABLE, metadata
 from tests.support import servers
 
@@ -38,13 +38,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, server: Callable[[str], 
 
 
 @pytest.fixture
-def state(url: str) -> Iterator[State]:
+def state(url: str) -> Iterator[OwnState]:
     opened = store.init(url)
     yield opened
     opened.close()
 
 
-def test_the_steps_make_what_the_models_say(state: State) -> None:
+def test_the_steps_make_what_the_models_say(state: OwnState) -> None:
     with state.database.read() as conn:
         context = MigrationContext.configure(conn, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
@@ -54,7 +54,7 @@ def test_the_steps_make_what_the_models_say(state: State) -> None:
 # --- batches ------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_is_kept_as_planned(state: State) -> None:
+def test_a_batch_is_kept_as_planned(state: OwnState) -> None:
     batch = state.batches.get(state.batches.plan("m", "p1", "q", [7, 3, 7], {"spark.executor.memory": "2g"}))
     assert (batch.metastore, batch.pool, batch.queue, batch.entry_ids) == ("m", "p1", "q", (3, 7))
     assert (batch.state, batch.attempt, batch.driver) == (BatchState.PLANNED, 0, None)
@@ -62,7 +62,7 @@ def test_a_batch_is_kept_as_planned(state: State) -> None:
     assert batch.reserved_until == batch.planned_at + 600_000
 
 
-def test_reserved_entries_are_nobody_elses(state: State) -> None:
+def test_reserved_entries_are_nobody_elses(state: OwnState) -> None:
     first = state.batches.plan("m", None, None, [1, 2], {})
     state.batches.plan("other", None, None, [1, 2], {})
     assert state.batches.reserved("m") == {1, 2}
@@ -76,7 +76,7 @@ def test_reserved_entries_are_nobody_elses(state: State) -> None:
         state.batches.plan("m", None, None, [], {})
 
 
-def test_of_many_planners_one_has_an_entry(url: str, state: State) -> None:
+def test_of_many_planners_one_has_an_entry(url: str, state: OwnState) -> None:
     """Each looks at what is reserved before it writes, so they must be alone while they do."""
 
     def plan(number: int) -> bool:
@@ -94,7 +94,7 @@ def test_of_many_planners_one_has_an_entry(url: str, state: State) -> None:
     assert len(state.batches.find("m")) == 1
 
 
-def test_the_first_driver_has_the_batch(url: str, state: State) -> None:
+def test_the_first_driver_has_the_batch(url: str, state: OwnState) -> None:
     batch_id = state.batches.plan("m", None, None, [1], {})
 
     def register(number: int) -> bool:
@@ -114,7 +114,7 @@ def test_the_first_driver_has_the_batch(url: str, state: State) -> None:
     assert not state.batches.register(batch_id, "late", 1000)
 
 
-def test_only_its_driver_extends_and_ends_a_batch(state: State) -> None:
+def test_only_its_driver_extends_and_ends_a_batch(state: OwnState) -> None:
     batch_id = state.batches.plan("m", None, None, [1], {}, reserved_ms=-1)
     assert not state.batches.extend(batch_id, "me", 60_000)
     assert state.batches.register(batch_id, "me", -1)
@@ -128,7 +128,7 @@ def test_only_its_driver_extends_and_ends_a_batch(state: State) -> None:
     assert not state.batches.register(batch_id, "me", 1000)
 
 
-def test_a_retry_finds_the_application(state: State) -> None:
+def test_a_retry_finds_the_application(state: OwnState) -> None:
     batch_id = state.batches.plan("m", None, None, [1], {})
     state.batches.set_application(batch_id, "application_1_0001", 60_000)
     assert state.batches.get(batch_id).application_id == "application_1_0001"
@@ -146,7 +146,7 @@ def test_a_retry_finds_the_application(state: State) -> None:
 # --- runs, decisions, sightings -----------------------------------------------------------------------------------
 
 
-def test_runs_are_kept(state: State) -> None:
+def test_runs_are_kept(state: OwnState) -> None:
     run = Run(
         metastore="m",
         entry_id=5,
@@ -181,7 +181,7 @@ def test_runs_are_kept(state: State) -> None:
     assert state.runs.purge(-60_000) == 2
 
 
-def test_decisions_are_kept_by_pass(state: State) -> None:
+def test_decisions_are_kept_by_pass(state: OwnState) -> None:
     old = Decided(entity=T, outcome="NotNeeded", because="2 deltas <= 10", numbers={"deltas": 2})
     new = Decided(entity=T, outcome="Major", because="12 deltas > 10", numbers={"deltas": 12, "ratio": 0.25})
     state.decisions.record("m", [old])
@@ -197,7 +197,7 @@ def test_decisions_are_kept_by_pass(state: State) -> None:
     assert state.decisions.purge(60_000) == 1
 
 
-def test_the_first_sight_of_an_entry_stays(state: State) -> None:
+def test_the_first_sight_of_an_entry_stays(state: OwnState) -> None:
     """PROTOCOL 7.1: null stamps count as the largest transaction (and lock) at first sight."""
     early, late = Sighting(newest=TxnId(10), newest_lock=2), Sighting(newest=TxnId(99), newest_lock=9)
     assert state.sightings.first("m", 5, early) == early
@@ -205,7 +205,7 @@ def test_the_first_sight_of_an_entry_stays(state: State) -> None:
     assert state.sightings.first("other", 5, late) == late
 
 
-def test_what_a_queue_has_no_columns_for(state: State) -> None:
+def test_what_a_queue_has_no_columns_for(state: OwnState) -> None:
     kept = state.entries("m")
     kept.put({3: {"POOL_NAME": "東京", "TXN_ID": 1}})
     kept.put({3: {"TXN_ID": None}, 4: {"TXN_ID": 2}})
@@ -215,7 +215,7 @@ def test_what_a_queue_has_no_columns_for(state: State) -> None:
     assert kept.ids() == {4}
 
 
-def test_names_differ_by_case_and_hold_any_character(state: State) -> None:
+def test_names_differ_by_case_and_hold_any_character(state: OwnState) -> None:
     """MySQL's default takes p=A for p=a, and knows 256 characters."""
     for name in ("p=a", "p=A", "p=東京"):
         entity = Entity(database="default", table="t", partition=name)

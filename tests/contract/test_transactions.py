@@ -13,7 +13,13 @@ from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
-from compactor.metastore.transactions.transactions import HeartbeatRange, KeyValue, Opening, Transactions, TxnType
+from compactor.metastore.transactions.transactions import (
+    HeartbeatRange,
+    KeyValue,
+    NewTransaction,
+    Transactions,
+    TxnType,
+)
 
 T = Entity(database="default", table="t")
 P1, P2 = (Entity(database="default", table="t", partition=f"p={n}") for n in (1, 2))
@@ -173,7 +179,9 @@ def test_of_transactions_that_are_opened_together_each_is_whose_it_was_opened_fo
     if not at_once:
         sql = metastore.database.engine.dialect
         monkeypatch.setattr(sql, "insert_executemany_returning_sort_by_parameter_order", False, raising=False)
-    openings = [Opening(user="u", host="h", type=TxnType.COMPACTION, agent=f"worker-{n * 7 % 10}") for n in range(10)]
+    openings = [
+        NewTransaction(user="u", host="h", type=TxnType.COMPACTION, agent=f"worker-{n * 7 % 10}") for n in range(10)
+    ]
     ids = metastore.transactions.open_all(openings)
     assert ids == sorted(set(ids))
     agents = {txn.id: txn.agent for txn in metastore.transactions.open_transactions()}

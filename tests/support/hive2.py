@@ -16,7 +16,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.database.engine import Database
 from compactor.demo.dumps import Row
-from compactor.demo.fixtures import Step, read_step
+from compactor.demo.fixtures import FixtureStep, read_step
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import tables
@@ -113,7 +113,7 @@ def site_of(database: Database, dialect: Hive2Schema | None = None, *, mode: str
     )
 
 
-def register(database: Database, path: Path, warehouse: Path, **parameters: str) -> Step:
+def register(database: Database, path: Path, warehouse: Path, **parameters: str) -> FixtureStep:
     """A step of a fixture as Hive 2 had it: its table in the catalog, and every row of its transaction tables."""
     step = read_step(path)
     assert step.directory is not None
@@ -134,7 +134,7 @@ def _fill(conn: Connection, name: str, rows: tuple[Row, ...]) -> None:
         conn.execute(text(f"INSERT INTO {name} ({names}) VALUES ({', '.join(f':{key}' for key in values)})"), values)
 
 
-def add_table(conn: Connection, step: Step, location: Path, parameters: dict[str, str]) -> None:
+def add_table(conn: Connection, step: FixtureStep, location: Path, parameters: dict[str, str]) -> None:
     """A table without partitions, and the database ``default``."""
     description = step.description
     _row(conn, tables.DBS, DB_ID=1, DB_LOCATION_URI=str(location.parent), NAME="default")
@@ -160,11 +160,11 @@ def compact(site: OldSite) -> list[Finding]:
     return list(compact_before_hive_3(site, InProcessRunner()))
 
 
-def entity(step: Step) -> Entity:
+def entity(step: FixtureStep) -> Entity:
     return Entity(database="default", table=step.table)
 
 
-def rows(site: OldSite, step: Step, location: Path) -> list[tuple[RowId, str]]:
+def rows(site: OldSite, step: FixtureStep, location: Path) -> list[tuple[RowId, str]]:
     """What Hive 2 shows of the table now: of each key the newest event that a new reader sees."""
     txns = site.metastore.snapshot()
     expected = read_expected(step.path)

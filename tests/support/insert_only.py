@@ -16,7 +16,7 @@ from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.metastore.catalog.read import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.site import Site
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from tests.support.tables import entity_of
 
 INPUTS = {
@@ -92,7 +92,7 @@ def insert(
     found = list(values)
     directory = Path()
     with suppress(_Changed), writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.INSERT)
+        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
         written = statement.write_id
         name = Delta(
             kind=DeltaKind.INSERT, min_write_id=written, max_write_id=written, statement_id=statement.statement_id

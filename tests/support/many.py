@@ -25,7 +25,7 @@ from compactor.metastore.schema.tables import (
 from compactor.metastore.store import Metastore
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
 from compactor.tables.writer import write_rows
 
@@ -41,7 +41,7 @@ def row_type(columns: Sequence[Column]) -> str:
     return f"struct<{','.join(f'{column.name}:{column.type}' for column in columns)}>"
 
 
-def site_of(metastore: Metastore, state: State | None = None, **values: str) -> Site:
+def site_of(metastore: Metastore, state: OwnState | None = None, **values: str) -> Site:
     """A site that may do everything; keys of settings with underscores for dots."""
     given = {"compactor.mode": "clean"} | {key.replace("_", "."): value for key, value in values.items()}
     settings = Settings.of([Layer(name="flag", values=given)])

@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import insert
 
 from compactor.compaction.entry import Entity
-from compactor.demo.fixtures import Step, read_step
+from compactor.demo.fixtures import FixtureStep, read_step
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
@@ -47,7 +47,7 @@ def register(site: Site, path: Path, folder: Path, name: str) -> Table:
     return table
 
 
-def _write_ids(site: Site, step: Step, name: str) -> None:
+def _write_ids(site: Site, step: FixtureStep, name: str) -> None:
     """NEXT_WRITE_ID, and what the watermark and the list of the aborted are read from: TXN_TO_WRITE_ID."""
     aborted = {row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == "a"}
     of_aborted = {

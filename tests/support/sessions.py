@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.ids import TxnId
-from compactor.locking.plan import Facts, Planned, locks
+from compactor.locking.plan import Planned, TableFacts, locks
 from compactor.locking.sql import Name
 from compactor.locking.statement import parse
 from compactor.locking.statements import Operation
@@ -24,10 +24,10 @@ class Partition:
         self.values = (value,)
 
 
-def look(name: Name) -> Facts:
+def look(name: Name) -> TableFacts:
     """``plain`` isn't transactional, ``part`` has the partitions p=1 and p=2, every other name is a plain ACID table."""
     partitions = (Partition("1"), Partition("2")) if name.table == "part" else ()
-    return Facts(
+    return TableFacts(
         database=name.database or "default",
         table=name.table,
         transactional=name.table != "plain",

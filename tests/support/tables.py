@@ -16,7 +16,7 @@ from compactor.metastore.catalog.read import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 
 NUMBERS = (0, 1)  #: every insert writes both files
@@ -55,7 +55,7 @@ def insert(site: Site, table: Table, values: Iterable[int], *, commits: bool = T
     """Rows ``(v, 'row v')`` in one transaction, half of them in each file."""
     rows = list(values)
     with suppress(_Changed), writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.INSERT)
+        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
         for number in NUMBERS:
             part = [v for v in rows if v % len(NUMBERS) == number]
             if part:
@@ -75,7 +75,7 @@ def delete(site: Site, table: Table, values: Iterable[int]) -> None:
     """Deletes the rows with these values of ``a`` in one transaction."""
     gone = set(values)
     with writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.DELETE)
+        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)

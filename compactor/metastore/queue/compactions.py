@@ -44,8 +44,9 @@ from compactor.metastore.catalog.locations import same_place
 from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.queue import properties_text
 from compactor.metastore.queue import rows as entries
-from compactor.metastore.queue.rows import CC, CQ, entity_is
+from compactor.metastore.queue.rows import CC, CQ
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
     COMPLETED_COMPACTIONS,

@@ -18,7 +18,7 @@ _TYPES = tuple(kind.value for kind in CompactionType)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class EntryPage:
     """Some rows, and how many there are in all."""
 
     entries: tuple[Entry, ...]
@@ -39,21 +39,25 @@ class CompactionLists:
         with self._database.read() as conn:
             return {State(row.CQ_STATE): int(row.n) for row in conn.execute(query)}
 
-    def queue(self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0) -> Part:
+    def queue(
+        self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
+    ) -> EntryPage:
         """Of the queue, oldest first. ``find``: words that are all in ``db.table/partition``, in any case."""
         query = _wanted(COMPACTION_QUEUE, "CQ", find, states)
         page = query.order_by(COMPACTION_QUEUE.c.CQ_ID).limit(limit).offset(offset)
         with self._database.read() as conn:
             found = self._rows.queued(conn.execute(page).mappings())
-            return Part(entries=tuple(found), total=_count(conn, query))
+            return EntryPage(entries=tuple(found), total=_count(conn, query))
 
-    def history(self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0) -> Part:
+    def history(
+        self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
+    ) -> EntryPage:
         """Of the history, newest first."""
         query = _wanted(COMPLETED_COMPACTIONS, "CC", find, states)
         page = query.order_by(COMPLETED_COMPACTIONS.c.CC_ID.desc()).limit(limit).offset(offset)
         with self._database.read() as conn:
             found = self._rows.ended(conn.execute(page).mappings())
-            return Part(entries=tuple(found), total=_count(conn, query))
+            return EntryPage(entries=tuple(found), total=_count(conn, query))
 
     def of_entities(self, entities: Collection[Entity]) -> dict[Entity, Entry]:
         """The newest row of the queue about each of these; none about one that is not queued."""

@@ -24,7 +24,7 @@ def decode(text: str | None) -> dict[str, str]:
     """
     if not text:
         return {}
-    reader = _Reader(text)
+    reader = _TextReader(text)
     try:
         count = reader.number()
         pairs = [(reader.item(), reader.item()) for _ in range(count)]
@@ -36,7 +36,7 @@ def decode(text: str | None) -> dict[str, str]:
     return dict(pairs)
 
 
-class _Reader:
+class _TextReader:
     def __init__(self, text: str) -> None:
         self._units = text.encode("utf-16-le", "surrogatepass")
         self._at = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, RowMapping, Table
+from sqlalchemy import RowMapping, Table
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -134,15 +134,6 @@ def queued(row: _Row) -> Entry:
 def ended(row: _Row) -> Entry:
     """A row of COMPLETED_COMPACTIONS. Hive writes 0 there for what was never set; it reads as None."""
     return _entry(row, "CC", end=_set(row["CC_END"]), cleaner_start=None, retry_retention=0)
-
-
-def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
-    """That a row is about ``entity``, or about its table and one of ``partitions`` when some are given."""
-    columns = table.c
-    names = partitions or (entity.partition,)
-    partition = columns[f"{prefix}_PARTITION"]
-    here = partition.is_(None) if names == (None,) else partition.in_(names)
-    return (columns[f"{prefix}_DATABASE"] == entity.database) & (columns[f"{prefix}_TABLE"] == entity.table) & here
 
 
 def history_row(row: _Row, state: State, now: int, error: str | None) -> dict[str, Any]:

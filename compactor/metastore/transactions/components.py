@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 
 from compactor.acid import partition_names
 from compactor.compaction.entry import Entity
-from compactor.metastore.queue.rows import entity_is
+from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.tables import DBS, PARTITIONS, TBLS, TXN_COMPONENTS, TXNS
 from compactor.metastore.transactions import rows as txn_rows
 

@@ -31,7 +31,15 @@ from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
 from compactor.metastore.transactions.rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnType
 
-__all__ = ["OPEN_TXN_TIMEOUT_MS", "HeartbeatRange", "KeyValue", "OpenTransaction", "Opening", "Transactions", "TxnType"]
+__all__ = [
+    "OPEN_TXN_TIMEOUT_MS",
+    "HeartbeatRange",
+    "KeyValue",
+    "NewTransaction",
+    "OpenTransaction",
+    "Transactions",
+    "TxnType",
+]
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
 TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of what was timed out
@@ -54,7 +62,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class NewTransaction:
     """A transaction to be opened, and for whom; ``agent`` says who works under it."""
 
     user: str
@@ -115,11 +123,11 @@ class Transactions:
         """
         if count < 1:
             raise Refused(f"{count} transactions at once: open at least one")
-        opening = Opening(user=user, host=host, type=type, agent=agent)
+        opening = NewTransaction(user=user, host=host, type=type, agent=agent)
         return self.open_all([opening] * min(count, self._limits.max_batch))
 
     @retried
-    def open_all(self, openings: Sequence[Opening]) -> list[TxnId]:
+    def open_all(self, openings: Sequence[NewTransaction]) -> list[TxnId]:
         """As ``open``, one transaction for each of ``openings``, in their order; all of them or none.
 
         Raises:
@@ -139,7 +147,7 @@ class Transactions:
         self._room.opened(len(ids))
         return ids
 
-    def _row(self, opening: Opening, now: int) -> dict[str, object]:
+    def _row(self, opening: NewTransaction, now: int) -> dict[str, object]:
         is_known = opening.type <= self._dialect.last_type
         return {
             "TXN_STATE": OPEN,
@@ -151,7 +159,7 @@ class Transactions:
             "TXN_TYPE": int(opening.type if is_known else TxnType.DEFAULT),
         }
 
-    def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[Opening], begun: float) -> None:
+    def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], begun: float) -> None:
         """Take back ids whose rows came too late: a snapshot may have taken them for ones that will never be.
 
         As Hive's ``OpenTxnsFunction`` does, where ids can be drawn long before their rows are there.

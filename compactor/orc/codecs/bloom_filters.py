@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Array, Kind, Types
+from compactor.orc.format.types import Array, TypeKind, Types
 from compactor.orc.io.source import Source
 
 FALSE_POSITIVES = 0.05  #: of questions for a value that a row group has not; what ORC's writers take if nobody says
@@ -19,17 +19,17 @@ FALSE_POSITIVES = 0.05  #: of questions for a value that a row group has not; wh
 #: leaves empty.
 KINDS = frozenset(
     {
-        *(Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DECIMAL),
-        *(Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT),
-        *(Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY),
+        *(TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL),
+        *(TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT),
+        *(TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY),
     }
 )
 #: Which not all readers ask rightly: Trino 476 (``orc_bloom_filters_enabled``, ``timestamp_precision`` milliseconds)
 #: asks for microseconds, and these hold milliseconds. No row gets them that had none, so that nobody misses rows that he
 #: has found so far.
-MISREAD = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
+MISREAD = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
 #: Of which some values are equal to others with another hash.
-_AMBIGUOUS = frozenset({Kind.CHAR, Kind.FLOAT, Kind.DOUBLE})
+_AMBIGUOUS = frozenset({TypeKind.CHAR, TypeKind.FLOAT, TypeKind.DOUBLE})
 
 
 class Ambiguous(Exception):
@@ -80,18 +80,18 @@ def _below(array: Array, types: Types, column: int) -> Iterator[tuple[int, Array
     """The values of a column and of all columns within it."""
     item = types[column]
     yield column, array
-    if item.kind is Kind.MAP:
+    if item.kind is TypeKind.MAP:
         parts = [array.keys, array.items]
-    elif item.kind in (Kind.STRUCT, Kind.LIST):
-        parts = array.flatten() if item.kind is Kind.STRUCT else [array.flatten()]
+    elif item.kind in (TypeKind.STRUCT, TypeKind.LIST):
+        parts = array.flatten() if item.kind is TypeKind.STRUCT else [array.flatten()]
     else:
         return
     for part, child in zip(parts, item.children, strict=True):
         yield from _below(part, types, child)
 
 
-def _is_ambiguous(array: Array, kind: Kind, length: int) -> bool:
-    if kind is Kind.CHAR:
+def _is_ambiguous(array: Array, kind: TypeKind, length: int) -> bool:
+    if kind is TypeKind.CHAR:
         shortest = pc.min(pc.utf8_length(array)).as_py()
         return shortest is not None and bool(shortest < length)
     values = array.drop_null().to_numpy()

@@ -27,7 +27,7 @@ from compactor.orc.format.length_checks import total_length
 from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Array, ArrowType, Kind, Types, arrow_type, schema_text, subtree
+from compactor.orc.format.types import Array, ArrowType, TypeKind, Types, arrow_type, schema_text, subtree
 from compactor.orc.io.source import Source
 
 name = "pyorc"
@@ -40,7 +40,7 @@ COMPRESSIONS = {
 }
 TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
 _EXACT = Context(prec=76)
-_TIMESTAMPS = (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT)
+_TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 _LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not take the second for rounded
 
 
@@ -162,9 +162,9 @@ class _Plain:
         item = self._types[column]
         if value is None or not item.children:
             return value
-        if item.kind is Kind.STRUCT:
+        if item.kind is TypeKind.STRUCT:
             return tuple(self(part, child) for part, child in zip(value, item.children, strict=True))
-        if item.kind is Kind.LIST:
+        if item.kind is TypeKind.LIST:
             return [self(part, item.children[0]) for part in value]
         key, content = item.children
         self.entries += len(value)
@@ -177,7 +177,7 @@ def _entries(source: Source, tail: Tail, stripes: Sequence[int], columns: Sequen
         number
         for column in columns
         for number in range(column, column + len(subtree(tail.types, column)))
-        if tail.types[number].kind is Kind.MAP
+        if tail.types[number].kind is TypeKind.MAP
     )
     footers = {number: read_stripe_footer(source, tail, number) for number in stripes} if maps else {}
     return sum(
@@ -244,18 +244,18 @@ def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: 
 def _values(array: Array, types: Types, column: int) -> list[Any]:
     """What pyorc takes for the values of an Arrow array."""
     item = types[column]
-    if item.kind is Kind.DATE:
+    if item.kind is TypeKind.DATE:
         array = array.cast(pa.int32())
     if item.kind in _TIMESTAMPS:
         pairs = zip(array.field(0).to_pylist(), array.field(1).to_pylist(), array.is_valid().to_pylist(), strict=True)
         return [_timestamp(seconds, nanos) if valid else None for seconds, nanos, valid in pairs]
-    if item.kind is Kind.STRUCT:
+    if item.kind is TypeKind.STRUCT:
         parts = [_values(array.field(place), types, child) for place, child in enumerate(item.children)]
         rows = zip(*parts, strict=True) if parts else iter([()] * len(array))
         return [row if valid else None for row, valid in zip(rows, array.is_valid().to_pylist(), strict=True)]
-    if item.kind is Kind.LIST:
+    if item.kind is TypeKind.LIST:
         return _spread(array, _values(array.values, types, item.children[0]), list)
-    if item.kind is Kind.MAP:
+    if item.kind is TypeKind.MAP:
         keys = _values(array.keys, types, item.children[0])
         contents = _values(array.items, types, item.children[1])
         return _spread(array, list(zip(keys, contents, strict=True)), _mapping)

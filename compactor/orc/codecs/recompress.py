@@ -30,20 +30,20 @@ from compactor.orc.format.stripe_footer import (
 )
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import TEXT_KINDS, Kind, OrcType, Types
+from compactor.orc.format.types import TEXT_KINDS, OrcType, TypeKind, Types
 from compactor.orc.io.source import LocalSink, Source
 
 #: Streams of a column in the order of their places in a position, and how many numbers follow each place there: what a
 #: run length decoder has to skip, of bits also within a byte (ORC specification, "Row Group Index").
-_STREAMS: Mapping[Kind, Sequence[tuple[int, int]]] = {
-    Kind.BOOLEAN: ((DATA, 2),),
-    **dict.fromkeys((Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.DATE), ((DATA, 1),)),
-    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), ((DATA, 0),)),
-    **dict.fromkeys((*TEXT_KINDS, Kind.BINARY), ((DATA, 0), (LENGTH, 1))),
-    **dict.fromkeys((Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT), ((DATA, 1), (SECONDARY, 1))),
-    Kind.DECIMAL: ((DATA, 0), (SECONDARY, 1)),
-    **dict.fromkeys((Kind.LIST, Kind.MAP), ((LENGTH, 1),)),
-    Kind.STRUCT: (),
+_STREAMS: Mapping[TypeKind, Sequence[tuple[int, int]]] = {
+    TypeKind.BOOLEAN: ((DATA, 2),),
+    **dict.fromkeys((TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.DATE), ((DATA, 1),)),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), ((DATA, 0),)),
+    **dict.fromkeys((*TEXT_KINDS, TypeKind.BINARY), ((DATA, 0), (LENGTH, 1))),
+    **dict.fromkeys((TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT), ((DATA, 1), (SECONDARY, 1))),
+    TypeKind.DECIMAL: ((DATA, 0), (SECONDARY, 1)),
+    **dict.fromkeys((TypeKind.LIST, TypeKind.MAP), ((LENGTH, 1),)),
+    TypeKind.STRUCT: (),
 }
 PROBE = 16  #: one chunk of so many says which level the following ones get
 SAMPLE = 64 * 1024  #: bytes of that chunk that are tried; references reach 32 KiB

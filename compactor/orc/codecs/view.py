@@ -12,11 +12,11 @@ from compactor.errors import BadFile, NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.length_checks import check_lengths
-from compactor.orc.format.plain_streams import KEPT_BYTES, Part, PlainStream, plain_streams
+from compactor.orc.format.plain_streams import KEPT_BYTES, PlainPart, PlainStream, plain_streams
 from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import Kind, Types, schema_text, subtree
+from compactor.orc.format.types import TypeKind, Types, schema_text, subtree
 from compactor.orc.io.readable import Readable
 from compactor.orc.io.source import Source
 
@@ -40,7 +40,7 @@ class StripeView(Readable):
             raise NotLossless(
                 f"file {tail.name}: it has encrypted columns, which cannot be decoded here; exclude the table"
             )
-        if tail.types[0].kind is not Kind.STRUCT:
+        if tail.types[0].kind is not TypeKind.STRUCT:
             raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, Hive's files hold a struct")
         self._parts = _plain_file(source, tail, stripes, None if columns is None else tuple(columns))
         self._starts = [0, *accumulate(part.length for part in self._parts)]
@@ -75,7 +75,7 @@ def may_join(a: Tail, b: Tail) -> bool:
         )
         for t in (a, b)
     ]
-    return found[0] == found[1] and not a.encrypted and a.types[0].kind is Kind.STRUCT
+    return found[0] == found[1] and not a.encrypted and a.types[0].kind is TypeKind.STRUCT
 
 
 def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
@@ -110,7 +110,7 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
     return b"".join((*parts, tail_bytes(end)))
 
 
-def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None) -> list[Part]:
+def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None) -> list[PlainPart]:
     read = _within(tail.types, columns) | {0}
     parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
     listed = []
@@ -146,8 +146,8 @@ def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tup
     return [*parts, _part(tail_bytes(whole))]
 
 
-def _part(data: bytes) -> Part:
-    return Part(len(data), data)
+def _part(data: bytes) -> PlainPart:
+    return PlainPart(len(data), data)
 
 
 def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
@@ -178,10 +178,10 @@ def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
         if columns is not None and place not in columns:
             unread.update(range(column, column + len(subtree(types, column))))
     return Types(
-        replace(item, kind=Kind.STRUCT, field_names=tuple(f"f{place}" for place in range(len(item.children))))
-        if number in unread and item.kind is Kind.UNION
-        else replace(item, kind=Kind.LONG)
-        if number in unread and not item.children and item.kind is not Kind.STRUCT
+        replace(item, kind=TypeKind.STRUCT, field_names=tuple(f"f{place}" for place in range(len(item.children))))
+        if number in unread and item.kind is TypeKind.UNION
+        else replace(item, kind=TypeKind.LONG)
+        if number in unread and not item.children and item.kind is not TypeKind.STRUCT
         else item
         for number, item in enumerate(types.for_encoders)
     )
@@ -208,4 +208,15 @@ def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | No
     return max(16, min(BATCH_ROWS, int(BATCH_BYTES / width)))
 
 
-_FIXED = frozenset({Kind.BOOLEAN, Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG, Kind.FLOAT, Kind.DOUBLE, Kind.DATE})
+_FIXED = frozenset(
+    {
+        TypeKind.BOOLEAN,
+        TypeKind.BYTE,
+        TypeKind.SHORT,
+        TypeKind.INT,
+        TypeKind.LONG,
+        TypeKind.FLOAT,
+        TypeKind.DOUBLE,
+        TypeKind.DATE,
+    }
+)

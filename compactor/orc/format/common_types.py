@@ -14,8 +14,8 @@ from functools import lru_cache
 from compactor.errors import NotLossless
 from compactor.orc.format.types import (
     INTEGERS,
-    Kind,
     OrcType,
+    TypeKind,
     Types,
     leaf_widens,
     same,
@@ -24,7 +24,7 @@ from compactor.orc.format.types import (
     subtree,
 )
 
-_TEXTS = frozenset({Kind.STRING, Kind.VARCHAR})
+_TEXTS = frozenset({TypeKind.STRING, TypeKind.VARCHAR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _child(tree: Types, place: int) -> Types | None:
 
 def _common(column: _Column) -> Types:
     kinds = {tree[0].kind for _, tree in column.files}
-    if kinds == {Kind.STRUCT}:
+    if kinds == {TypeKind.STRUCT}:
         return _struct(column, is_row=False)
     newest = column.files[-1][1]
     if len(kinds) == 1 and newest[0].children:
@@ -116,11 +116,11 @@ def _leaf(column: _Column) -> OrcType:
         return newest
     if kinds <= INTEGERS:
         return replace(newest, kind=max(kinds))
-    if kinds in ({Kind.VARCHAR}, {Kind.CHAR}):
+    if kinds in ({TypeKind.VARCHAR}, {TypeKind.CHAR}):
         return replace(newest, maximum_length=max(item.maximum_length for item in items))
     if kinds == _TEXTS:
-        return replace(newest, kind=Kind.STRING, maximum_length=0)
-    if kinds == {Kind.DECIMAL} and len({item.scale for item in items}) == 1:
+        return replace(newest, kind=TypeKind.STRING, maximum_length=0)
+    if kinds == {TypeKind.DECIMAL} and len({item.scale for item in items}) == 1:
         return replace(newest, precision=max(item.precision for item in items))
     # From here on a reader that goes on to another type would show other text: 5 is "5", and 5.0 as a double.
     table = column.table

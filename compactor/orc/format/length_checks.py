@@ -18,7 +18,7 @@ from compactor.orc.format import messages
 from compactor.orc.format.plain_streams import PlainStream
 from compactor.orc.format.stripe_footer import DATA, DICTIONARY, DICTIONARY_DATA, DICTIONARY_V2, DIRECT, LENGTH
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Kind
+from compactor.orc.format.types import TypeKind
 
 MAX_LENGTH = 2**31 - 1  #: of one value, in bytes or elements
 #: Elements of lists and maps in a stripe: many more than any writer's stripe of 2 GB could hold.
@@ -45,7 +45,7 @@ def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail
         column = stream.column
         encoding = footer.columns[column]
         limit, entries = MAX_ELEMENTS, None
-        if tail.types[column].kind not in (Kind.LIST, Kind.MAP):
+        if tail.types[column].kind not in (TypeKind.LIST, TypeKind.MAP):
             dictionary = encoding.kind in (DICTIONARY, DICTIONARY_V2)
             entries = encoding.dictionary_size if dictionary else None
             limit = sizes.get((DICTIONARY_DATA if dictionary else DATA, column), 0)

@@ -24,7 +24,7 @@ MAX_DICTIONARY = 2**31 - 1  #: bytes; decoders read a dictionary at once and cou
 Unpack: TypeAlias = Callable[[bytes], bytes]
 
 
-class Part:
+class PlainPart:
     """Neighbouring plain bytes: given, or those that ``unpack`` makes of ``packed`` bytes at ``offset`` of ``source``."""
 
     __slots__ = ("_data", "_offset", "_packed", "_source", "_stays", "_unpack", "length")
@@ -77,7 +77,7 @@ class PlainStream(NamedTuple):  # since tiny files make many
     kind: int
     column: int
     length: int
-    parts: Sequence[Part]
+    parts: Sequence[PlainPart]
 
     @property
     def kept(self) -> int:
@@ -112,7 +112,7 @@ def plain_streams(
         kind, column, length = stream.kind, stream.column, stream.length
         if kind in kinds and column in columns:
             if tail.compression is Compression.NONE:
-                parts = [Part(length, source=source, offset=place)]
+                parts = [PlainPart(length, source=source, offset=place)]
             else:
                 parts = _chunks(ahead, tail, place, length, room, where, f"stream {kind} of column {column}")
             made = PlainStream(kind, column, sum([part.length for part in parts]), parts)
@@ -132,7 +132,7 @@ def _check_dictionary(stream: PlainStream, where: str) -> None:
         )
 
 
-def _chunks(ahead: _Ahead, tail: Tail, start: int, length: int, room: int, where: str, part: str) -> list[Part]:
+def _chunks(ahead: _Ahead, tail: Tail, start: int, length: int, room: int, where: str, part: str) -> list[PlainPart]:
     """The chunks of a stream, each decompressed, if only to hear that this can be done."""
     unpack = partial(
         decompress_chunk, compression=tail.compression, block_size=tail.compression_block_size, name=where, part=part
@@ -146,7 +146,7 @@ def _chunks(ahead: _Ahead, tail: Tail, start: int, length: int, room: int, where
         if not is_plain:
             data = unpack(data)
         kept = data if len(data) <= room else None
-        made = Part(
+        made = PlainPart(
             len(data), kept, source=ahead.source, offset=place, packed=size, unpack=None if is_plain else unpack
         )
         room -= made.kept

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compactor.orc.format import messages, statistics
-from compactor.orc.format.types import Kind, OrcType
+from compactor.orc.format.types import OrcType, TypeKind
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 _Words: TypeAlias = npt.NDArray[np.uint64]
@@ -33,7 +33,7 @@ class EncodedColumn:
     """One column of a stripe. Positions of ``index`` are places in the plain ``data`` and in the run there."""
 
     name: str
-    kind: Kind
+    kind: TypeKind
     rows: int
     data: bytes
     index: messages.Message
@@ -43,7 +43,7 @@ class EncodedColumn:
 class IntegerColumn:
     """Encodes a column (of ``kind`` SHORT, INT or LONG) of a stripe that has a row group every ``stride`` rows."""
 
-    def __init__(self, name: str, kind: Kind, stride: int) -> None:
+    def __init__(self, name: str, kind: TypeKind, stride: int) -> None:
         self._name, self._type, self._stride = name, OrcType(kind=kind), stride
         self._data = bytearray()
         self._rows = 0

@@ -10,13 +10,15 @@ from decimal import MAX_PREC, Context, Decimal, InvalidOperation
 from typing import Any
 
 from compactor.orc.format import messages
-from compactor.orc.format.types import Kind, OrcType
+from compactor.orc.format.types import OrcType, TypeKind
 
 _INT64 = range(-(2**63), 2**63)
 _EXACT = Context(prec=MAX_PREC)
-_INTEGER_KINDS = (Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG)
+_INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
 #: Whose statistics hold nothing that is no knowledge; a double's may be of NaN.
-_PLAIN_KINDS = frozenset({*_INTEGER_KINDS, Kind.STRUCT, Kind.STRING, Kind.VARCHAR, Kind.CHAR, Kind.BINARY, Kind.DATE})
+_PLAIN_KINDS = frozenset(
+    {*_INTEGER_KINDS, TypeKind.STRUCT, TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY, TypeKind.DATE}
+)
 
 
 def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Message:
@@ -145,16 +147,16 @@ def _collections(target: messages.Message, parts: Sequence[messages.Message]) ->
 
 
 _Merger = Callable[[messages.Message, Sequence[messages.Message]], None]
-_FIELD: dict[Kind, tuple[str, _Merger]] = {
+_FIELD: dict[TypeKind, tuple[str, _Merger]] = {
     **dict.fromkeys(_INTEGER_KINDS, ("int_statistics", _integers)),
-    **dict.fromkeys((Kind.FLOAT, Kind.DOUBLE), ("double_statistics", _doubles)),
-    **dict.fromkeys((Kind.STRING, Kind.VARCHAR, Kind.CHAR), ("string_statistics", _strings)),
-    Kind.BOOLEAN: ("bucket_statistics", _counts),
-    Kind.DECIMAL: ("decimal_statistics", _decimals),
-    Kind.DATE: ("date_statistics", _dates),
-    Kind.BINARY: ("binary_statistics", _total),
-    Kind.TIMESTAMP: ("timestamp_statistics", _timestamps),
-    Kind.TIMESTAMP_INSTANT: ("timestamp_statistics", _timestamps),
-    Kind.LIST: ("collection_statistics", _collections),
-    Kind.MAP: ("collection_statistics", _collections),
+    **dict.fromkeys((TypeKind.FLOAT, TypeKind.DOUBLE), ("double_statistics", _doubles)),
+    **dict.fromkeys((TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR), ("string_statistics", _strings)),
+    TypeKind.BOOLEAN: ("bucket_statistics", _counts),
+    TypeKind.DECIMAL: ("decimal_statistics", _decimals),
+    TypeKind.DATE: ("date_statistics", _dates),
+    TypeKind.BINARY: ("binary_statistics", _total),
+    TypeKind.TIMESTAMP: ("timestamp_statistics", _timestamps),
+    TypeKind.TIMESTAMP_INSTANT: ("timestamp_statistics", _timestamps),
+    TypeKind.LIST: ("collection_statistics", _collections),
+    TypeKind.MAP: ("collection_statistics", _collections),
 }

@@ -16,7 +16,7 @@ from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression, decompress
 from compactor.orc.format.tail import Stripe, Tail
-from compactor.orc.format.types import TEXT_KINDS, Kind, Types
+from compactor.orc.format.types import TEXT_KINDS, TypeKind, Types
 from compactor.orc.io.source import Source
 
 PRESENT, DATA, LENGTH, DICTIONARY_DATA, DICTIONARY_COUNT, SECONDARY, ROW_INDEX, BLOOM, BLOOM_UTF8 = range(9)
@@ -27,16 +27,16 @@ MAX_FOOTER = 1 << 28  #: bytes; a longer one is damaged
 MAX_HASHES = 64  #: functions of a bloom filter; a probability of 1e-19 needs as many
 _RUN_LENGTHS = frozenset(
     {
-        Kind.SHORT,
-        Kind.INT,
-        Kind.LONG,
-        Kind.BINARY,
-        Kind.TIMESTAMP,
-        Kind.TIMESTAMP_INSTANT,
-        Kind.LIST,
-        Kind.MAP,
-        Kind.DECIMAL,
-        Kind.DATE,
+        TypeKind.SHORT,
+        TypeKind.INT,
+        TypeKind.LONG,
+        TypeKind.BINARY,
+        TypeKind.TIMESTAMP,
+        TypeKind.TIMESTAMP_INSTANT,
+        TypeKind.LIST,
+        TypeKind.MAP,
+        TypeKind.DECIMAL,
+        TypeKind.DATE,
     }
 )
 

@@ -18,7 +18,7 @@ from compactor.orc.format import messages
 ACID_FIELDS = ("operation", "originalTransaction", "bucket", "rowId", "currentTransaction", "row")
 
 
-class Kind(enum.IntEnum):
+class TypeKind(enum.IntEnum):
     """The kinds of the ORC specification, by their numbers in the file."""
 
     __hash__ = int.__hash__  # an enumeration's goes by the name, in Python
@@ -45,41 +45,46 @@ class Kind(enum.IntEnum):
 
 
 _ACID_FIELDS_LOWER = tuple(name.lower() for name in ACID_FIELDS)
-ACID_KINDS = (Kind.INT, Kind.LONG, Kind.INT, Kind.LONG, Kind.LONG, Kind.STRUCT)
+ACID_KINDS = (TypeKind.INT, TypeKind.LONG, TypeKind.INT, TypeKind.LONG, TypeKind.LONG, TypeKind.STRUCT)
 MAX_PRECISION = 38  #: digits of a decimal
-TEXT_KINDS = frozenset({Kind.STRING, Kind.VARCHAR, Kind.CHAR})
-CALENDAR_KINDS = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT})
-INTEGERS = frozenset({Kind.BYTE, Kind.SHORT, Kind.INT, Kind.LONG})
-_DIGITS = {Kind.BYTE: 3, Kind.SHORT: 5, Kind.INT: 10, Kind.LONG: 19}  #: of the largest value, without sign
+TEXT_KINDS = frozenset({TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR})
+CALENDAR_KINDS = frozenset({TypeKind.DATE, TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
+INTEGERS = frozenset({TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG})
+_DIGITS = {
+    TypeKind.BYTE: 3,
+    TypeKind.SHORT: 5,
+    TypeKind.INT: 10,
+    TypeKind.LONG: 19,
+}  #: of the largest value, without sign
 _NAMES = {
-    Kind.BOOLEAN: "boolean",
-    Kind.BYTE: "tinyint",
-    Kind.SHORT: "smallint",
-    Kind.INT: "int",
-    Kind.LONG: "bigint",
-    Kind.FLOAT: "float",
-    Kind.DOUBLE: "double",
-    Kind.STRING: "string",
-    Kind.BINARY: "binary",
-    Kind.TIMESTAMP: "timestamp",
-    Kind.LIST: "array",
-    Kind.MAP: "map",
-    Kind.STRUCT: "struct",
-    Kind.UNION: "uniontype",
-    Kind.DECIMAL: "decimal",
-    Kind.DATE: "date",
-    Kind.VARCHAR: "varchar",
-    Kind.CHAR: "char",
-    Kind.TIMESTAMP_INSTANT: "timestamp with local time zone",
+    TypeKind.BOOLEAN: "boolean",
+    TypeKind.BYTE: "tinyint",
+    TypeKind.SHORT: "smallint",
+    TypeKind.INT: "int",
+    TypeKind.LONG: "bigint",
+    TypeKind.FLOAT: "float",
+    TypeKind.DOUBLE: "double",
+    TypeKind.STRING: "string",
+    TypeKind.BINARY: "binary",
+    TypeKind.TIMESTAMP: "timestamp",
+    TypeKind.LIST: "array",
+    TypeKind.MAP: "map",
+    TypeKind.STRUCT: "struct",
+    TypeKind.UNION: "uniontype",
+    TypeKind.DECIMAL: "decimal",
+    TypeKind.DATE: "date",
+    TypeKind.VARCHAR: "varchar",
+    TypeKind.CHAR: "char",
+    TypeKind.TIMESTAMP_INSTANT: "timestamp with local time zone",
 }
-_KINDS = {name: kind for kind, name in _NAMES.items()} | {"integer": Kind.INT, "double precision": Kind.DOUBLE}
+_KINDS = {name: kind for kind, name in _NAMES.items()} | {"integer": TypeKind.INT, "double precision": TypeKind.DOUBLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrcType:
     """One column of a footer. ``children`` are column ids: places in the same tuple of types (pre-order)."""
 
-    kind: Kind
+    kind: TypeKind
     children: tuple[int, ...] = ()
     field_names: tuple[str, ...] = ()
     maximum_length: int = 0  #: of char and varchar, in characters
@@ -130,14 +135,15 @@ class Types(tuple[OrcType, ...]):
     @cached_property
     def binaries(self) -> tuple[int, ...]:
         """The columns whose values are bytes."""
-        return tuple(number for number, item in enumerate(self) if item.kind is Kind.BINARY)
+        return tuple(number for number, item in enumerate(self) if item.kind is TypeKind.BINARY)
 
     @cached_property
     def is_encodable(self) -> bool:
         """Whether rows can be decoded and encoded without loss: unions lose their tags, and decimals without precision
         (Hive 0.11) their scale. Arrow has an equal type for every column then; timestamps are judged by their values."""
         return all(
-            item.kind is not Kind.UNION and (item.kind is not Kind.DECIMAL or 1 <= item.precision <= MAX_PRECISION)
+            item.kind is not TypeKind.UNION
+            and (item.kind is not TypeKind.DECIMAL or 1 <= item.precision <= MAX_PRECISION)
             for item in self
         )
 
@@ -154,9 +160,9 @@ class Types(tuple[OrcType, ...]):
                 kind=item.kind,
                 children=item.children,
                 field_names=() if number in outer else tuple(name.lower() for name in item.field_names),
-                maximum_length=item.maximum_length if item.kind in (Kind.CHAR, Kind.VARCHAR) else 0,
-                precision=item.precision if item.kind is Kind.DECIMAL else 0,
-                scale=item.scale if item.kind is Kind.DECIMAL else 0,
+                maximum_length=item.maximum_length if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR) else 0,
+                precision=item.precision if item.kind is TypeKind.DECIMAL else 0,
+                scale=item.scale if item.kind is TypeKind.DECIMAL else 0,
             )
             for number, item in enumerate(self)
         )
@@ -168,7 +174,7 @@ class Types(tuple[OrcType, ...]):
         return Types(
             replace(
                 item,
-                kind=Kind.STRING if item.kind in TEXT_KINDS else item.kind,
+                kind=TypeKind.STRING if item.kind in TEXT_KINDS else item.kind,
                 field_names=tuple(f"f{place}" for place in range(len(item.field_names))),
                 maximum_length=0,
                 attributes=(),
@@ -223,12 +229,12 @@ def _checked(items: Sequence[bytes], name: str) -> Types:
     if not types or list(_walk(types)) != list(range(len(types))):
         raise BadFile(f"file {name}: its {len(types)} types are not one tree of columns; the footer is damaged")
     for number, item in enumerate(types):
-        wanted = {Kind.LIST: 1, Kind.MAP: 2, Kind.STRUCT: len(item.field_names)}.get(item.kind)
-        if item.kind is Kind.UNION:
+        wanted = {TypeKind.LIST: 1, TypeKind.MAP: 2, TypeKind.STRUCT: len(item.field_names)}.get(item.kind)
+        if item.kind is TypeKind.UNION:
             wanted = max(1, len(item.children))
         if len(item.children) != (wanted or 0):
             raise BadFile(f"file {name}: column {number} ({item.kind.name}) has {len(item.children)} children")
-        if item.kind is Kind.DECIMAL and not max(1, item.scale) <= item.precision <= MAX_PRECISION:
+        if item.kind is TypeKind.DECIMAL and not max(1, item.scale) <= item.precision <= MAX_PRECISION:
             raise BadFile(
                 f"file {name}: column {number} is decimal({item.precision},{item.scale}), 1..{MAX_PRECISION} digits and no "
                 "more after the point were wanted; its footer is damaged, or older than Hive 0.13"
@@ -238,10 +244,10 @@ def _checked(items: Sequence[bytes], name: str) -> Types:
 
 def _from_message(item: messages.Message, name: str) -> OrcType:
     try:
-        kind = Kind(item.kind)
+        kind = TypeKind(item.kind)
     except ValueError as error:
         raise BadFile(
-            f"file {name}: type kind {item.kind} is unknown, 0..{max(Kind)} are known; it cannot be compacted"
+            f"file {name}: type kind {item.kind} is unknown, 0..{max(TypeKind)} are known; it cannot be compacted"
         ) from error
     return OrcType(
         kind=kind,
@@ -260,9 +266,9 @@ def _to_message(item: OrcType) -> messages.Message:
         subtypes=item.children,
         field_names=[field.encode("utf-8", "surrogateescape") for field in item.field_names],
     )
-    if item.kind in (Kind.CHAR, Kind.VARCHAR):
+    if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR):
         message.maximum_length = item.maximum_length
-    if item.kind is Kind.DECIMAL:
+    if item.kind is TypeKind.DECIMAL:
         message.precision, message.scale = item.precision, item.scale
     for key, value in item.attributes:
         message.attributes.add(key=key, value=value)
@@ -297,7 +303,7 @@ def struct_of(fields: Sequence[tuple[str, Types]]) -> Types:
         start = 1 + len(parts)
         children.append(start)
         parts.extend(replace(item, children=tuple(child + start for child in item.children)) for item in tree)
-    root = OrcType(kind=Kind.STRUCT, children=tuple(children), field_names=tuple(name for name, _ in fields))
+    root = OrcType(kind=TypeKind.STRUCT, children=tuple(children), field_names=tuple(name for name, _ in fields))
     return Types((root, *parts))
 
 
@@ -332,12 +338,12 @@ def widens(old: Types, new: Types) -> bool:
 
 def _widens(old: Types, i: int, new: Types, j: int, outer: frozenset[int]) -> bool:
     a, b = old[i], new[j]
-    if a.kind is Kind.STRUCT and b.kind is Kind.STRUCT:
+    if a.kind is TypeKind.STRUCT and b.kind is TypeKind.STRUCT:
         names = [[name.lower() for name in item.field_names[: len(a.children)]] for item in (a, b)]
         if len(a.children) > len(b.children) or (i not in outer and names[0] != names[1]):
             return False
-    if a.children or a.kind is Kind.STRUCT:
-        fits = a.kind is b.kind and (a.kind is Kind.STRUCT or len(a.children) == len(b.children))
+    if a.children or a.kind is TypeKind.STRUCT:
+        fits = a.kind is b.kind and (a.kind is TypeKind.STRUCT or len(a.children) == len(b.children))
         return fits and all(_widens(old, x, new, y, outer) for x, y in zip(a.children, b.children, strict=False))
     return leaf_widens(a, b)
 
@@ -346,25 +352,25 @@ def leaf_widens(a: OrcType, b: OrcType) -> bool:
     """As ``widens``, of one column without children."""
     if a.kind in INTEGERS and b.kind is not a.kind:
         return _integer_widens(a, b)
-    if a.kind is Kind.DECIMAL and b.kind is Kind.DECIMAL:
+    if a.kind is TypeKind.DECIMAL and b.kind is TypeKind.DECIMAL:
         return a.scale <= b.scale and a.precision - a.scale <= b.precision - b.scale
-    if a.kind is Kind.VARCHAR:
-        return b.kind is Kind.STRING or (b.kind is Kind.VARCHAR and a.maximum_length <= b.maximum_length)
-    if a.kind is Kind.CHAR:
-        return b.kind is Kind.CHAR and a.maximum_length <= b.maximum_length
-    return a.kind is b.kind or (a.kind is Kind.FLOAT and b.kind is Kind.DOUBLE)
+    if a.kind is TypeKind.VARCHAR:
+        return b.kind is TypeKind.STRING or (b.kind is TypeKind.VARCHAR and a.maximum_length <= b.maximum_length)
+    if a.kind is TypeKind.CHAR:
+        return b.kind is TypeKind.CHAR and a.maximum_length <= b.maximum_length
+    return a.kind is b.kind or (a.kind is TypeKind.FLOAT and b.kind is TypeKind.DOUBLE)
 
 
 def _integer_widens(a: OrcType, b: OrcType) -> bool:
     digits = _DIGITS[a.kind]
-    if b.kind is Kind.STRING:
+    if b.kind is TypeKind.STRING:
         return True
-    if b.kind is Kind.VARCHAR:
+    if b.kind is TypeKind.VARCHAR:
         return digits + 1 <= b.maximum_length
-    if b.kind is Kind.DECIMAL:
+    if b.kind is TypeKind.DECIMAL:
         return digits <= b.precision - b.scale
-    if b.kind in (Kind.FLOAT, Kind.DOUBLE):
-        return digits <= (5 if b.kind is Kind.FLOAT else 10)  # 24 and 53 bits of mantissa
+    if b.kind in (TypeKind.FLOAT, TypeKind.DOUBLE):
+        return digits <= (5 if b.kind is TypeKind.FLOAT else 10)  # 24 and 53 bits of mantissa
     return b.kind in INTEGERS and a.kind <= b.kind
 
 
@@ -373,13 +379,13 @@ def schema_text(types: Types, root: int = 0) -> str:
     item = types[root]
     name = _NAMES[item.kind]
     parts = [schema_text(types, child) for child in item.children]
-    if item.kind is Kind.STRUCT:
+    if item.kind is TypeKind.STRUCT:
         parts = [f"{valid_name(field)}:{part}" for field, part in zip(item.field_names, parts, strict=True)]
-    if item.kind in (Kind.LIST, Kind.MAP, Kind.STRUCT, Kind.UNION):
+    if item.kind in (TypeKind.LIST, TypeKind.MAP, TypeKind.STRUCT, TypeKind.UNION):
         return f"{name}<{','.join(parts)}>"
-    if item.kind is Kind.DECIMAL:
+    if item.kind is TypeKind.DECIMAL:
         return f"{name}({item.precision},{item.scale})"
-    return f"{name}({item.maximum_length})" if item.kind in (Kind.CHAR, Kind.VARCHAR) else name
+    return f"{name}({item.maximum_length})" if item.kind in (TypeKind.CHAR, TypeKind.VARCHAR) else name
 
 
 @lru_cache(maxsize=_MOST_KNOWN)
@@ -418,27 +424,27 @@ class _Parser:
         if match is None or kind is None:
             self.fail("the name of a type")
         self.place = match.end()
-        if kind is Kind.STRUCT:
+        if kind is TypeKind.STRUCT:
             return struct_of(self._list(self._field))
-        if kind in (Kind.LIST, Kind.MAP, Kind.UNION):
+        if kind in (TypeKind.LIST, TypeKind.MAP, TypeKind.UNION):
             return self._compound(kind)
         return Types((self._with_numbers(kind),))
 
-    def _compound(self, kind: Kind) -> Types:
+    def _compound(self, kind: TypeKind) -> Types:
         trees = self._list(self.type)
-        if (kind is Kind.LIST and len(trees) != 1) or (kind is Kind.MAP and len(trees) != 2) or not trees:
+        if (kind is TypeKind.LIST and len(trees) != 1) or (kind is TypeKind.MAP and len(trees) != 2) or not trees:
             self.fail(f"another number of types in {_NAMES[kind]}")
         root, *rest = struct_of([("", tree) for tree in trees])
         return Types((replace(root, kind=kind, field_names=()), *rest))
 
-    def _with_numbers(self, kind: Kind) -> OrcType:
+    def _with_numbers(self, kind: TypeKind) -> OrcType:
         match = self._NUMBERS.match(self.text, self.place)
         if match:
             self.place = match.end()
         first, second = (int(part or 0) for part in match.groups()) if match else (0, 0)
-        if kind is Kind.DECIMAL:
+        if kind is TypeKind.DECIMAL:
             return OrcType(kind=kind, precision=first if match else 10, scale=second)
-        if kind in (Kind.CHAR, Kind.VARCHAR):
+        if kind in (TypeKind.CHAR, TypeKind.VARCHAR):
             if not first:
                 self.fail("a length in parentheses")
             return OrcType(kind=kind, maximum_length=first)
@@ -485,17 +491,17 @@ def arrow_type(types: Types, root: int = 0, *, timestamp: ArrowType | None = Non
     """
     item = types[root]
     below = partial(arrow_type, types, timestamp=timestamp)
-    if timestamp is not None and item.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_INSTANT):
+    if timestamp is not None and item.kind in (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT):
         return timestamp
     if item.kind in _ARROW:
         return _ARROW[item.kind]
-    if item.kind is Kind.DECIMAL and 1 <= item.precision <= 38:
+    if item.kind is TypeKind.DECIMAL and 1 <= item.precision <= 38:
         return pa.decimal128(item.precision, item.scale)
-    if item.kind is Kind.LIST:
+    if item.kind is TypeKind.LIST:
         return pa.list_(below(item.children[0]))
-    if item.kind is Kind.MAP:
+    if item.kind is TypeKind.MAP:
         return pa.map_(below(item.children[0]), below(item.children[1]))
-    if item.kind is Kind.STRUCT:
+    if item.kind is TypeKind.STRUCT:
         return pa.struct(
             [
                 pa.field(valid_name(name), below(child))
@@ -505,19 +511,19 @@ def arrow_type(types: Types, root: int = 0, *, timestamp: ArrowType | None = Non
     raise NotLossless(f"column {root} of {schema_text(types)}: Arrow has no type equal to {schema_text(types, root)}")
 
 
-_ARROW: dict[Kind, ArrowType] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.BYTE: pa.int8(),
-    Kind.SHORT: pa.int16(),
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.VARCHAR: pa.string(),
-    Kind.CHAR: pa.string(),
-    Kind.BINARY: pa.binary(),
-    Kind.TIMESTAMP: pa.timestamp("ns"),
-    Kind.TIMESTAMP_INSTANT: pa.timestamp("ns", tz="UTC"),
-    Kind.DATE: pa.date32(),
+_ARROW: dict[TypeKind, ArrowType] = {
+    TypeKind.BOOLEAN: pa.bool_(),
+    TypeKind.BYTE: pa.int8(),
+    TypeKind.SHORT: pa.int16(),
+    TypeKind.INT: pa.int32(),
+    TypeKind.LONG: pa.int64(),
+    TypeKind.FLOAT: pa.float32(),
+    TypeKind.DOUBLE: pa.float64(),
+    TypeKind.STRING: pa.string(),
+    TypeKind.VARCHAR: pa.string(),
+    TypeKind.CHAR: pa.string(),
+    TypeKind.BINARY: pa.binary(),
+    TypeKind.TIMESTAMP: pa.timestamp("ns"),
+    TypeKind.TIMESTAMP_INSTANT: pa.timestamp("ns", tz="UTC"),
+    TypeKind.DATE: pa.date32(),
 }

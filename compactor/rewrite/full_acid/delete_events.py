@@ -166,7 +166,7 @@ def load(
         BadFile: a file cannot be read.
         NotLossless: a delete delta holds something else than delete events.
     """
-    sorter = Sorter(scratch)
+    sorter = EventSorter(scratch)
     total = invisible = 0
     like: Tail | None = None
     types: Types | None = None
@@ -181,7 +181,7 @@ def load(
     return LoadedEvents(events=sorter.done(), total=total, invisible=invisible, like=like, types=types)
 
 
-class Sorter:
+class EventSorter:
     """Sorts any number of events; runs lie in unlinked files of ``scratch``."""
 
     def __init__(self, scratch: str) -> None:

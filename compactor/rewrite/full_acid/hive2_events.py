@@ -14,7 +14,7 @@ import numpy as np
 
 from compactor.errors import NotLossless
 from compactor.orc.format.tail import key_statistics
-from compactor.rewrite.full_acid.delete_events import BLOCK, SortedEvents, Sorter, events_of
+from compactor.rewrite.full_acid.delete_events import BLOCK, EventSorter, SortedEvents, events_of
 from compactor.rewrite.full_acid.stripe_choice import Gone
 from compactor.rewrite.plan.unit import Unit
 from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
@@ -29,7 +29,7 @@ def load_changes(unit: Unit, scratch: str, storage: Storage) -> SortedEvents:
         BadFile: a file cannot be read.
         NotLossless: an operation is none of ACID's, or two statements of one transaction changed the same row.
     """
-    sorter = Sorter(scratch)
+    sorter = EventSorter(scratch)
     for source in (*unit.inserts, *unit.deletes):
         with open_files(unit.location, [source], unit.number, storage, plain_buckets=True) as files:
             for file in files:

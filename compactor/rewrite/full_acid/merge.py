@@ -21,14 +21,14 @@ from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, k
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class MergeRun:
     """The stripes of one input file. Where ``is_sorted``, their kept rows rise from the first to the last."""
 
     pieces: Sequence[Piece]
     is_sorted: bool
 
 
-def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata) -> Tail:
+def merge(runs: Sequence[MergeRun], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata) -> Tail:
     """The rows of all runs in key order as a file at ``path``.
 
     A run that is sorted within is streamed; one that is not is sorted first, beside ``path`` what memory does not hold.
@@ -47,7 +47,7 @@ def merge(runs: Sequence[Run], path: str, *, like: Tail, types: Types, metadata:
     )
 
 
-def _batches(run: Run, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:
+def _batches(run: MergeRun, codec: Codec, types: Types, folder: str) -> Iterator[pa.RecordBatch]:
     found = (batch for piece in run.pieces for batch in piece_batches(piece, codec, types))
     if run.is_sorted:
         yield from found

@@ -35,7 +35,7 @@ from compactor.rewrite.full_acid.sorter import Key, Sorter, Way
 from compactor.rewrite.full_acid.stripe_choice import Action, choose
 from compactor.rewrite.full_acid.verify import verify
 from compactor.rewrite.plan.plan import Plan
-from compactor.rewrite.plan.unit import Figures, Part, Rebalance, Unit, UnitResult
+from compactor.rewrite.plan.unit import Figures, FileNumberInputs, Rebalance, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.checksum import MODULUS, checksum
 from compactor.rows.delete_files import visible_events
@@ -54,7 +54,9 @@ def rebalanced(plan: Plan, write_id: WriteId, files: int | None, order_by: Seque
     Raises:
         NotSupported: more files than a bucket property can number.
     """
-    parts = tuple(Part(number=unit.number, inserts=unit.inserts, deletes=unit.deletes) for unit in plan.units)
+    parts = tuple(
+        FileNumberInputs(number=unit.number, inserts=unit.inserts, deletes=unit.deletes) for unit in plan.units
+    )
     asked = Rebalance(parts=parts, files=files or len(parts) or 1, write_id=write_id, order_by=tuple(order_by))
     if asked.files > bucket.MAX_BUCKET + 1:
         raise NotSupported(f"{plan.location}: {asked.files} files; a bucket property numbers {bucket.MAX_BUCKET + 1}")

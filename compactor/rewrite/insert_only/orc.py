@@ -27,7 +27,7 @@ from compactor.rows.acid_file import AcidFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class PlainStripe:
+class OutputStripe:
     """One stripe and whether it is copied."""
 
     file: AcidFile
@@ -41,7 +41,7 @@ class PlainStripe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Group:
+class JoinedFiles:
     """Files that become one, and the tail whose class that gets."""
 
     files: tuple[AcidFile, ...]
@@ -51,10 +51,10 @@ class Group:
     def rows(self) -> int:
         return sum(file.tail.rows for file in self.files)
 
-    def stripes(self, small_stripe_bytes: int) -> list[PlainStripe]:
+    def stripes(self, small_stripe_bytes: int) -> list[OutputStripe]:
         """The fate of every stripe. Neighbours that are all small are encoded together: many tiny stripes read slowly."""
         found = [
-            PlainStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
+            OutputStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
             for can_copy in [copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
             for number, stripe in enumerate(file.tail.stripes)
@@ -64,7 +64,7 @@ class Group:
             return found
         small = [stripe.length < small_stripe_bytes for stripe in found]
         return [
-            PlainStripe(
+            OutputStripe(
                 file=stripe.file,
                 number=stripe.number,
                 can_copy=stripe.can_copy,
@@ -74,7 +74,7 @@ class Group:
         ]
 
 
-def groups(files: Sequence[AcidFile]) -> list[Group]:
+def groups(files: Sequence[AcidFile]) -> list[JoinedFiles]:
     """Files that may share one, in the order of the first of each; files without rows are left out.
 
     Raises:
@@ -86,7 +86,7 @@ def groups(files: Sequence[AcidFile]) -> list[Group]:
             raise NotLossless(f"{file.path}: holds ACID events in an insert-only table; find out who wrote it")
         if file.tail.rows:
             found.setdefault(_key(file.tail), []).append(file)
-    return [Group(files=tuple(of_key), like=_like(of_key)) for of_key in found.values()]
+    return [JoinedFiles(files=tuple(of_key), like=_like(of_key)) for of_key in found.values()]
 
 
 def _key(tail: Tail) -> tuple[Any, ...]:
@@ -120,16 +120,16 @@ class _Growing:
     full: bool
     parts: list[str] = field(default_factory=list)
     stripes: list[tuple[Source, Tail, Stripe]] = field(default_factory=list)
-    copied: list[PlainStripe] = field(default_factory=list)
+    copied: list[OutputStripe] = field(default_factory=list)
     encoded: int = 0
 
-    def copy(self, stripe: PlainStripe) -> None:
+    def copy(self, stripe: OutputStripe) -> None:
         file = stripe.file
         self.assembler.copy(file.source, file.tail, stripe.number)
         self.copied.append(stripe)
         self.stripes.append((file.source, file.tail, file.tail.stripes[stripe.number]))
 
-    def encode(self, stripes: Sequence[PlainStripe]) -> None:
+    def encode(self, stripes: Sequence[OutputStripe]) -> None:
         part = f"{self.path}.part{len(self.parts)}"
         pieces = [Piece(source=s.file.source, tail=s.file.tail, stripe_index=s.number) for s in stripes]
         try:
@@ -153,7 +153,7 @@ class _Growing:
         self.stripes += [(source, tail, stripe) for stripe in tail.stripes]
 
 
-def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made:
+def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -> Made:
     stripes = group.stripes(small_stripe_bytes)
     parts: list[str] = []
     with FewOpen() as few:
@@ -185,7 +185,7 @@ def _write(group: Group, path: str, small_stripe_bytes: int, full: bool) -> Made
     )
 
 
-def _verify(group: Group, path: str, written: Written) -> None:
+def _verify(group: JoinedFiles, path: str, written: Written) -> None:
     """That the file has the rows of its inputs, and as many values in each column."""
     with LocalSource(path) as source:
         tail = read_tail(source)

@@ -53,7 +53,7 @@ def parse(data: bytes, name: str) -> Struct:
         BadFile: it is none.
     """
     try:
-        return _Reader(data).struct()
+        return _ThriftReader(data).struct()
     except (IndexError, ValueError, RecursionError) as error:
         raise BadFile(f"{name}: its footer is damaged ({error}); restore the file") from error
 
@@ -63,7 +63,7 @@ def serialized(value: Struct) -> bytes:
     return b"".join(_struct(value))
 
 
-class _Reader:
+class _ThriftReader:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._place = 0

@@ -39,7 +39,7 @@ SHAPES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FileNumberInputs:
     """The files of one file number that a rebalance reads; rows and delete events meet within it only."""
 
     number: int
@@ -54,7 +54,7 @@ class Rebalance:
     With ``order_by`` rows stand in that order and all have ``write_id``; else they keep their order and write IDs.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[FileNumberInputs, ...]
     files: int
     write_id: WriteId  #: the rebalance's own, which its base bears
     order_by: tuple[OrderBy, ...] = ()

@@ -28,7 +28,7 @@ from compactor.rewrite.full_acid.concatenate import Encoded, Strung, apart, enco
 from compactor.rewrite.full_acid.content import same_events, same_rows
 from compactor.rewrite.full_acid.delete_events import LoadedEvents, SortedEvents, load
 from compactor.rewrite.full_acid.hive2_events import gone_by, load_changes
-from compactor.rewrite.full_acid.merge import Run, merge
+from compactor.rewrite.full_acid.merge import MergeRun, merge
 from compactor.rewrite.full_acid.outputs import like_of, new_tail, output_of, output_types, piece_of
 from compactor.rewrite.full_acid.rebalance import rebalance
 from compactor.rewrite.full_acid.split import Assembly, Division, EncodedSection, Section, divide, is_too_much
@@ -267,7 +267,7 @@ def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, pat
     """Rows in key order where the inputs don't follow each other."""
     files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
     runs = [
-        Run(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
+        MergeRun(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
         for of_file in files
     ]
     pieces = [piece for run in runs for piece in run.pieces]

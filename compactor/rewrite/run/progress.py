@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 EVERY_S = 10.0
 
 
-class Progress:
+class JobProgress:
     """Tells every ``EVERY_S`` seconds how far ``what`` is. Shorter work is not worth a line."""
 
     def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:

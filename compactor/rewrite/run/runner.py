@@ -18,7 +18,7 @@ from compactor.rewrite.full_acid.split import Division, EncodedSection, Section
 from compactor.rewrite.plan.unit import Unit, UnitResult, passed_over
 from compactor.rewrite.run.execute import Made, Work, attempt_all
 from compactor.rewrite.run.failure import Failure, error_of
-from compactor.rewrite.run.progress import Progress
+from compactor.rewrite.run.progress import JobProgress
 
 log = logging.getLogger(__name__)
 PARCEL_BYTES = 8 * 1024 * 1024  #: of input that is handed out at once, where a single unit has not more
@@ -226,7 +226,7 @@ def keep_busy(
     """
     under_way: dict[Future[list[Made | Failure]], list[list[Task]]] = {}
     suspects: list[Task] = []
-    progress = Progress(tally.what)
+    progress = JobProgress(tally.what)
     while True:
         while (room := most - sum(map(len, under_way.values()))) > 0 and (
             parcels := tally.take(min(room, together), large=large)

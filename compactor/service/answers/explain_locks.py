@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compactor.acid.partition_names import part_name
 from compactor.locking import plan
-from compactor.locking.plan import Facts
+from compactor.locking.plan import TableFacts
 from compactor.locking.sql import Name
 from compactor.locking.statement import parse
 from compactor.metastore.catalog.read import Table
@@ -84,16 +84,16 @@ class _Tables:
     def __init__(self, site: Site, current: str) -> None:
         self._catalog = site.metastore.catalog
         self._current = current
-        self._known: dict[Name, Facts] = {}
+        self._known: dict[Name, TableFacts] = {}
 
-    def look(self, name: Name) -> Facts:
+    def look(self, name: Name) -> TableFacts:
         if name not in self._known:
             table = self._catalog.table(name.database or self._current, name.table)
             self._known[name] = self._facts(table)
         return self._known[name]
 
-    def _facts(self, table: Table) -> Facts:
-        return Facts(
+    def _facts(self, table: Table) -> TableFacts:
+        return TableFacts(
             database=table.database,
             table=table.name,
             transactional=table.is_transactional,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 
-from compactor.compaction.batching import Batch, Item, batches
+from compactor.compaction.batching import Item, RouteBatch, batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
@@ -18,13 +18,13 @@ from compactor.errors import CompactorError, DatabaseUnavailable
 from compactor.rewrite.run.runner import Runner
 from compactor.service import repair
 from compactor.service.batches.pool_hours import Startable, policy_of, startable
-from compactor.service.batches.read_cost import Opening, Sampler
+from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
 from compactor.service.worker.work import Fate, Options, Outcome, is_ours, work_together
 from compactor.state.runs import Run
-from compactor.state.store import State as Store
+from compactor.state.store import OwnState
 
 log = logging.getLogger(__name__)
 TOGETHER = 64  #: entries that take the steps of a compaction together at most
@@ -93,7 +93,7 @@ class WorkerPass:
         }
 
 
-def own_state(site: Site) -> Store:
+def own_state(site: Site) -> OwnState:
     """The state of ours, where it must be there.
 
     Raises:
@@ -157,7 +157,7 @@ def _route(site: Site, entry: Entry, target: Target) -> Route:
     return found if found.queue or policy is None else replace(found, queue=policy.queue)
 
 
-def _register(site: Site, store: Store, found: Startable) -> PlannedBatch:
+def _register(site: Site, store: OwnState, found: Startable) -> PlannedBatch:
     batch, r = found.batch, found.batch.route
     number = store.batches.plan(
         site.name,
@@ -182,7 +182,7 @@ def _register(site: Site, store: Store, found: Startable) -> PlannedBatch:
     )
 
 
-def _job(site: Site, batch: Batch, number: int) -> str:
+def _job(site: Site, batch: RouteBatch, number: int) -> str:
     """As Hive names a compaction's job where it is one, else by the batch."""
     if len(batch.items) > 1:
         return f"{site.host}-compactor-{site.name}-{number}"
@@ -312,7 +312,7 @@ def _remember(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> None
         log.warning("the figures of %d entries are not kept: %s", len(runs), error)
 
 
-def _run(site: Site, outcome: Outcome, opening: Opening | None) -> Run:
+def _run(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:
     f = outcome.figures
     return Run(
         metastore=site.name,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from compactor.compaction.batching import Batch
+from compactor.compaction.batching import RouteBatch
 from compactor.compaction.pools import DEFAULT, Allowance, PoolPolicy, allowance
 from compactor.service.site import Site
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 class Startable:
     """A batch that may be started now, and after how many seconds it is to stop (None: never)."""
 
-    batch: Batch
+    batch: RouteBatch
     max_seconds: int | None = None
 
 
@@ -31,7 +31,7 @@ def allowed_now(site: Site, policy: PoolPolicy, running: int) -> Allowance:
     return allowance(policy, site.now(policy), running)
 
 
-def startable(site: Site, made: Sequence[Batch]) -> Iterator[Startable]:
+def startable(site: Site, made: Sequence[RouteBatch]) -> Iterator[Startable]:
     """Those of ``made``, in their order, that their pools may start now."""
     held = site.state.batches.held(site.name) if site.state is not None and site.pools else {}
     allowed: dict[str | None, Allowance] = {}

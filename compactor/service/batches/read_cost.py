@@ -30,7 +30,7 @@ _NOT_ROWS = (METADATA_FILE, ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class ReadCost:
     """Seconds until a reader has opened everything, before and after."""
 
     before: float
@@ -47,7 +47,7 @@ class Sampler:
         self._next: float | None = None
         self._lock = threading.Lock()
 
-    def measure(self, outcome: Outcome) -> Opening | None:
+    def measure(self, outcome: Outcome) -> ReadCost | None:
         """What the compaction brought its readers; None where it is not its turn, or there is nothing to compare."""
         if self._site.state is None or outcome.fate is not Fate.COMPACTED or not self._is_its_turn():
             return None
@@ -57,7 +57,7 @@ class Sampler:
         except CompactorError as error:  # a file of another format, or gone: the cleaner may have been there already
             log.debug("%s: how long it takes to open is not measured: %s", outcome.entry.entity, error)
             return None
-        return None if before is None or after is None else Opening(before=before, after=after)
+        return None if before is None or after is None else ReadCost(before=before, after=after)
 
     def _is_its_turn(self) -> bool:
         with self._lock:

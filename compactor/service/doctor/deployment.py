@@ -19,7 +19,7 @@ from compactor.service.doctor.finding import Finding, Level, few, fine
 from compactor.service.mode import Mode, may, mode_of
 from compactor.service.site import Site
 from compactor.settings.precedence import with_table
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.state.tables import metadata
 from compactor.storage.capabilities import Capabilities
 
@@ -99,7 +99,7 @@ def _state(site: Site) -> Iterator[Finding]:
     )
 
 
-def _state_rights(state: State) -> Finding:
+def _state_rights(state: OwnState) -> Finding:
     """What happened is remembered in every mode."""
     return metastore.writing(
         state.database,

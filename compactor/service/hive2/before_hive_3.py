@@ -30,7 +30,7 @@ _OPERATION, _BUCKET = 0, 2  #: places of these key columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PartitionPlace:
     """A partition, or a table without any, and where its files are."""
 
     table: Table
@@ -72,7 +72,7 @@ def none_of(looked_at: int) -> Finding:
     return fine("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major")
 
 
-def look(storage: Storage, place: Place) -> Finding | None:
+def look(storage: Storage, place: PartitionPlace) -> Finding | None:
     """What there is to be done with one of them."""
     try:
         found = next(events(storage, storage.resolve(place.location)), None)
@@ -91,16 +91,16 @@ def look(storage: Storage, place: Place) -> Finding | None:
     )
 
 
-def places(catalog: Catalog) -> Iterator[Place]:
+def places(catalog: Catalog) -> Iterator[PartitionPlace]:
     """What is looked at: all that full ACID tables consist of."""
     for table in catalog.tables():
         if not table.is_full_acid:
             continue
         if not table.partition_keys:
-            yield Place(table=table, partition=None)
+            yield PartitionPlace(table=table, partition=None)
             continue
         for partition in catalog.partitions(table):
-            yield Place(table=table, partition=partition)
+            yield PartitionPlace(table=table, partition=partition)
 
 
 def _quoted(value: str) -> str:

@@ -30,7 +30,7 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.run.runner import Job, Runner
 from compactor.service.doctor.finding import Finding, Level, fine
-from compactor.service.hive2.before_hive_3 import Place, look, none_of, places
+from compactor.service.hive2.before_hive_3 import PartitionPlace, look, none_of, places
 from compactor.service.mode import Mode, may
 from compactor.service.site import identity, must_be_unsorted
 from compactor.settings.precedence import Settings, with_table
@@ -78,7 +78,7 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
         yield none_of(looked_at)
 
 
-def _compacted(site: OldSite, place: Place, runner: Runner, full_verify: bool) -> Finding:
+def _compacted(site: OldSite, place: PartitionPlace, runner: Runner, full_verify: bool) -> Finding:
     entity = place.entity
     _may_compact(site, place)
     claim = site.metastore.claim(entity, identity(_ROLE, site.host))
@@ -98,7 +98,7 @@ class _Hold:
     """A claimed row, and what has been made for it."""
 
     site: OldSite
-    place: Place
+    place: PartitionPlace
     claim: Claim
     planned: Plan | None = None
     is_named: bool = False
@@ -215,7 +215,7 @@ def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
     return directory.base.base.write_id
 
 
-def _may_compact(site: OldSite, place: Place) -> None:
+def _may_compact(site: OldSite, place: PartitionPlace) -> None:
     """Refuses by name what is not compacted here."""
     table, entity = place.table, place.entity
     settings = with_table(site.settings, table.parameters, table.database_parameters)

@@ -13,7 +13,7 @@ from compactor.service.site import Site
 from compactor.settings.overrides import canonical
 from compactor.settings.precedence import with_override, with_table
 from compactor.state.overrides import Override
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 PAUSED = "compactor.paused"
 
@@ -78,7 +78,7 @@ def changeable(site: Site, database: str, table: str) -> Table:
     return found
 
 
-def _may_change(site: Site, name: str) -> tuple[Table, State]:
+def _may_change(site: Site, name: str) -> tuple[Table, OwnState]:
     found = changeable(site, *parse_table(name))
     if site.state is None:
         raise Refused(f"{found}: nothing can be kept of it, this metastore has no state of ours; set state_url")

@@ -50,7 +50,7 @@ class HousekeeperPass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class Chore:
     """One of Hive's house-keeping threads. ``interval_ms`` after its last run it is due again."""
 
     name: str
@@ -81,7 +81,7 @@ def shortest_interval_ms(settings: Settings) -> int:
     return max(1, min(task.interval_ms(settings) for task in TASKS))
 
 
-def _is_due(site: Site, task: Task) -> bool:
+def _is_due(site: Site, task: Chore) -> bool:
     """Take the task's mutex for as long as its interval: nobody, we neither, gets it again before that is over."""
     try:
         site.metastore.mutexes.take(
@@ -143,7 +143,7 @@ def _settled_ms(site: Site) -> int:
 #: Hive's AcidTxnCleanerService is part of the first: before an aborted transaction is forgotten, storage is asked for
 #: its directories (PROTOCOL 8), which every ten seconds would cost more than the rows do.
 TASKS = (
-    Task(
+    Chore(
         name="acid",
         interval_ms=lambda settings: max(
             settings.milliseconds("hive.metastore.acid.housekeeper.interval"),
@@ -151,17 +151,17 @@ TASKS = (
         ),
         run=_acid,
     ),
-    Task(
+    Chore(
         name="compactions",
         interval_ms=lambda settings: settings.milliseconds("hive.metastore.compaction.housekeeper.interval"),
         run=_compactions,
     ),
-    Task(
+    Chore(
         name="rebuild-locks",
         interval_ms=lambda settings: settings.milliseconds("hive.txn.timeout") // 2,
         run=_rebuild_locks,
     ),
-    Task(name="state", interval_ms=lambda settings: _HOUR_MS, run=_own_state),
+    Chore(name="state", interval_ms=lambda settings: _HOUR_MS, run=_own_state),
 )
 
 

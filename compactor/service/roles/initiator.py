@@ -26,7 +26,7 @@ from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
-from compactor.state.store import State as Store
+from compactor.state.store import OwnState
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def _record(scan: Scan, considered: Sequence[Considered]) -> None:
     _see(scan, site.state, considered)
 
 
-def _see(scan: Scan, state: Store, considered: Sequence[Considered]) -> None:
+def _see(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
     there = [c for c in considered if scan.exists(c.entity)]
     gone = [c.entity for c in considered if not scan.exists(c.entity)]
     state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
@@ -179,7 +179,7 @@ def look(site: Site, entity: Entity) -> Considered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _SurveyedTable:
     """A table as one pass sees it: its partitions by name, its write IDs and its settings."""
 
     table: Table
@@ -199,7 +199,7 @@ class Scan:
     queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
-    tables: dict[tuple[str, str], _Found | None] = field(init=False, default_factory=dict)
+    tables: dict[tuple[str, str], _SurveyedTable | None] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         metastore = self.site.metastore
@@ -249,19 +249,19 @@ class Scan:
             at=self.now_ms,
         )
 
-    def found(self, entity: Entity) -> _Found | None:
+    def found(self, entity: Entity) -> _SurveyedTable | None:
         key = (entity.database, entity.table)
         if key not in self.tables:
             self.tables[key] = self._find(*key)
         return self.tables[key]
 
-    def _find(self, database: str, name: str) -> _Found | None:
+    def _find(self, database: str, name: str) -> _SurveyedTable | None:
         catalog = self.site.metastore.catalog
         try:
             table = catalog.table(database, name)
         except NotFound:
             return None
-        return _Found(
+        return _SurveyedTable(
             table=table,
             partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
             write_ids=self.site.write_ids(table, self.txns).for_compactor(),
@@ -288,7 +288,7 @@ class Scan:
         outcome = type(decision).__name__.lower()
         return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision)
 
-    def _candidate(self, entity: Entity, found: _Found | None, settings: Settings) -> Candidate:
+    def _candidate(self, entity: Entity, found: _SurveyedTable | None, settings: Settings) -> Candidate:
         table = found.table if found else None
         return Candidate(
             entity=entity,
@@ -308,7 +308,7 @@ class Scan:
         limit = settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
         return aborts is not None and limit >= 0 and self.now_ms - aborts.oldest_start > limit
 
-    def _decide(self, entity: Entity, found: _Found) -> Decision:
+    def _decide(self, entity: Entity, found: _SurveyedTable) -> Decision:
         aborts = self.aborts.get(entity)
         age = None if aborts is None else self.now_ms - aborts.oldest_start
         count = 0 if aborts is None else aborts.count

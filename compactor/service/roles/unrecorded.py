@@ -11,14 +11,14 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.read import Table
 from compactor.service.site import Site
 from compactor.state.decisions import Decided
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 LOOKS = 1000  #: at most in one pass of the initiator; the next one goes on
 ROLE = "sweep"
 _EVERYTHING = Entity(database="", table="")
 
 
-def unseen(site: Site, state: State, now_ms: int) -> list[Entity] | None:
+def unseen(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
     """Those that nobody has looked at, by name, at most ``LOOKS``; None until the next sweep is due.
 
     A sweep reads the catalog, so it comes every ``compactor.full.sweep`` check intervals only.
@@ -33,7 +33,7 @@ def unseen(site: Site, state: State, now_ms: int) -> list[Entity] | None:
     return found[:LOOKS]
 
 
-def seen(site: Site, state: State, looks: int, now_ms: int) -> None:
+def seen(site: Site, state: OwnState, looks: int, now_ms: int) -> None:
     """What ``unseen`` gave is looked at; unless there may be more, the next sweep is due after its time."""
     if looks < LOOKS:
         done = Decided(entity=_EVERYTHING, outcome="swept", because=f"{looks} were looked at", role=ROLE)

@@ -21,7 +21,7 @@ from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSuppo
 from compactor.ids import WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.queue.compactions import Work
-from compactor.metastore.transactions.transactions import Opening, TxnType
+from compactor.metastore.transactions.transactions import NewTransaction, TxnType
 from compactor.rewrite.full_acid.rebalance import rebalanced
 from compactor.rewrite.full_acid.split import split_by
 from compactor.rewrite.plan.chunks import bounded, finished, must_hold
@@ -337,9 +337,9 @@ class _Course:
         self._stage([hold for hold in holds if hold in self.group.live], heart)
 
 
-def _openings(holds: Iterable[Hold]) -> list[Opening]:
+def _openings(holds: Iterable[Hold]) -> list[NewTransaction]:
     return [
-        Opening(
+        NewTransaction(
             user=hold.run_as,
             host=hold.site.host,
             type=TxnType.REBALANCE_COMPACTION if hold.rebalances else TxnType.COMPACTION,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from tests.support.airflow_home import migrate, prepare
 
 HOME = prepare()
@@ -32,9 +32,9 @@ def airflow_database() -> Path:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoPaths:
     """An empty embedded metastore that the tasks find by Airflow's configuration."""
-    made = Place(folder=tmp_path / "place")
+    made = DemoPaths(folder=tmp_path / "place")
     made.make()
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", str(made.config))
     monkeypatch.setenv("AIRFLOW__COMPACTOR__POLL_SECONDS", "0.05")

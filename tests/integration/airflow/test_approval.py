@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table
 
@@ -55,7 +55,7 @@ def people(airflow_database: object) -> People:
 
 
 @pytest.fixture
-def table(place: Place, monkeypatch: pytest.MonkeyPatch) -> Place:
+def table(place: DemoPaths, monkeypatch: pytest.MonkeyPatch) -> DemoPaths:
     """``default.sales``, whose compaction reads more than may be read without being asked."""
     monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "1kB")
     with place.site() as site:
@@ -71,7 +71,7 @@ def beside() -> Iterator[Callable[..., Future[Any]]]:
         yield pool.submit
 
 
-def states(place: Place) -> list[State]:
+def states(place: DemoPaths) -> list[State]:
     with place.site() as site:
         return [entry.state for entry in site.metastore.compactions.queue()]
 
@@ -84,7 +84,7 @@ def ask(run_dag: Run) -> Any:
     return run_dag("compact_table", table="default.sales", type="major", wait=False)
 
 
-def test_who_approves_has_it_requested(table: Place, people: People, run_dag: Run, beside: Any) -> None:
+def test_who_approves_has_it_requested(table: DemoPaths, people: People, run_dag: Run, beside: Any) -> None:
     def approved() -> tuple[Any, int, int, list[State]]:
         question = people.asked()
         before = states(table)
@@ -101,7 +101,7 @@ def test_who_approves_has_it_requested(table: Place, people: People, run_dag: Ru
     assert states(table) == [State.INITIATED]
 
 
-def test_who_rejects_ends_it_without_a_request(table: Place, people: People, run_dag: Run, beside: Any) -> None:
+def test_who_rejects_ends_it_without_a_request(table: DemoPaths, people: People, run_dag: Run, beside: Any) -> None:
     answered = beside(lambda: people.answer("op", people.asked(), "Reject"))
     run = ask(run_dag)
     assert answered.result(PATIENCE) == 200
@@ -110,7 +110,7 @@ def test_who_rejects_ends_it_without_a_request(table: Place, people: People, run
     assert run.state == "success", tasks(run)
 
 
-def test_below_the_limit_nobody_is_asked(table: Place, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_below_the_limit_nobody_is_asked(table: DemoPaths, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "1GB")
     run = ask(run_dag)
     assert tasks(run)["approve"] == "skipped"

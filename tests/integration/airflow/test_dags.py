@@ -15,7 +15,7 @@ from compactor.airflow.sensors import marker_variable
 from compactor.compaction.states import State
 from compactor.demo.fixtures import LocationForm, register_fixture
 from compactor.demo.measure import measure
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from tests.support.patience import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -26,13 +26,13 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def table(place: Place) -> Place:
+def table(place: DemoPaths) -> DemoPaths:
     """``default.f3_abort`` of Hive 3.1, with aborted writes between committed ones, due for compaction."""
     due(place)
     return place
 
 
-def due(place: Place) -> None:
+def due(place: DemoPaths) -> None:
     with place.site() as site:
         register_fixture(
             site.metastore,
@@ -44,7 +44,7 @@ def due(place: Place) -> None:
         site.metastore.catalog.set_table_parameter(found, "compactorthreshold.hive.compactor.delta.num.threshold", "1")
 
 
-def states(place: Place) -> list[State]:
+def states(place: DemoPaths) -> list[State]:
     with place.site() as site:
         compactions = site.metastore.compactions
         return [entry.state for entry in (*compactions.queue(), *compactions.history())]
@@ -90,9 +90,9 @@ def test_the_folder_has_no_import_error(airflow_database: Path) -> None:
 
 
 @pytest.fixture
-def archive(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def archive(place: DemoPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DemoPaths:
     """A second metastore, ``archive``, in the same compactor.toml as the first."""
-    made = Place(folder=tmp_path / "archive")
+    made = DemoPaths(folder=tmp_path / "archive")
     made.make()
     of_both = made.config.read_text("utf-8").replace("metastore.default", "metastore.archive")
     place.config.write_text(place.config.read_text("utf-8") + of_both, "utf-8")
@@ -101,7 +101,7 @@ def archive(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pl
 
 
 def test_as_a_bundle_of_dags_it_has_a_set_for_each_metastore(
-    airflow_database: Path, archive: Place, monkeypatch: pytest.MonkeyPatch
+    airflow_database: Path, archive: DemoPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import DagBag
@@ -117,7 +117,7 @@ def test_as_a_bundle_of_dags_it_has_a_set_for_each_metastore(
 
 
 def test_the_dags_of_a_metastore_work_on_that_alone(
-    table: Place, archive: Place, run_dag: Run, events: Callable[[str], int]
+    table: DemoPaths, archive: DemoPaths, run_dag: Run, events: Callable[[str], int]
 ) -> None:
     due(archive)
     assert run_dag("compaction_initiator__archive").state == "success"
@@ -135,7 +135,7 @@ def test_the_plugin_is_loaded(airflow_database: Path) -> None:
 
 
 def test_the_initiator_queues_what_is_due_and_tells_the_worker(
-    table: Place, run_dag: Run, events: Callable[[str], int]
+    table: DemoPaths, run_dag: Run, events: Callable[[str], int]
 ) -> None:
     run = run_dag("compaction_initiator")
     assert run.state == "success", task_states(run)
@@ -149,7 +149,7 @@ def test_the_initiator_queues_what_is_due_and_tells_the_worker(
     assert variable(marker_variable("default")) not in (None, first)
 
 
-def test_without_work_there_is_no_event(place: Place, run_dag: Run, events: Callable[[str], int]) -> None:
+def test_without_work_there_is_no_event(place: DemoPaths, run_dag: Run, events: Callable[[str], int]) -> None:
     assert run_dag("compaction_initiator").state == "success"
     worker = run_dag("compaction_worker")
     assert worker.state == "success"
@@ -159,7 +159,7 @@ def test_without_work_there_is_no_event(place: Place, run_dag: Run, events: Call
 
 
 def test_from_the_form_to_the_clean_directory(
-    table: Place, run_dag: Run, events: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
+    table: DemoPaths, run_dag: Run, events: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """compact_table, worker with a real Spark, cleaner and housekeeper, one after the other."""
     monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "True")
@@ -196,7 +196,7 @@ def wait_until_nobody_holds(site: Any) -> None:
     until("nobody holds it", lambda: site.metastore.transactions.lowest_open() > entry.next_txn_id)
 
 
-def test_waiting_sees_a_request_that_ended(table: Place, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_sees_a_request_that_ended(table: DemoPaths, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """``wait`` with a request that somebody takes off the queue meanwhile: the task says so and fails."""
     from compactor.airflow import passes
 
@@ -224,7 +224,7 @@ def test_waiting_sees_a_request_that_ended(table: Place, run_dag: Run, monkeypat
     ],
 )
 def test_a_bad_request_fails_with_our_message_and_queues_nothing(
-    table: Place, run_dag: Run, conf: dict[str, Any], message: str
+    table: DemoPaths, run_dag: Run, conf: dict[str, Any], message: str
 ) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
@@ -247,7 +247,7 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
         ask()
 
 
-def test_a_dry_run_says_what_it_would_do_and_queues_nothing(table: Place, run_dag: Run) -> None:
+def test_a_dry_run_says_what_it_would_do_and_queues_nothing(table: DemoPaths, run_dag: Run) -> None:
     run = run_dag("compact_table", table="default.f3_*", dry_run=True)
     assert run.state == "success"
     assert task_states(run) == {
@@ -259,7 +259,7 @@ def test_a_dry_run_says_what_it_would_do_and_queues_nothing(table: Place, run_da
     assert states(table) == []
 
 
-def test_a_type_that_is_none_is_refused_before_anything_runs(table: Place, run_dag: Run) -> None:
+def test_a_type_that_is_none_is_refused_before_anything_runs(table: DemoPaths, run_dag: Run) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 
     with pytest.raises(ParamValidationError, match="medium"):
@@ -267,7 +267,7 @@ def test_a_type_that_is_none_is_refused_before_anything_runs(table: Place, run_d
 
 
 def test_a_failed_batch_fails_the_run_though_the_rest_is_announced(
-    table: Place, run_dag: Run, monkeypatch: pytest.MonkeyPatch
+    table: DemoPaths, run_dag: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__SPARK_BINARY", "/bin/false")
     assert run_dag("compaction_initiator").state == "success"

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from compactor.cli.program import program
 from compactor.compaction.states import State
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.metastore.store import open_metastore
 from tests.support.tables import insert, make_table, rows_of
 
@@ -34,7 +34,7 @@ def blocks() -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture
-def pilot(place: Place) -> Place:
+def pilot(place: DemoPaths) -> DemoPaths:
     """Three tables that are due, two of them in the pilot's database."""
     with place.site() as site:
         for database, name in (("default", "other"), ("pilot", "sales"), ("pilot", "returns")):
@@ -49,7 +49,7 @@ def pilot(place: Place) -> Place:
 class Hour:
     """The person at the keyboard."""
 
-    def __init__(self, place: Place, run_dag: Callable[..., Any]) -> None:
+    def __init__(self, place: DemoPaths, run_dag: Callable[..., Any]) -> None:
         self._place = place
         self._run_dag = run_dag
         self.said: dict[str, str] = {}  #: what each command of ours printed
@@ -100,7 +100,7 @@ class Hour:
 
 
 def test_every_command_of_the_first_hour(
-    pilot: Place, run_dag: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    pilot: DemoPaths, run_dag: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("COMPACTOR_") and "TEST" not in name]:
         monkeypatch.delenv(name)

@@ -30,7 +30,7 @@ from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.work import Fate
 from compactor.storage.local import LocalStorage
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_rows
 from tests.support.passes import with_storage
 from tests.support.tables import insert, make_table, with_settings
@@ -65,7 +65,7 @@ def table(site: Site, warehouse: Path) -> Table:
     for start in (0, 10):
         with writing(site) as txn:
             for entity in (BAD, GOOD):
-                made = txn.statement(entity, Operation.INSERT)
+                made = txn.statement(entity, WriteOperation.INSERT)
                 rows = pa.table({"a": pa.array(range(start, start + 10), pa.int32())})
                 write_rows(made.location, "struct<a:int>", rows, write_id=made.write_id, statement_id=made.statement_id)
     return table

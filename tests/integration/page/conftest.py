@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.demo.servers import AirflowServers
 from compactor.service.site import Site
 from tests.support.busy_metastore import Busy, make_busy
@@ -28,7 +28,7 @@ class Shown:
     """What the tests share: the servers, and what the metastore holds."""
 
     servers: AirflowServers
-    place: Place
+    place: DemoPaths
     busy: Busy
 
     def page_url(self, view: str) -> str:
@@ -38,7 +38,7 @@ class Shown:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     """Only the API server runs: the page needs nothing else. It ends with the file, and takes no memory from other tests."""
-    place = Place(folder=tmp_path_factory.mktemp("page") / "place")
+    place = DemoPaths(folder=tmp_path_factory.mktemp("page") / "place")
     place.make()
     with place.site() as site:
         busy = make_busy(site, place.warehouse)

@@ -20,7 +20,7 @@ from compactor.ids import WriteId
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.messages import Message
 from compactor.orc.format.types import schema_text
-from compactor.rewrite.plan.unit import Part, Rebalance
+from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance
 from compactor.rows.inputs import Input
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of
 from tests.support.units import execute
@@ -379,7 +379,7 @@ def test_mixture_rebalanced(tmp_path: Path, mixture: Mixture) -> None:
     """PROTOCOL 1.6, 4: every stripe is decoded; the same rows in two files, or a refusal of what only copying keeps."""
     unit = make_unit(tmp_path, mixture.files, mixture.table)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*0") if path.is_file()}
-    part = Part(number=0, inserts=unit.inserts, deletes=unit.deletes)
+    part = FileNumberInputs(number=0, inserts=unit.inserts, deletes=unit.deletes)
     rebalanced = replace(unit, rebalance=Rebalance(parts=(part,), files=2, write_id=WriteId(DELETER)))
     try:
         result = execute(rebalanced)

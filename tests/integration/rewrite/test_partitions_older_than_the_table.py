@@ -19,7 +19,7 @@ from compactor.rows.reader import read_snapshot
 from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_rows
 from tests.support.mixtures import tail_of
 
@@ -61,7 +61,7 @@ def _alter(site: Site, table: Table, columns: dict[str, str]) -> None:
 
 def _insert(site: Site, rows: pa.Table) -> None:
     with writing(site) as txn:
-        statement = txn.statement(PARTITION, Operation.INSERT)
+        statement = txn.statement(PARTITION, WriteOperation.INSERT)
         write_rows(
             statement.location,
             statement.target.row_type,

@@ -20,7 +20,7 @@ from compactor.orc.reencode import encode_acid, with_codec
 from compactor.rows.sealing import Seal
 from compactor.service.site import Site
 from compactor.service.worker.work import Fate
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -122,7 +122,7 @@ def test_aborted_and_open_rows_are_left_out(site: Site, table: Table, kind: str)
         else:
             site.metastore.transactions.abort(txn, "by hand")
     with writing(site) as writer:
-        late = writer.statement(entity_of(table), Operation.INSERT)
+        late = writer.statement(entity_of(table), WriteOperation.INSERT)
         rows = pa.table({"a": pa.array([9], pa.int32()), "b": ["row 9"]})
         write_rows(late.location, ROW_TYPE, rows, write_id=late.write_id, statement_id=0)
         outcome = compact(site, kind)
@@ -141,7 +141,7 @@ def test_a_delete_event_in_another_files_delta_is_dead_and_stays_so(site: Site, 
     insert(site, table, [5, 6])
     victim = next(row for row in rows_of(site, table) if row[3] == 2)  # even: file 0
     with writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.DELETE)
+        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
         ids = pa.table({n: [v] for n, v in zip(("writeid", "bucketid", "rowid"), victim, strict=False)})
         write_deletes(statement.location, ROW_TYPE, ids, write_id=statement.write_id, statement_id=0, number=1)
     wanted = rows_of(site, table)
@@ -196,10 +196,10 @@ def test_a_minor_over_one_write_id_applies_its_deletes(site: Site, table: Table,
     """PROTOCOL 1.5: several statements of one transaction; otherwise vectorised Hive returns the deleted row."""
     with writing(site) as txn:
         for start in (0, 10):
-            made = txn.statement(entity_of(table), Operation.INSERT)
+            made = txn.statement(entity_of(table), WriteOperation.INSERT)
             rows = pa.table({"a": pa.array([start, start + 1], pa.int32()), "b": ["x", "y"]})
             write_rows(made.location, ROW_TYPE, rows, write_id=made.write_id, statement_id=made.statement_id)
-        gone = txn.statement(entity_of(table), Operation.DELETE)
+        gone = txn.statement(entity_of(table), WriteOperation.DELETE)
         ids = pa.table({"writeid": [1], "bucketid": [bucket.encode(0, 0)], "rowid": [1]})
         write_deletes(gone.location, ROW_TYPE, ids, write_id=gone.write_id, statement_id=gone.statement_id)
     assert len(names_in(warehouse / "t")) == 3

@@ -39,7 +39,7 @@ from compactor.service.worker import commit as naming_module
 from compactor.service.worker.work import Fate
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from tests.support.committing import watched_sections
 from tests.support.passes import Renames, age, clean_all, compact, rows_without_visibility, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -534,7 +534,7 @@ class _Died(Exception):
 
 def truncate_and_abort(site: Site, table: Table) -> Path:
     with suppress(_Died), writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.UPDATE)
+        statement = txn.statement(entity_of(table), WriteOperation.UPDATE)
         base = Path(table.location) / f"base_{statement.write_id:07d}"
         shutil.copytree(next(Path(table.location).glob("base_0000002_v*")), base)
         raise _Died

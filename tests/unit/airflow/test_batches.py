@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.airflow import batches, processes
-from compactor.airflow.batches import Next, Progress, next_step
+from compactor.airflow.batches import BatchProgress, Next, next_step
 from compactor.compaction.states import State
 from compactor.deployment import open_deployment
 from compactor.rewrite.run.runner import InProcessRunner
@@ -17,8 +17,8 @@ from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 
 
-def progress(stand: Stand, *still_open: int) -> Progress:
-    return Progress(batch_id=1, stand=stand, still_open=still_open)
+def progress(stand: Stand, *still_open: int) -> BatchProgress:
+    return BatchProgress(batch_id=1, stand=stand, still_open=still_open)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +42,8 @@ def test_what_comes_next(stand: Stand, still_open: tuple[int, ...], launches: in
 
 
 def test_only_news_is_told() -> None:
-    first = Progress(batch_id=3, stand=Stand.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
-    second = Progress(
+    first = BatchProgress(batch_id=3, stand=Stand.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
+    second = BatchProgress(
         batch_id=3,
         stand=Stand.UNDER_WAY,
         tracking_url="http://h:4040",

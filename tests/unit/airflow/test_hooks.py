@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from compactor.airflow.hooks import CompactorHook
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.options import CONNECTION_TYPE
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 
 SECRET = "postgresql://hive:geheim@db/metastore"
 
@@ -32,7 +32,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_connection_configuration_says_it_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", str(place.config))
     hook = CompactorHook()
@@ -44,7 +44,7 @@ def test_without_a_connection_configuration_says_it_all(tmp_path: Path, monkeypa
 
 def test_airflow_makes_the_hook_of_a_connection_for_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the form's button *Test* does: from the connection's type to the hook, to an answer of the metastore."""
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     said = {"conn_type": CONNECTION_TYPE, "password": place.url, "host": str(place.warehouse)}
     monkeypatch.setenv("AIRFLOW_CONN_TRIED", json.dumps(said))

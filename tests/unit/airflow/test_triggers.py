@@ -9,7 +9,7 @@ from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 
 from compactor.airflow import batches, passes, triggers
-from compactor.airflow.batches import Progress
+from compactor.airflow.batches import BatchProgress
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
 from compactor.errors import DatabaseUnavailable
 from compactor.service.batches.control import Stand
@@ -96,8 +96,8 @@ def test_a_batch_is_watched_while_it_is_under_way(
 ) -> None:
     monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
 
-    def seen(stand: Stand, state: str) -> Progress:
-        return Progress(batch_id=7, stand=stand, tracking_url="http://h:4040", entries={1: f"a.b: {state}"})
+    def seen(stand: Stand, state: str) -> BatchProgress:
+        return BatchProgress(batch_id=7, stand=stand, tracking_url="http://h:4040", entries={1: f"a.b: {state}"})
 
     answers: Iterator[Any] = iter(
         [
@@ -109,7 +109,7 @@ def test_a_batch_is_watched_while_it_is_under_way(
         ]
     )
 
-    def look(metastore: str, batch_id: int) -> Progress:
+    def look(metastore: str, batch_id: int) -> BatchProgress:
         answer = next(answers)
         if isinstance(answer, Exception):
             raise answer

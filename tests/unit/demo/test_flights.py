@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.demo import flights
-from compactor.demo.flights import Change, Kind, affected, by_day, corrected, story
+from compactor.demo.flights import Change, StoryStep, affected, by_day, corrected, story
 from compactor.errors import NotFound
 
 DAYS = [(month, day) for month in (1, 2) for day in range(1, 29)]
@@ -14,7 +14,7 @@ def test_a_load_a_day_then_late_corrections_of_each_month() -> None:
     changes = story(DAYS)
     committed = [change for change in changes if change.commits]
     assert [(c.month, c.day) for c in committed[: len(DAYS)]] == DAYS
-    assert {c.kind for c in committed[: len(DAYS)]} == {Kind.LOAD}
+    assert {c.kind for c in committed[: len(DAYS)]} == {StoryStep.LOAD}
     assert sorted((c.month, c.kind.name) for c in committed[len(DAYS) :]) == [
         (1, "CANCEL"),
         (1, "CORRECT"),
@@ -55,12 +55,12 @@ def test_days_come_in_the_order_of_the_calendar_without_the_partition_key() -> N
 
 
 def test_a_cancellation_is_about_flights_that_never_left() -> None:
-    found = affected(Change(kind=Kind.CANCEL, month=1, day=15), sample())
+    found = affected(Change(kind=StoryStep.CANCEL, month=1, day=15), sample())
     assert found.to_pylist() == [False, False, True, False]
 
 
 def test_a_correction_is_about_early_arrivals_of_one_carrier() -> None:
-    change = Change(kind=Kind.CORRECT, month=1, day=20)
+    change = Change(kind=StoryStep.CORRECT, month=1, day=20)
     mask = affected(change, sample())
     assert mask.to_pylist() == [False, True, False, False]
     after = corrected(sample().filter(mask))

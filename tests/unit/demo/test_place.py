@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.errors import Refused
 
 
 def test_a_place_has_an_embedded_metastore_that_may_be_cleaned(tmp_path: Path) -> None:
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     with place.site() as site:
         assert site.metastore.catalog.tables() == []
@@ -20,7 +20,7 @@ def test_a_place_has_an_embedded_metastore_that_may_be_cleaned(tmp_path: Path) -
 
 def test_the_environment_cannot_lead_it_to_another_metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", f"sqlite:///{tmp_path / 'precious.db'}")
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     with place.site() as site:
         assert str(tmp_path / "demo") in site.metastore.database.url
@@ -28,7 +28,7 @@ def test_the_environment_cannot_lead_it_to_another_metastore(tmp_path: Path, mon
 
 
 def test_a_second_run_begins_anew(tmp_path: Path) -> None:
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     (place.warehouse / "old").mkdir()
     place.make()
@@ -38,12 +38,12 @@ def test_a_second_run_begins_anew(tmp_path: Path) -> None:
 def test_a_folder_that_no_demo_made_is_not_wiped(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work", "utf-8")
     with pytest.raises(Refused, match="no demo made it"):
-        Place(folder=tmp_path).make()
+        DemoPaths(folder=tmp_path).make()
     assert (tmp_path / "thesis.txt").read_text("utf-8") == "years of work"
 
 
 def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     seen: list[BaseException] = []
 
     def second() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from compactor.demo.report import Figures, comparison, complaints, write
+from compactor.demo.report import TableFigures, comparison, complaints, write
 
-BEFORE = Figures(
+BEFORE = TableFigures(
     table="demo.flights",
     partitions=12,
     directories=400,

@@ -13,7 +13,7 @@ from rich.console import Console
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.demo import story as module
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.demo.story import DAGS, Story
 from compactor.service.site import Site
@@ -51,7 +51,7 @@ class Answers:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    place = Place(folder=tmp_path / "demo")
+    place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     with place.site() as site:
         yield site

@@ -11,7 +11,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.demo import flights, tables
 from compactor.demo.measure import checksum, measure
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 
@@ -33,7 +33,7 @@ def few_flights() -> pa.Table:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    place = Place(folder=tmp_path_factory.mktemp("tables") / "demo")
+    place = DemoPaths(folder=tmp_path_factory.mktemp("tables") / "demo")
     place.make()
     with place.site() as site, pytest.MonkeyPatch.context() as patch:
         patch.setattr(flights, "read_flights", few_flights)

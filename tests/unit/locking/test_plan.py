@@ -8,13 +8,13 @@ import pytest
 
 from compactor.errors import NotFound, NotSupported, Refused
 from compactor.locking.kinds import LockType
-from compactor.locking.plan import Facts, locks, old_locks
+from compactor.locking.plan import TableFacts, locks, old_locks
 from compactor.locking.sql import Name
 from compactor.locking.statement import parse
 from compactor.locking.statements import ALTER, RULES, What
 from compactor.settings.catalogue import lookup
 from compactor.settings.precedence import Layer, Settings
-from compactor.settings.setting import Unit
+from compactor.settings.setting import SettingUnit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,28 +23,30 @@ class _Partition:
     values: tuple[str, ...]
 
 
-def _partitioned(name: str, *, transactional: bool) -> Facts:
+def _partitioned(name: str, *, transactional: bool) -> TableFacts:
     """Partitions p=1..2 / q=a..b."""
     partitions = tuple(_Partition(name=f"p={p}/q={q}", values=(p, q)) for p in "12" for q in "ab")
-    return Facts(database="default", table=name, transactional=transactional, keys=("p", "q"), partitions=partitions)
+    return TableFacts(
+        database="default", table=name, transactional=transactional, keys=("p", "q"), partitions=partitions
+    )
 
 
 TABLES = {
     facts.table: facts
     for facts in (
-        Facts(database="default", table="acid", transactional=True),
-        Facts(database="default", table="other", transactional=True),
-        Facts(database="default", table="soft", transactional=True, soft_deletes=True),
-        Facts(database="default", table="plain"),
-        Facts(database="default", table="ext", external=True),
-        Facts(database="default", table="v", view=True),
+        TableFacts(database="default", table="acid", transactional=True),
+        TableFacts(database="default", table="other", transactional=True),
+        TableFacts(database="default", table="soft", transactional=True, soft_deletes=True),
+        TableFacts(database="default", table="plain"),
+        TableFacts(database="default", table="ext", external=True),
+        TableFacts(database="default", table="v", view=True),
         _partitioned("part", transactional=True),
         _partitioned("plainpart", transactional=False),
     )
 }
 
 
-def look(name: Name) -> Facts:
+def look(name: Name) -> TableFacts:
     if name.table not in TABLES:
         raise NotFound(f"table {name}: there is none")
     return TABLES[name.table]
@@ -344,7 +346,7 @@ def test_some_rule_always_fits(what: What, transactional: bool) -> None:
 
 def test_rules_name_settings_that_are_yes_or_no() -> None:
     keys = {key for rule in RULES for key, _ in rule.when} | {c.soft for c in ALTER if c.soft}
-    assert {lookup(key).unit for key in keys} == {Unit.BOOLEAN}
+    assert {lookup(key).unit for key in keys} == {SettingUnit.BOOLEAN}
 
 
 def test_every_form_of_alter_table_stands_once() -> None:

@@ -10,7 +10,7 @@ from compactor.locking import statements
 from compactor.locking.kinds import LockType
 from compactor.locking.statements import ALTER, RULES, Command, Old, Operation, Rule, What
 from compactor.settings.catalogue import lookup
-from compactor.settings.setting import Unit
+from compactor.settings.setting import SettingUnit
 
 
 @pytest.mark.parametrize("what", What)
@@ -32,7 +32,7 @@ def test_no_rule_is_in_the_shade_of_a_former_one() -> None:
 
 @pytest.mark.parametrize("key", sorted({key for rule in RULES for key, _ in rule.when}))
 def test_what_rules_ask_for_are_switches(key: str) -> None:
-    assert lookup(key).unit is Unit.BOOLEAN
+    assert lookup(key).unit is SettingUnit.BOOLEAN
 
 
 def test_readers_never_keep_others_from_reading() -> None:
@@ -58,5 +58,5 @@ def test_to_ask_for_a_compaction_locks_nothing() -> None:
 
 def test_dropping_softly_is_a_switch() -> None:
     soft = {c.soft for c in (*ALTER, statements.TRUNCATE, statements.DROP_TABLE) if c.soft is not None}
-    assert all(lookup(key).unit is Unit.BOOLEAN for key in soft)
+    assert all(lookup(key).unit is SettingUnit.BOOLEAN for key in soft)
     assert statements.DROP_TABLE.old is Old.TABLE

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import BadSetting
-from compactor.settings.catalogue import CATALOGUE, Setting, Unit, find, lookup, parse
+from compactor.settings.catalogue import CATALOGUE, Setting, SettingUnit, find, lookup, parse
 
 HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
 
@@ -117,43 +117,43 @@ def test_unknown_key_names_the_nearest() -> None:
         lookup("zzz")
 
 
-def _setting(unit: Unit, minimum: int | None = None) -> Setting:
+def _setting(unit: SettingUnit, minimum: int | None = None) -> Setting:
     return Setting(key="k", default="", unit=unit, effect="", minimum=minimum)
 
 
 @pytest.mark.parametrize(
     ("unit", "text", "value"),
     [
-        (Unit.SECONDS, "300s", 300_000),
-        (Unit.SECONDS, "300", 300_000),
-        (Unit.SECONDS, " 300 s ", 300_000),
-        (Unit.SECONDS, "5000ms", 5_000),
-        (Unit.SECONDS, "5000msec", 5_000),
-        (Unit.SECONDS, "2min", 120_000),
-        (Unit.SECONDS, "2m", 120_000),
-        (Unit.SECONDS, "12H", 43_200_000),
-        (Unit.SECONDS, "7 days", 604_800_000),
-        (Unit.SECONDS, "-1", -1_000),
-        (Unit.HOURS, "12", 43_200_000),
-        (Unit.DAYS, "7", 604_800_000),
-        (Unit.MINUTES, "360", 21_600_000),
-        (Unit.MILLISECONDS, "5000", 5_000),
-        (Unit.MILLISECONDS, "1500us", 1),
-        (Unit.BYTES, "1048576", 2**20),
-        (Unit.BYTES, "64MB", 64 * 2**20),
-        (Unit.BYTES, "1g", 2**30),
-        (Unit.BYTES, "2TB", 2**41),
-        (Unit.RATIO, "0.1f", 0.1),
-        (Unit.RATIO, ".01", 0.01),
-        (Unit.RATIO, "1", 1.0),
-        (Unit.COUNT, "10", 10),
-        (Unit.BOOLEAN, "TRUE", True),
-        (Unit.BOOLEAN, "false", False),
-        (Unit.TEXT, " etl ", "etl"),
-        (Unit.TEXT, "", ""),
+        (SettingUnit.SECONDS, "300s", 300_000),
+        (SettingUnit.SECONDS, "300", 300_000),
+        (SettingUnit.SECONDS, " 300 s ", 300_000),
+        (SettingUnit.SECONDS, "5000ms", 5_000),
+        (SettingUnit.SECONDS, "5000msec", 5_000),
+        (SettingUnit.SECONDS, "2min", 120_000),
+        (SettingUnit.SECONDS, "2m", 120_000),
+        (SettingUnit.SECONDS, "12H", 43_200_000),
+        (SettingUnit.SECONDS, "7 days", 604_800_000),
+        (SettingUnit.SECONDS, "-1", -1_000),
+        (SettingUnit.HOURS, "12", 43_200_000),
+        (SettingUnit.DAYS, "7", 604_800_000),
+        (SettingUnit.MINUTES, "360", 21_600_000),
+        (SettingUnit.MILLISECONDS, "5000", 5_000),
+        (SettingUnit.MILLISECONDS, "1500us", 1),
+        (SettingUnit.BYTES, "1048576", 2**20),
+        (SettingUnit.BYTES, "64MB", 64 * 2**20),
+        (SettingUnit.BYTES, "1g", 2**30),
+        (SettingUnit.BYTES, "2TB", 2**41),
+        (SettingUnit.RATIO, "0.1f", 0.1),
+        (SettingUnit.RATIO, ".01", 0.01),
+        (SettingUnit.RATIO, "1", 1.0),
+        (SettingUnit.COUNT, "10", 10),
+        (SettingUnit.BOOLEAN, "TRUE", True),
+        (SettingUnit.BOOLEAN, "false", False),
+        (SettingUnit.TEXT, " etl ", "etl"),
+        (SettingUnit.TEXT, "", ""),
     ],
 )
-def test_texts(unit: Unit, text: str, value: object) -> None:
+def test_texts(unit: SettingUnit, text: str, value: object) -> None:
     parsed = parse(_setting(unit), text)
     assert parsed == value
     assert type(parsed) is type(value)
@@ -162,26 +162,26 @@ def test_texts(unit: Unit, text: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("unit", "text", "wanted"),
     [
-        (Unit.SECONDS, "", "such as 300s"),
-        (Unit.SECONDS, "5 parsecs", "a unit among ms, s, min, h and d"),
-        (Unit.SECONDS, "1.5h", "such as 300s"),
-        (Unit.SECONDS, "${env:T}", "not resolved"),
-        (Unit.COUNT, "ten", "a whole number"),
-        (Unit.COUNT, "10s", "a whole number"),
-        (Unit.COUNT, "1.0", "a whole number"),
-        (Unit.COUNT, "١٠", "a whole number"),
-        (Unit.BYTES, "5XB", "a size such as"),
-        (Unit.RATIO, "10%", "a number such as 0.1"),
-        (Unit.RATIO, "nan", "a number such as 0.1"),
-        (Unit.RATIO, "inf", "a number such as 0.1"),
-        (Unit.RATIO, "1e999", "a number such as 0.1"),
-        (Unit.RATIO, "1_0", "a number such as 0.1"),
-        (Unit.RATIO, "", "a number such as 0.1"),
-        (Unit.BOOLEAN, "yes", "true or false"),
-        (Unit.BOOLEAN, "", "true or false"),
+        (SettingUnit.SECONDS, "", "such as 300s"),
+        (SettingUnit.SECONDS, "5 parsecs", "a unit among ms, s, min, h and d"),
+        (SettingUnit.SECONDS, "1.5h", "such as 300s"),
+        (SettingUnit.SECONDS, "${env:T}", "not resolved"),
+        (SettingUnit.COUNT, "ten", "a whole number"),
+        (SettingUnit.COUNT, "10s", "a whole number"),
+        (SettingUnit.COUNT, "1.0", "a whole number"),
+        (SettingUnit.COUNT, "١٠", "a whole number"),
+        (SettingUnit.BYTES, "5XB", "a size such as"),
+        (SettingUnit.RATIO, "10%", "a number such as 0.1"),
+        (SettingUnit.RATIO, "nan", "a number such as 0.1"),
+        (SettingUnit.RATIO, "inf", "a number such as 0.1"),
+        (SettingUnit.RATIO, "1e999", "a number such as 0.1"),
+        (SettingUnit.RATIO, "1_0", "a number such as 0.1"),
+        (SettingUnit.RATIO, "", "a number such as 0.1"),
+        (SettingUnit.BOOLEAN, "yes", "true or false"),
+        (SettingUnit.BOOLEAN, "", "true or false"),
     ],
 )
-def test_bad_texts(unit: Unit, text: str, wanted: str) -> None:
+def test_bad_texts(unit: SettingUnit, text: str, wanted: str) -> None:
     with pytest.raises(BadSetting, match=wanted) as error:
         parse(_setting(unit), text)
     assert str(error.value).startswith(f"k = {text!r}")
@@ -195,7 +195,7 @@ def test_out_of_range() -> None:
         parse(lookup("compactor.mode"), "watch")
 
 
-@given(st.sampled_from(Unit), st.text(max_size=12))
-def test_any_text_has_a_value_or_is_refused(unit: Unit, text: str) -> None:
+@given(st.sampled_from(SettingUnit), st.text(max_size=12))
+def test_any_text_has_a_value_or_is_refused(unit: SettingUnit, text: str) -> None:
     with contextlib.suppress(BadSetting):
         assert isinstance(parse(_setting(unit), text), int | float | str)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.state.store import State, open_state
+from compactor.state.store import OwnState, open_state
 
 
 @pytest.fixture
-def fresh(empty_metastore: Path, tmp_path: Path) -> Iterator[State]:
+def fresh(empty_metastore: Path, tmp_path: Path) -> Iterator[OwnState]:
     """Empty, beside an empty metastore."""
     shutil.copyfile(empty_metastore, tmp_path / "fresh.db")
     opened = open_state(f"sqlite:///{tmp_path / 'fresh.db'}")

@@ -4,14 +4,14 @@ import pytest
 
 from compactor.errors import LostClaim, NotFound, Refused
 from compactor.state.batches import BatchState
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 
-def plan(state: State, *entries: int, metastore: str = "m", reserved_ms: int = 60_000) -> int:
+def plan(state: OwnState, *entries: int, metastore: str = "m", reserved_ms: int = 60_000) -> int:
     return state.batches.plan(metastore, None, None, entries, {}, reserved_ms=reserved_ms)
 
 
-def test_an_entry_is_in_one_batch_at_a_time(fresh: State) -> None:
+def test_an_entry_is_in_one_batch_at_a_time(fresh: OwnState) -> None:
     plan(fresh, 1, 2)
     with pytest.raises(LostClaim, match="entries 2 of metastore m"):
         plan(fresh, 2, 3)
@@ -21,7 +21,7 @@ def test_an_entry_is_in_one_batch_at_a_time(fresh: State) -> None:
         plan(fresh)
 
 
-def test_a_reservation_ends_by_itself_and_with_its_batch(fresh: State) -> None:
+def test_a_reservation_ends_by_itself_and_with_its_batch(fresh: OwnState) -> None:
     plan(fresh, 1, reserved_ms=-1)
     assert fresh.batches.reserved("m") == set()
     again = plan(fresh, 1)
@@ -30,7 +30,7 @@ def test_a_reservation_ends_by_itself_and_with_its_batch(fresh: State) -> None:
     assert fresh.batches.reserved("m") == set()
 
 
-def test_the_first_driver_has_it(fresh: State) -> None:
+def test_the_first_driver_has_it(fresh: OwnState) -> None:
     batch = plan(fresh, 1)
     assert fresh.batches.register(batch, "a", 60_000)
     assert not fresh.batches.register(batch, "b", 60_000)
@@ -44,7 +44,7 @@ def test_the_first_driver_has_it(fresh: State) -> None:
     assert (found.state, found.driver, found.attempt) == (BatchState.DONE, "a", 1)
 
 
-def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: State) -> None:
+def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: OwnState) -> None:
     batch = plan(fresh, 1, 2)
     assert not fresh.batches.renew(batch, 60_000)
     fresh.batches.set_application(batch, "application_1", 60_000)
@@ -68,7 +68,7 @@ def test_a_batch_whose_driver_is_gone_is_planned_again(fresh: State) -> None:
     assert fresh.batches.get(batch).attempt == 2
 
 
-def test_a_released_batch_is_nobody_s(fresh: State) -> None:
+def test_a_released_batch_is_nobody_s(fresh: OwnState) -> None:
     batch = plan(fresh, 1)
     assert fresh.batches.register(batch, "a", 60_000)
     assert fresh.batches.release(batch)
@@ -82,7 +82,7 @@ def test_a_released_batch_is_nobody_s(fresh: State) -> None:
     assert fresh.batches.reserved("m") == {1}
 
 
-def test_a_batch_is_not_planned_again_over_another_one(fresh: State) -> None:
+def test_a_batch_is_not_planned_again_over_another_one(fresh: OwnState) -> None:
     batch = plan(fresh, 1, 2)
     fresh.batches.done(batch)
     plan(fresh, 2, 3)
@@ -90,7 +90,7 @@ def test_a_batch_is_not_planned_again_over_another_one(fresh: State) -> None:
     assert fresh.batches.get(batch).state is BatchState.DONE
 
 
-def test_newest_first_by_state_and_metastore(fresh: State) -> None:
+def test_newest_first_by_state_and_metastore(fresh: OwnState) -> None:
     first, second = plan(fresh, 1), plan(fresh, 2)
     plan(fresh, 1, metastore="other")
     fresh.batches.done(first)
@@ -99,7 +99,7 @@ def test_newest_first_by_state_and_metastore(fresh: State) -> None:
     assert [batch.id for batch in fresh.batches.find("m", limit=1)] == [second]
 
 
-def test_what_is_not_there_is_named(fresh: State) -> None:
+def test_what_is_not_there_is_named(fresh: OwnState) -> None:
     for call in (lambda: fresh.batches.get(7), lambda: fresh.batches.set_application(7, "a", 1)):
         with pytest.raises(NotFound, match="batch 7"):
             call()

@@ -8,7 +8,7 @@ from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
 from compactor.errors import BadSetting
 from compactor.state.conditions import ORDERS, Seen, Wanted
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 SICK = Condition(base_bytes=10, delta_bytes=30, delete_bytes=4, deltas=12, files=13, small_files=13, health=20)
 WELL = Condition(base_bytes=1000, files=1)
@@ -23,13 +23,13 @@ def seen(name: str, condition: Condition | None = None, outcome: str = "notneede
     return Seen(entity=entity(name), outcome=outcome, because="so", flips=("a", "b"), condition=condition, at=at)
 
 
-def names(state: State, find: str = "", order: str = "table", descending: bool = False, **more: int) -> list[str]:
+def names(state: OwnState, find: str = "", order: str = "table", descending: bool = False, **more: int) -> list[str]:
     wanted = Wanted(find=find)
     found = state.conditions.page("m", wanted, order=order, descending=descending, **{"limit": 100} | more)
     return [str(one.entity).removeprefix("d.") for one in found]
 
 
-def test_what_was_seen_comes_back(fresh: State) -> None:
+def test_what_was_seen_comes_back(fresh: OwnState) -> None:
     one = replace(seen("t/p=1", SICK, "major"), last_compacted=3)
     fresh.conditions.record("m", [one])
     assert fresh.conditions.page("m", limit=9) == [one]
@@ -39,19 +39,19 @@ def test_what_was_seen_comes_back(fresh: State) -> None:
     assert fresh.conditions.newest("other") is None
 
 
-def test_a_later_look_takes_the_place_of_the_one_before(fresh: State) -> None:
+def test_a_later_look_takes_the_place_of_the_one_before(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("t", SICK, "major"), seen("u", WELL)])
     fresh.conditions.record("m", [seen("t", WELL, at=9)], gone=[entity("u")])
     assert fresh.conditions.page("m", limit=9) == [seen("t", WELL, at=9)]
 
 
-def test_who_did_not_look_into_the_directory_leaves_the_figures(fresh: State) -> None:
+def test_who_did_not_look_into_the_directory_leaves_the_figures(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("t", SICK, "major")])
     fresh.conditions.record("m", [seen("t", None, "skipped", at=9)])
     assert fresh.conditions.page("m", limit=9) == [seen("t", SICK, "skipped", at=9)]
 
 
-def test_the_order_is_of_all_rows_and_what_is_unknown_comes_last(fresh: State) -> None:
+def test_the_order_is_of_all_rows_and_what_is_unknown_comes_last(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a", WELL), seen("b", SICK), seen("c"), seen("b/p=1", SICK)])
     assert names(fresh) == ["a", "b", "b/p=1", "c"]
     assert names(fresh, order="health") == ["b", "b/p=1", "a", "c"]
@@ -61,17 +61,17 @@ def test_the_order_is_of_all_rows_and_what_is_unknown_comes_last(fresh: State) -
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_every_order_works_both_ways(fresh: State, order: str) -> None:
+def test_every_order_works_both_ways(fresh: OwnState, order: str) -> None:
     fresh.conditions.record("m", [seen("a", WELL), seen("b", SICK)])
     assert sorted(names(fresh, order=order)) == sorted(names(fresh, order=order, descending=True)) == ["a", "b"]
 
 
-def test_an_unknown_order_is_refused_by_name(fresh: State) -> None:
+def test_an_unknown_order_is_refused_by_name(fresh: OwnState) -> None:
     with pytest.raises(BadSetting, match="order 'size': expected one of table, health"):
         fresh.conditions.page("m", order="size", limit=1)
 
 
-def test_every_word_must_be_in_the_name(fresh: State) -> None:
+def test_every_word_must_be_in_the_name(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("Sales/day=1"), seen("sales/day=2"), seen("pct%"), seen("pctx")])
     assert names(fresh, "SALES day=2") == ["sales/day=2"]
     assert len(names(fresh, "d.sales")) == 2
@@ -79,14 +79,14 @@ def test_every_word_must_be_in_the_name(fresh: State) -> None:
     assert fresh.conditions.count("m", Wanted(find="sales")) == 2
 
 
-def test_outcomes_are_counted_and_chosen(fresh: State) -> None:
+def test_outcomes_are_counted_and_chosen(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a", outcome="major"), seen("b", outcome="minor"), seen("c"), seen("e")])
     assert fresh.conditions.outcomes("m") == {"major": 1, "minor": 1, "notneeded": 2}
     assert fresh.conditions.count("m", Wanted(outcomes=("major", "minor"))) == 2
     assert fresh.conditions.count("m") == 4
 
 
-def test_what_is_calm_is_settled(fresh: State) -> None:
+def test_what_is_calm_is_settled(fresh: OwnState) -> None:
     few = replace(WELL, deltas=1)
     fresh.conditions.record(
         "m", [seen("calm", WELL), seen("few", few), seen("due", WELL, "major"), seen("new", SICK, at=8), seen("dark")]
@@ -94,20 +94,20 @@ def test_what_is_calm_is_settled(fresh: State) -> None:
     assert {str(one.entity) for one in fresh.conditions.unsettled("m", 8)} == {"d.few", "d.due", "d.dark"}
 
 
-def test_more_than_one_statement_takes(fresh: State) -> None:
+def test_more_than_one_statement_takes(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen(f"t/p={n}", WELL) for n in range(2500)])
     fresh.conditions.record("m", [seen(f"t/p={n}", at=6) for n in range(2500)])
     assert fresh.conditions.count("m") == 2500
     assert {one.condition for one in fresh.conditions.page("m", limit=2500)} == {WELL}
 
 
-def test_old_ones_go(fresh: State) -> None:
+def test_old_ones_go(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a"), seen("b", at=2**60)])
     assert fresh.conditions.purge(1000) == 1
     assert names(fresh) == ["b"]
 
 
-def test_all_that_was_seen_by_name(fresh: State) -> None:
+def test_all_that_was_seen_by_name(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("a"), seen("t/p=1")])
     assert fresh.conditions.entities("m") == {entity("a"), entity("t/p=1")}
     assert fresh.conditions.entities("other") == set()

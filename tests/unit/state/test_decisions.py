@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from compactor.compaction.entry import Entity
 from compactor.state.decisions import Decided
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
 
@@ -11,7 +11,7 @@ def decided(entity: Entity, outcome: str = "nothing", role: str = "initiator") -
     return Decided(entity=entity, outcome=outcome, because="few deltas", numbers={"deltas": 3}, role=role)
 
 
-def test_a_decision_comes_back_with_its_numbers_and_time(fresh: State) -> None:
+def test_a_decision_comes_back_with_its_numbers_and_time(fresh: OwnState) -> None:
     at = fresh.decisions.record("m", [decided(P, "major"), decided(T)])
     found = fresh.decisions.latest("m", P)
     assert found is not None
@@ -20,7 +20,7 @@ def test_a_decision_comes_back_with_its_numbers_and_time(fresh: State) -> None:
     assert fresh.decisions.latest("other", P) is None
 
 
-def test_a_table_is_another_thing_than_its_partition(fresh: State) -> None:
+def test_a_table_is_another_thing_than_its_partition(fresh: OwnState) -> None:
     fresh.decisions.record("m", [decided(T, "minor")])
     fresh.decisions.record("m", [decided(P, "major")])
     table = fresh.decisions.latest("m", T)
@@ -28,7 +28,7 @@ def test_a_table_is_another_thing_than_its_partition(fresh: State) -> None:
     assert table.outcome == "minor"
 
 
-def test_the_last_pass_is_one_roles(fresh: State) -> None:
+def test_the_last_pass_is_one_roles(fresh: OwnState) -> None:
     fresh.decisions.record("m", [decided(T)], at=1)
     fresh.decisions.record("m", [decided(P)], at=2)
     fresh.decisions.record("m", [decided(T)], at=2)
@@ -39,19 +39,19 @@ def test_the_last_pass_is_one_roles(fresh: State) -> None:
     assert fresh.decisions.cursor("other") is None
 
 
-def test_a_pass_that_decides_nothing_has_a_time(fresh: State) -> None:
+def test_a_pass_that_decides_nothing_has_a_time(fresh: OwnState) -> None:
     assert fresh.decisions.record("m", []) > 0
     assert fresh.decisions.last_pass("m") == []
 
 
-def test_old_ones_go(fresh: State) -> None:
+def test_old_ones_go(fresh: OwnState) -> None:
     fresh.decisions.record("m", [decided(T)], at=1)
     fresh.decisions.record("m", [decided(P)])
     assert fresh.decisions.purge(60_000) == 1
     assert fresh.decisions.latest("m", T) is None
 
 
-def test_each_role_has_its_newest_pass(fresh: State) -> None:
+def test_each_role_has_its_newest_pass(fresh: OwnState) -> None:
     for at in (3, 7):
         fresh.decisions.record("m", [decided(T, role="sweep")], at=at)
     assert fresh.decisions.newest("m", "sweep") == 7

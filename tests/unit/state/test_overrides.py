@@ -3,13 +3,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compactor.state.overrides import Override
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 NUM = Override(database="d", table="t", key="hive.compactor.delta.num.threshold", value="3", by="ann")
 PAUSED = Override(database="d", table="t", key="compactor.paused", value="true", by="bob")
 
 
-def test_what_is_said_last_of_a_setting_is_kept(fresh: State) -> None:
+def test_what_is_said_last_of_a_setting_is_kept(fresh: OwnState) -> None:
     fresh.overrides.keep("m", NUM)
     fresh.overrides.keep("m", replace(NUM, value="5", by="bob" * 200))
     fresh.overrides.keep("m", PAUSED)
@@ -18,7 +18,7 @@ def test_what_is_said_last_of_a_setting_is_kept(fresh: State) -> None:
     assert (num.value, num.by, num.at > 0) == ("5", ("bob" * 200)[:256], True)
 
 
-def test_each_table_of_each_metastore_has_its_own(fresh: State) -> None:
+def test_each_table_of_each_metastore_has_its_own(fresh: OwnState) -> None:
     fresh.overrides.keep("m", NUM)
     fresh.overrides.keep("m", replace(NUM, table="T"))
     fresh.overrides.keep("other", replace(NUM, value="9"))
@@ -27,7 +27,7 @@ def test_each_table_of_each_metastore_has_its_own(fresh: State) -> None:
     assert fresh.overrides.of_key("m", PAUSED.key) == []
 
 
-def test_it_is_forgotten_once(fresh: State) -> None:
+def test_it_is_forgotten_once(fresh: OwnState) -> None:
     fresh.overrides.keep("m", NUM)
     fresh.overrides.keep("m", PAUSED)
     assert fresh.overrides.forget("m", "d", "t", NUM.key)

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 from compactor.state.batches import BatchState
-from compactor.state.store import State
+from compactor.state.store import OwnState
 
 ALIVE = 60_000
 
 
-def plan(state: State, entry: int, route: str | None = "r", metastore: str = "m") -> int:
+def plan(state: OwnState, entry: int, route: str | None = "r", metastore: str = "m") -> int:
     return state.batches.plan(metastore, None, None, [entry], {}, route=route)
 
 
-def taken_by(state: State, batch: int) -> int | None:
+def taken_by(state: OwnState, batch: int) -> int | None:
     return state.batches.get(batch).resident
 
 
-def test_a_batch_is_given_to_an_idle_resident_of_its_route(fresh: State) -> None:
+def test_a_batch_is_given_to_an_idle_resident_of_its_route(fresh: OwnState) -> None:
     mine = fresh.residents.enter("m", "r", "app-1", ALIVE)
     others = [plan(fresh, 1, "other"), plan(fresh, 2, metastore="n"), plan(fresh, 3, None)]
     assert [taken_by(fresh, batch) for batch in others] == [None] * 3
@@ -23,7 +23,7 @@ def test_a_batch_is_given_to_an_idle_resident_of_its_route(fresh: State) -> None
     assert [r.application_id for r in fresh.residents.find("m")] == ["app-1"]
 
 
-def test_no_batch_waits_behind_another(fresh: State) -> None:
+def test_no_batch_waits_behind_another(fresh: OwnState) -> None:
     """One that has something to do is given nothing: an application of its own can begin at once."""
     mine = fresh.residents.enter("m", "r", "app-1", ALIVE)
     first, second = plan(fresh, 1), plan(fresh, 2)
@@ -34,7 +34,7 @@ def test_no_batch_waits_behind_another(fresh: State) -> None:
     assert taken_by(fresh, plan(fresh, 4)) == mine
 
 
-def test_who_was_given_a_batch_does_not_go(fresh: State) -> None:
+def test_who_was_given_a_batch_does_not_go(fresh: OwnState) -> None:
     mine = fresh.residents.enter("m", "r", "app-1", ALIVE)
     batch = plan(fresh, 1)
     assert not fresh.residents.leave(mine)
@@ -44,7 +44,7 @@ def test_who_was_given_a_batch_does_not_go(fresh: State) -> None:
     assert taken_by(fresh, plan(fresh, 2)) is None
 
 
-def test_what_was_given_to_one_that_died_is_free_again(fresh: State) -> None:
+def test_what_was_given_to_one_that_died_is_free_again(fresh: OwnState) -> None:
     dead = fresh.residents.enter("m", "r", "app-1", ALIVE)
     batch, begun = plan(fresh, 1), None
     fresh.residents.extend(dead, -1)
@@ -57,7 +57,7 @@ def test_what_was_given_to_one_that_died_is_free_again(fresh: State) -> None:
     assert not fresh.residents.extend(dead, ALIVE)
 
 
-def test_a_batch_that_is_planned_again_is_nobodys(fresh: State) -> None:
+def test_a_batch_that_is_planned_again_is_nobodys(fresh: OwnState) -> None:
     fresh.residents.enter("m", "r", "app-1", ALIVE)
     batch = plan(fresh, 1)
     fresh.batches.done(batch)

@@ -6,14 +6,14 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId
 from compactor.state.runs import Run
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.state.tables import RUNS
 
 T, P = Entity(database="d", table="t"), Entity(database="d", table="t", partition="p=1")
 RUN = Run(metastore="m", entry_id=1, entity=T, type=CompactionType.MAJOR, txn=TxnId(9), worker_id="compactor-1")
 
 
-def test_every_figure_comes_back(fresh: State) -> None:
+def test_every_figure_comes_back(fresh: OwnState) -> None:
     figures = [f.name for f in fields(Run) if f.name.upper() in RUNS.columns and f.default == 0]
     assert len(figures) == 14
     run = replace(RUN, **{name: number for number, name in enumerate(figures, 1)})  # type: ignore[arg-type]
@@ -23,7 +23,7 @@ def test_every_figure_comes_back(fresh: State) -> None:
     assert found.ended_at is not None
 
 
-def test_what_readers_took_to_open_is_told_where_it_was_measured(fresh: State) -> None:
+def test_what_readers_took_to_open_is_told_where_it_was_measured(fresh: OwnState) -> None:
     fresh.runs.add(RUN)
     fresh.runs.add(replace(RUN, entry_id=2, opening_before=1.5, opening_after=0.25))
     assert fresh.runs.openings("m") == {2: (1.5, 0.25)}
@@ -33,7 +33,7 @@ def test_what_readers_took_to_open_is_told_where_it_was_measured(fresh: State) -
     assert (other.opening_before, other.opening_after) == (None, None)
 
 
-def test_newest_first_of_one_entity_or_of_all(fresh: State) -> None:
+def test_newest_first_of_one_entity_or_of_all(fresh: OwnState) -> None:
     for number, entity in ((1, T), (2, P), (3, T)):
         fresh.runs.add(replace(RUN, entry_id=number, entity=entity))
     assert [run.entry_id for run in fresh.runs.latest("m")] == [3, 2, 1]
@@ -43,7 +43,7 @@ def test_newest_first_of_one_entity_or_of_all(fresh: State) -> None:
     assert fresh.runs.latest("other") == fresh.runs.of_entry("m", 9) == []
 
 
-def test_only_old_ones_go(fresh: State) -> None:
+def test_only_old_ones_go(fresh: OwnState) -> None:
     fresh.runs.add(RUN)
     assert fresh.runs.purge(60_000) == 0
     with fresh.database.write() as conn:

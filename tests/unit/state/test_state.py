@@ -13,7 +13,7 @@ from compactor.database.engine import open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.schema import create
 from compactor.state import store
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from compactor.state.tables import VERSION_TABLE, metadata
 
 T = Entity(database="default", table="t")
@@ -26,7 +26,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def state(url: str) -> Iterator[State]:
+def state(url: str) -> Iterator[OwnState]:
     opened = store.init(url)
     yield opened
     opened.close()
@@ -35,7 +35,7 @@ def state(url: str) -> Iterator[State]:
 # --- schema -------------------------------------------------------------------------------------------------------
 
 
-def test_numbers_are_handed_out_once(state: State) -> None:
+def test_numbers_are_handed_out_once(state: OwnState) -> None:
     with state.database.read() as conn:
         sql = "SELECT name FROM sqlite_master WHERE sql LIKE '%AUTOINCREMENT%' ORDER BY name"
         assert conn.exec_driver_sql(sql).scalars().all() == [
@@ -84,7 +84,7 @@ def test_opening_what_is_not_there_says_what_to_do(url: str) -> None:
         store.open_state(url)
 
 
-def test_state_of_another_release_is_refused(url: str, state: State) -> None:
+def test_state_of_another_release_is_refused(url: str, state: OwnState) -> None:
     with state.database.write() as conn:
         conn.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     with pytest.raises(DatabaseUnavailable, match="9999"):

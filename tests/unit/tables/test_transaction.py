@@ -15,7 +15,7 @@ from compactor.metastore.catalog.read import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 
 T = Entity(database="default", table="t")
 U = Entity(database="default", table="u")
@@ -43,7 +43,7 @@ def rows(site: Site, table) -> list[tuple[object, ...]]:  # type: ignore[no-unty
 def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
     """PROTOCOL 8: our statements write a component before a directory is made."""
     with writing(site, "ann") as txn:
-        statement = txn.statement(T, Operation.INSERT)
+        statement = txn.statement(T, WriteOperation.INSERT)
         assert rows(site, TXN_COMPONENTS) == [(txn.id, "default", "t", None, "i", statement.write_id)]
         assert list(Path(statement.location).iterdir()) == []
     assert rows(site, TXN_COMPONENTS) == []
@@ -51,16 +51,16 @@ def test_the_component_is_there_before_any_file_can_be(site: Site) -> None:
 
 def test_statements_count_within_a_table_and_share_its_write_id(site: Site) -> None:
     with writing(site) as txn:
-        found = [txn.statement(entity, Operation.INSERT) for entity in (T, T, U, T)]
+        found = [txn.statement(entity, WriteOperation.INSERT) for entity in (T, T, U, T)]
     assert [s.statement_id for s in found] == [0, 1, 0, 2]
     assert [s.write_id for s in found] == [1, 1, 1, 1]
     with writing(site) as txn:
-        assert txn.statement(T, Operation.DELETE).write_id == 2
+        assert txn.statement(T, WriteOperation.DELETE).write_id == 2
 
 
 def test_the_end_of_the_block_commits(site: Site) -> None:
     with writing(site) as txn:
-        txn.statement(T, Operation.DELETE)
+        txn.statement(T, WriteOperation.DELETE)
         assert site.metastore.transactions.state(txn.id) == "o"
     assert site.metastore.transactions.state(txn.id) == "c"
     assert [row[:4] for row in rows(site, COMPLETED_TXN_COMPONENTS)] == [(txn.id, "default", "t", None)]
@@ -74,7 +74,7 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
     def write_and_fail() -> None:
         with writing(site) as txn:
             ids.append(txn.id)
-            txn.statement(T, Operation.INSERT)
+            txn.statement(T, WriteOperation.INSERT)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -86,10 +86,10 @@ def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
 
 def test_a_transaction_sees_its_own_writes_and_no_other_open_one(site: Site) -> None:
     with writing(site) as txn:
-        mine = txn.statement(T, Operation.INSERT)
+        mine = txn.statement(T, WriteOperation.INSERT)
         assert txn.snapshot(mine.target).is_valid(mine.write_id)
         with writing(site) as other:
-            theirs = other.statement(T, Operation.INSERT)
+            theirs = other.statement(T, WriteOperation.INSERT)
             assert not other.snapshot(theirs.target).is_valid(mine.write_id)
 
 
@@ -101,18 +101,18 @@ def configured(site: Site, **values: str) -> Site:
 @pytest.mark.parametrize(
     ("operation", "settings", "wanted"),
     [
-        (Operation.INSERT, {}, ["SHARED_WRITE"]),
-        (Operation.DELETE, {}, ["SHARED_WRITE"]),
-        (Operation.UPDATE, {}, ["EXCL_WRITE"]),
-        (Operation.INSERT, {"hive_txn_xlock_write": "true"}, ["SHARED_READ"]),
-        (Operation.DELETE, {"hive_txn_xlock_write": "true"}, ["EXCL_WRITE"]),
-        (Operation.UPDATE, {"hive_txn_xlock_write": "true"}, ["EXCLUSIVE"]),
-        (Operation.UPDATE, {"hive_txn_xlock_write": "true", "hive_txn_xlock_iow": "false"}, ["EXCL_WRITE"]),
-        (Operation.DELETE, {"hive_support_concurrency": "false"}, []),
+        (WriteOperation.INSERT, {}, ["SHARED_WRITE"]),
+        (WriteOperation.DELETE, {}, ["SHARED_WRITE"]),
+        (WriteOperation.UPDATE, {}, ["EXCL_WRITE"]),
+        (WriteOperation.INSERT, {"hive_txn_xlock_write": "true"}, ["SHARED_READ"]),
+        (WriteOperation.DELETE, {"hive_txn_xlock_write": "true"}, ["EXCL_WRITE"]),
+        (WriteOperation.UPDATE, {"hive_txn_xlock_write": "true"}, ["EXCLUSIVE"]),
+        (WriteOperation.UPDATE, {"hive_txn_xlock_write": "true", "hive_txn_xlock_iow": "false"}, ["EXCL_WRITE"]),
+        (WriteOperation.DELETE, {"hive_support_concurrency": "false"}, []),
     ],
 )
 def test_locks_are_what_the_configuration_says(
-    site: Site, operation: Operation, settings: dict[str, str], wanted: list[str]
+    site: Site, operation: WriteOperation, settings: dict[str, str], wanted: list[str]
 ) -> None:
     """Hive's ``hive.txn.xlock.write``, ``hive.txn.xlock.iow`` and ``hive.support.concurrency``."""
     with writing(configured(site, **settings)) as txn:
@@ -127,10 +127,10 @@ def test_the_first_committer_wins(site: Site) -> None:
     def late_and_early() -> None:
         with writing(site) as late:
             ids.append(late.id)
-            late.statement(T, Operation.DELETE)
+            late.statement(T, WriteOperation.DELETE)
             with writing(site) as early:
                 ids.append(early.id)
-                early.statement(T, Operation.DELETE)
+                early.statement(T, WriteOperation.DELETE)
 
     with pytest.raises(TransactionAborted, match="committed first"):
         late_and_early()
@@ -144,7 +144,7 @@ def test_a_lock_in_the_way_is_named_and_waited_for_no_longer_than_said(site: Sit
         holder, [LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)], "bob", "h"
     )
     with pytest.raises(LockNotGranted, match=f"transaction {holder}, bob@h"), writing(quick) as txn:
-        txn.statement(T, Operation.INSERT)
+        txn.statement(T, WriteOperation.INSERT)
     assert len(rows(site, HIVE_LOCKS)) == 1
     assert rows(site, TXN_COMPONENTS) == []
 
@@ -156,12 +156,12 @@ def test_a_lock_that_comes_free_is_taken(site: Site) -> None:
     timer = threading.Timer(0.2, lambda: site.metastore.transactions.abort(holder, "done"))
     timer.start()
     with writing(site) as txn:
-        assert txn.statement(T, Operation.INSERT).write_id == 1
+        assert txn.statement(T, WriteOperation.INSERT).write_id == 1
     timer.join()
 
 
 def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Path) -> None:
     site.metastore.catalog.create_table("default", "plain", str(warehouse / "plain"), [])
     with pytest.raises(Refused, match="not transactional"), writing(site) as txn:
-        txn.statement(Entity(database="default", table="plain"), Operation.INSERT)
+        txn.statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
     assert rows(site, TXN_COMPONENTS) == []

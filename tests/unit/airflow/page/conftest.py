@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import compactor
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.service.site import Site
 from tests.support import airflow_home
 
@@ -41,9 +41,9 @@ def application() -> Any:
 
 
 @pytest.fixture
-def place(tmp_path: Path, empty_metastore: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+def place(tmp_path: Path, empty_metastore: Path, monkeypatch: pytest.MonkeyPatch) -> DemoPaths:
     """An empty embedded metastore that the page finds by Airflow's configuration."""
-    made = Place(folder=tmp_path / "place")
+    made = DemoPaths(folder=tmp_path / "place")
     made.warehouse.mkdir(parents=True)
     made.write_config()
     shutil.copyfile(empty_metastore, made.folder / "metastore.db")
@@ -52,14 +52,14 @@ def place(tmp_path: Path, empty_metastore: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def site(place: Place) -> Iterator[Site]:
+def site(place: DemoPaths) -> Iterator[Site]:
     """The same metastore, for tests to change and to look into."""
     with place.site() as opened:
         yield opened
 
 
 @pytest.fixture
-def client(application: Any, place: Place) -> Caller:
+def client(application: Any, place: DemoPaths) -> Caller:
     """A client of one role (``admin``, ``op``, ``user``, ``viewer``), or of nobody."""
     from airflow.api_fastapi.app import get_auth_manager
     from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.metastore.catalog.read import Table
 from compactor.service.requests.overrides import paused
 from compactor.service.site import Site
@@ -16,7 +16,7 @@ OURS = {"X-Compactor": "1", "Sec-Fetch-Site": "same-origin"}
 
 
 @pytest.fixture
-def table(site: Site, place: Place) -> Table:
+def table(site: Site, place: DemoPaths) -> Table:
     made = make_table(site, place.warehouse)
     for value in range(3):
         insert(site, made, [value])
@@ -95,7 +95,7 @@ def test_a_request_is_cancelled_and_asked_for_again(client: Caller, site: Site, 
     assert "is initiated; only one that failed, was refused or was aborted" in told
 
 
-def test_a_transaction_is_aborted_once(client: Caller, site: Site, place: Place, audit: Audit) -> None:
+def test_a_transaction_is_aborted_once(client: Caller, site: Site, place: DemoPaths, audit: Audit) -> None:
     (txn,) = site.metastore.transactions.open("ann", "h")
     assert post(client, f"transactions/{txn}/abort") == {"message": f"Transaction {txn} is aborted."}
     assert site.metastore.transactions.state(txn) == "a"
@@ -116,7 +116,7 @@ def test_a_table_that_failed_is_considered_again(client: Caller, site: Site, tab
 
 
 def test_mode_observe_does_nothing(
-    client: Caller, site: Site, table: Table, place: Place, monkeypatch: pytest.MonkeyPatch
+    client: Caller, site: Site, table: Table, place: DemoPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (txn,) = site.metastore.transactions.open("ann", "h")
     text = place.config.read_text("utf-8").replace('mode = "clean"', 'mode = "observe"')

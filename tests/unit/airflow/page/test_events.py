@@ -2,16 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 
 
-def test_where_airflow_knows_no_such_asset_nothing_happens(application: Any, place: Place) -> None:
+def test_where_airflow_knows_no_such_asset_nothing_happens(application: Any, place: DemoPaths) -> None:
     from compactor.airflow.page.events import announce
 
     assert announce("nowhere", 1) is False
 
 
-def test_the_workers_dag_is_told(application: Any, place: Place) -> None:
+def test_the_workers_dag_is_told(application: Any, place: DemoPaths) -> None:
     from airflow.models.asset import AssetActive, AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select

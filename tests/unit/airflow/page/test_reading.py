@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from tests.support.passes import compact
@@ -13,7 +13,7 @@ from tests.unit.airflow.page.conftest import Caller
 
 
 @pytest.fixture
-def seen(site: Site, place: Place) -> Site:
+def seen(site: Site, place: DemoPaths) -> Site:
     """Six deltas, looked at by an initiator that may not ask for anything."""
     table = make_table(site, place.warehouse)
     for value in range(6):
@@ -46,7 +46,7 @@ def test_tables_with_their_decision_and_what_would_flip_it(client: Caller, seen:
     assert read(client, "tables?outcome=calm") == {"rows": [], "total": 0}
 
 
-def test_no_directory_is_listed_for_a_view(client: Caller, seen: Site, place: Place) -> None:
+def test_no_directory_is_listed_for_a_view(client: Caller, seen: Site, place: DemoPaths) -> None:
     place.warehouse.rename(place.folder / "elsewhere")
     assert read(client, "tables")["total"] == 1
     for path in ("queue", "blocked", "history", "runs", "settings?table=default.t", "overview"):
@@ -72,7 +72,7 @@ def test_queue_and_history_are_paged(client: Caller, seen: Site) -> None:
     assert run["bytes_copied"] + run["bytes_reencoded"] == run["bytes_after"]
 
 
-def test_settings_say_where_each_comes_from(client: Caller, site: Site, place: Place) -> None:
+def test_settings_say_where_each_comes_from(client: Caller, site: Site, place: DemoPaths) -> None:
     make_table(
         site,
         place.warehouse,
@@ -97,7 +97,7 @@ def test_settings_say_where_each_comes_from(client: Caller, site: Site, place: P
         ("tables?limit=9999", 400, "This was not understood: limit: Input should be less than or equal to 200."),
     ],
 )
-def test_what_is_wrong_is_a_sentence(client: Caller, place: Place, path: str, status: int, told: str) -> None:
+def test_what_is_wrong_is_a_sentence(client: Caller, place: DemoPaths, path: str, status: int, told: str) -> None:
     answer = client("viewer").get(f"/compactor/default/api/{path}")
     assert answer.status_code == status
     assert told in answer.json()["detail"]

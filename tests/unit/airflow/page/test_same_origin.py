@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.demo.place import Place
+from compactor.demo.place import DemoPaths
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
@@ -30,7 +30,7 @@ def test_what_our_page_did_not_ask_for_is_refused_and_not_logged(
     assert audit() == []
 
 
-def test_a_form_of_another_page_can_say_neither_header_nor_json(client: Caller, site: Site, place: Place) -> None:
+def test_a_form_of_another_page_can_say_neither_header_nor_json(client: Caller, site: Site, place: DemoPaths) -> None:
     table = make_table(site, place.warehouse)
     insert(site, table, [1])
     answer = client("admin").post("/compactor/default/api/compact", data={"table": "default.t"})

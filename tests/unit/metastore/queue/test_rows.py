@@ -9,8 +9,9 @@ from sqlalchemy import RowMapping
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import NotSupported
-from compactor.metastore.queue.rows import MOVED, Rows, ended, entity_is, history_row, queued
+from compactor.metastore.queue.rows import MOVED, Rows, ended, history_row, queued
 from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.entity import entity_is
 from compactor.metastore.schema.hive3 import Postgres31
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 

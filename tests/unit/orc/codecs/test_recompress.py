@@ -23,7 +23,7 @@ from compactor.orc.format.compression import decompress
 from compactor.orc.format.run_length_encoding import IntegerColumn
 from compactor.orc.format.stripe_footer import ROW_INDEX, read_stripe_footer
 from compactor.orc.format.tail import read_tail
-from compactor.orc.format.types import Kind
+from compactor.orc.format.types import TypeKind
 from compactor.orc.io.source import LocalSource
 
 ROWS, STRIDE, BLOCK = 24_000, 1000, 64 * 1024
@@ -186,7 +186,7 @@ def test_a_predicate_finds_its_row_in_every_row_group(table: pa.Table, files: di
 
 def test_a_position_of_another_shape_is_refused(files: dict[str, Path], tmp_path: Path, monkeypatch: Any) -> None:
     """A row index that would lead readers astray is never written."""
-    monkeypatch.setattr(recompress, "_STREAMS", {**recompress._STREAMS, Kind.DOUBLE: ((1, 1),)})
+    monkeypatch.setattr(recompress, "_STREAMS", {**recompress._STREAMS, TypeKind.DOUBLE: ((1, 1),)})
     recompressor = recompress.Recompressor(tmp_path / "out", block_size=BLOCK)
     with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match="DOUBLE"):
         recompressor.append(source)
@@ -195,7 +195,7 @@ def test_a_position_of_another_shape_is_refused(files: dict[str, Path], tmp_path
 
 
 def test_columns_of_other_rows_are_refused(files: dict[str, Path], tmp_path: Path) -> None:
-    column = IntegerColumn("a", Kind.LONG, STRIDE)
+    column = IntegerColumn("a", TypeKind.LONG, STRIDE)
     column.append(np.arange(ROWS - 1))
     recompressor = recompress.Recompressor(tmp_path / "out", block_size=BLOCK)
     with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match=f"one of \\[{ROWS - 1}\\] was wanted"):

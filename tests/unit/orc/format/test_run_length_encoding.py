@@ -17,7 +17,7 @@ from compactor.orc.codecs.recompress import Recompressor
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.run_length_encoding import MAX_RUN, EncodedColumn, IntegerColumn
 from compactor.orc.format.tail import empty_tail, read_tail
-from compactor.orc.format.types import Kind, parse_hive_type
+from compactor.orc.format.types import TypeKind, parse_hive_type
 from compactor.orc.io.source import LocalSource
 
 STRIDE = 1000
@@ -54,7 +54,7 @@ COLUMNS: dict[str, Any] = {
 
 
 def _encoded(values: Any, *, batch: int) -> EncodedColumn:
-    column = IntegerColumn("a", Kind.LONG, STRIDE)
+    column = IntegerColumn("a", TypeKind.LONG, STRIDE)
     for start in range(0, len(values), batch):
         column.append(values[start : start + batch].astype(np.int64))
     return column.finish()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from compactor.orc.format import messages
 from compactor.orc.format.statistics import merge
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.orc.format.types import Kind, OrcType, parse_hive_type
+from compactor.orc.format.types import OrcType, TypeKind, parse_hive_type
 from compactor.orc.io.source import BytesSource, LocalSource
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -78,29 +78,29 @@ def _column(**fields: Any) -> messages.Message:
 
 def test_a_sum_that_overflows_is_absent() -> None:
     part = _column(number_of_values=1, has_null=False, int_statistics={"minimum": 1, "maximum": 2**62, "sum": 2**62})
-    merged = merge([part, part], OrcType(kind=Kind.LONG))
+    merged = merge([part, part], OrcType(kind=TypeKind.LONG))
     assert not merged.int_statistics.HasField("sum")
     assert (merged.int_statistics.minimum, merged.int_statistics.maximum) == (1, 2**62)
-    assert merge([part], OrcType(kind=Kind.LONG)).int_statistics.sum == 2**62
+    assert merge([part], OrcType(kind=TypeKind.LONG)).int_statistics.sum == 2**62
 
 
 def test_what_one_part_does_not_know_the_whole_does_not() -> None:
     known = _column(number_of_values=3, has_null=False, int_statistics={"minimum": 1, "maximum": 2, "sum": 4})
     unknown = _column(number_of_values=3, has_null=False)
-    merged = merge([known, unknown], OrcType(kind=Kind.LONG))
+    merged = merge([known, unknown], OrcType(kind=TypeKind.LONG))
     assert merged.number_of_values == 6
     assert not merged.HasField("int_statistics")
 
 
 def test_a_part_of_nulls_changes_only_has_null() -> None:
     known = _column(number_of_values=3, has_null=False, int_statistics={"minimum": 1, "maximum": 2, "sum": 4})
-    merged = merge([known, _column(number_of_values=0, has_null=True)], OrcType(kind=Kind.LONG))
+    merged = merge([known, _column(number_of_values=0, has_null=True)], OrcType(kind=TypeKind.LONG))
     assert (merged.has_null, merged.int_statistics) == (True, known.int_statistics)
 
 
 def test_whether_there_are_nulls_is_known_only_if_each_part_says_so() -> None:
     silent, no, yes = _column(), _column(has_null=False), _column(has_null=True)
-    column = OrcType(kind=Kind.LONG)
+    column = OrcType(kind=TypeKind.LONG)
     assert not merge([silent, no], column).HasField("has_null")
     assert merge([silent, yes, no], column).has_null
     assert merge([no, no], column).HasField("has_null")
@@ -109,7 +109,7 @@ def test_whether_there_are_nulls_is_known_only_if_each_part_says_so() -> None:
 def test_bounds_of_long_texts_stay_bounds() -> None:
     exact = _column(number_of_values=1, string_statistics={"minimum": b"b", "maximum": b"y", "sum": 2})
     bound = _column(number_of_values=1, string_statistics={"lower_bound": b"a", "upper_bound": b"z", "sum": 2000})
-    merged = merge([exact, bound], OrcType(kind=Kind.STRING)).string_statistics
+    merged = merge([exact, bound], OrcType(kind=TypeKind.STRING)).string_statistics
     assert (merged.lower_bound, merged.upper_bound, merged.sum) == (b"a", b"z", 2002)
     assert not merged.HasField("minimum")
     assert not merged.HasField("maximum")
@@ -118,7 +118,7 @@ def test_bounds_of_long_texts_stay_bounds() -> None:
 def test_nan_gives_no_range() -> None:
     nan = _column(number_of_values=1, double_statistics={"minimum": float("nan"), "maximum": float("nan"), "sum": 1})
     one = _column(number_of_values=1, double_statistics={"minimum": 1, "maximum": 1, "sum": 1})
-    assert not merge([nan, one], OrcType(kind=Kind.DOUBLE)).double_statistics.HasField("minimum")
+    assert not merge([nan, one], OrcType(kind=TypeKind.DOUBLE)).double_statistics.HasField("minimum")
 
 
 def test_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:
@@ -128,19 +128,19 @@ def test_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:
         _column(number_of_values=1, timestamp_statistics=fine),
         _column(number_of_values=1, timestamp_statistics={"minimum_utc": 5, "maximum_utc": 5}),
     ]
-    merged = merge(parts, OrcType(kind=Kind.TIMESTAMP)).timestamp_statistics
+    merged = merge(parts, OrcType(kind=TypeKind.TIMESTAMP)).timestamp_statistics
     assert (merged.minimum_utc, merged.minimum_nanos, merged.maximum_utc, merged.maximum_nanos) == (5, 0, 5, 0)
 
 
 def test_no_parts_are_no_rows() -> None:
-    merged = merge([], OrcType(kind=Kind.STRING))
+    merged = merge([], OrcType(kind=TypeKind.STRING))
     assert (merged.number_of_values, merged.has_null, merged.string_statistics.sum) == (0, False, 0)
     assert merged.HasField("string_statistics")
 
 
 def test_a_damaged_decimal_is_no_knowledge() -> None:
     part = _column(number_of_values=1, decimal_statistics={"minimum": b"one", "maximum": b"2", "sum": b"2"})
-    merged = merge([part], OrcType(kind=Kind.DECIMAL, precision=10))
+    merged = merge([part], OrcType(kind=TypeKind.DECIMAL, precision=10))
     assert not merged.decimal_statistics.HasField("minimum")
 
 

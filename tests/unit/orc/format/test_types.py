@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.types import (
-    Kind,
     OrcType,
+    TypeKind,
     Types,
     acid_types,
     arrow_type,
@@ -49,7 +49,7 @@ def test_text_and_footer_say_the_same(text: str) -> None:
     types = parse_hive_type(text)
     assert schema_text(types) == text
     assert from_messages(types.messages, "f") == types
-    assert acid_types(types).row == types if types[0].kind is Kind.STRUCT else True
+    assert acid_types(types).row == types if types[0].kind is TypeKind.STRUCT else True
 
 
 def test_hives_shorthand() -> None:
@@ -74,8 +74,8 @@ def test_column_ids_are_in_pre_order() -> None:
 @pytest.mark.parametrize(("precision", "scale"), [(0, 0), (39, 2), (5, 6)])
 def test_a_decimal_without_digits_is_a_bad_file(precision: int, scale: int) -> None:
     items = [
-        messages.Type(kind=Kind.STRUCT, subtypes=[1], field_names=[b"d"]),
-        messages.Type(kind=Kind.DECIMAL, precision=precision, scale=scale),
+        messages.Type(kind=TypeKind.STRUCT, subtypes=[1], field_names=[b"d"]),
+        messages.Type(kind=TypeKind.DECIMAL, precision=precision, scale=scale),
     ]
     with pytest.raises(BadFile, match=rf"file f: column 1 is decimal\({precision},{scale}\), 1..38 digits"):
         from_messages([item.SerializeToString() for item in items], "f")
@@ -229,7 +229,7 @@ def test_the_same_footer_gives_the_same_types() -> None:
 
 
 def test_types_travel_without_what_holds_in_one_process_only() -> None:
-    types = Types((OrcType(kind=Kind.STRUCT, attributes=((b"k", b"v"),)),))
+    types = Types((OrcType(kind=TypeKind.STRUCT, attributes=((b"k", b"v"),)),))
     assert {types: types.is_acid} == {types: False}
     arrived = pickle.loads(pickle.dumps(types))
     assert (arrived, type(arrived), vars(arrived)) == (types, Types, {})

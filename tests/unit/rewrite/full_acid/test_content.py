@@ -21,7 +21,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSink, LocalSource
 from compactor.orc.reencode import Piece, encode_acid, reencode
 from compactor.rewrite.full_acid.content import same_bytes, same_events, same_rows
-from compactor.rewrite.full_acid.delete_events import Sorter, events_of
+from compactor.rewrite.full_acid.delete_events import EventSorter, events_of
 from compactor.rewrite.full_acid.merge import merge
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.delete_files import Events, write_events
@@ -213,13 +213,13 @@ def test_delete_events_that_are_lost_on_the_way(
 ) -> None:
     """Whether they are kept or applied: rows would come back."""
 
-    def broken(sorter: Sorter, found: npt.NDArray[np.void]) -> None:
+    def broken(sorter: EventSorter, found: npt.NDArray[np.void]) -> None:
         add(sorter, events_of(*change(found[list(KEY.names or ())], found["current"])))
 
     unit = replace(minor_with_events(tmp_path), shape=shape)
     assert execute(unit).outputs[0].rows == 3
-    add = Sorter.add
-    monkeypatch.setattr(Sorter, "add", broken)
+    add = EventSorter.add
+    monkeypatch.setattr(EventSorter, "add", broken)
     with pytest.raises(
         VerificationFailed, match=r"the checksum of the delete events that were read to be (kept|applied)"
     ):

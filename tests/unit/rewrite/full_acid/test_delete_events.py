@@ -40,7 +40,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def loaded(tmp_path: Path, files: list[list[Key]]) -> SortedEvents:
     """The files' events; each has its file's number as its write ID."""
-    sorter = delete_events.Sorter(str(tmp_path))
+    sorter = delete_events.EventSorter(str(tmp_path))
     for number, keys in enumerate(files):
         sorter.add(delete_events.events_of(block(keys), np.full(len(keys), number)))
     return sorter.done()

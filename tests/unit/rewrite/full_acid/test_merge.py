@@ -23,7 +23,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import Piece, piece_batches
 from compactor.rewrite.full_acid import merge as merging
-from compactor.rewrite.full_acid.merge import Run, merge
+from compactor.rewrite.full_acid.merge import MergeRun, merge
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
 from tests.support.watching import names_in
 
@@ -31,13 +31,13 @@ KEYS = st.tuples(st.integers(1, 3), st.sampled_from([FIRST_FILE, FIRST_FILE | 1]
 
 
 @contextmanager
-def pieces(folder: Path, runs: Sequence[Sequence[Key]]) -> Iterator[list[Run]]:
+def pieces(folder: Path, runs: Sequence[Sequence[Key]]) -> Iterator[list[MergeRun]]:
     with ExitStack() as stack:
         found = []
         for number, keys in enumerate(runs):
             source = stack.enter_context(LocalSource(write_file(folder / f"run{number}", keys)))
             piece = Piece(source=source, tail=read_tail(source), stripe_index=0)
-            found.append(Run(pieces=[piece], is_sorted=list(keys) == sorted(keys)))
+            found.append(MergeRun(pieces=[piece], is_sorted=list(keys) == sorted(keys)))
         yield found
 
 
@@ -124,7 +124,7 @@ def test_masked_rows_stay_out(tmp_path: Path) -> None:
     with pieces(tmp_path, [dense(2, 4), dense(1, 2)]) as found:
         keep = np.array([True, False, True, False])
         masked = found[0].pieces[0]._replace(keep=keep)
-        merge([Run(pieces=[masked], is_sorted=True), found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
+        merge([MergeRun(pieces=[masked], is_sorted=True), found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
     assert read(tmp_path / "out") == [*dense(1, 2), (2, FIRST_FILE, 0), (2, FIRST_FILE, 2)]
 
 

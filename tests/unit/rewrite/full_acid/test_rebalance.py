@@ -25,7 +25,7 @@ from compactor.rewrite.full_acid import rebalance as module
 from compactor.rewrite.full_acid.rebalance import column_keys, rebalanced
 from compactor.rewrite.full_acid.sorter import Sorter
 from compactor.rewrite.plan.plan import Plan
-from compactor.rewrite.plan.unit import Part, Rebalance, Shape, Unit, UnitResult
+from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
 from tests.support.units import execute
@@ -41,7 +41,7 @@ def write(path: Path, row_type: str, rows: Sequence[tuple[Any, ...]], write_id: 
     return Input(path=f"{path.parent.name}/{path.name}", length=path.stat().st_size)
 
 
-def unit(root: Path, row_type: str, parts: Sequence[Part], files: int, order_by: str | None = None) -> Unit:
+def unit(root: Path, row_type: str, parts: Sequence[FileNumberInputs], files: int, order_by: str | None = None) -> Unit:
     order = parse_order_by(order_by) if order_by else ()
     return Unit(
         location=str(root),
@@ -58,14 +58,14 @@ def unit(root: Path, row_type: str, parts: Sequence[Part], files: int, order_by:
     )
 
 
-def table(root: Path, row_type: str, batches: Sequence[Sequence[tuple[Any, ...]]]) -> list[Part]:
+def table(root: Path, row_type: str, batches: Sequence[Sequence[tuple[Any, ...]]]) -> list[FileNumberInputs]:
     """Each batch in a delta of its own, dealt to two files in turn."""
     found: dict[int, list[Input]] = {0: [], 1: []}
     for write_id, rows in enumerate(batches, start=1):
         for number in found:
             path = root / f"delta_{write_id}_{write_id}" / f"bucket_0000{number}"
             found[number].append(write(path, row_type, rows[number::2], write_id, number))
-    return [Part(number=number, inserts=tuple(sources), deletes=()) for number, sources in found.items()]
+    return [FileNumberInputs(number=number, inserts=tuple(sources), deletes=()) for number, sources in found.items()]
 
 
 def rows_of(result: UnitResult) -> list[list[Any]]:
@@ -117,8 +117,8 @@ def test_a_delete_event_that_is_lost_on_the_way_is_missed(tmp_path: Path, monkey
     path = write_file(tmp_path / "x" / "bucket_00000", dense(1, 2), current=[2, 2], operation=2)
     source = Input(path="x/bucket_00000", length=path.stat().st_size)
     asked = unit(tmp_path, ROW_TYPE, [replace(first, deletes=(source,)), second], 1)
-    add = delete_events.Sorter.add
-    monkeypatch.setattr(delete_events.Sorter, "add", lambda sorter, found: add(sorter, found[1:]))
+    add = delete_events.EventSorter.add
+    monkeypatch.setattr(delete_events.EventSorter, "add", lambda sorter, found: add(sorter, found[1:]))
     with pytest.raises(VerificationFailed, match="delete events that were read to be applied"):
         execute(asked)
     assert execute(replace(asked, full_verify=False)).figures.rows_out == 5
@@ -131,7 +131,7 @@ def test_keys_out_of_order_are_met_by_the_deletes_of_their_own_rows(tmp_path: Pa
     path = write_file(tmp_path / "delete_delta_2_2" / "bucket_00000", [keys[0]], current=[2], operation=2)
     source = Input(path="delta_1_1/bucket_00000", length=rows.stat().st_size)
     source_of_events = Input(path="delete_delta_2_2/bucket_00000", length=path.stat().st_size)
-    asked = unit(tmp_path, ROW_TYPE, [Part(number=0, inserts=(source,), deletes=(source_of_events,))], 1)
+    asked = unit(tmp_path, ROW_TYPE, [FileNumberInputs(number=0, inserts=(source,), deletes=(source_of_events,))], 1)
     result = execute(replace(asked, full_verify=False))
     assert sorted(rows_of(result)[0]) == [(0,), (2,), (3,), (4,), (5,)]
     assert (result.figures.rows_in, result.figures.rows_deleted, result.figures.rows_out) == (6, 1, 5)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.rewrite.run.progress import EVERY_S, Progress
+from compactor.rewrite.run.progress import EVERY_S, JobProgress
 
 
 def test_a_line_whenever_one_is_due(caplog: pytest.LogCaptureFixture) -> None:
     now = 100.0
     caplog.set_level("INFO", "compactor.rewrite.run.progress")
-    progress = Progress("warehouse/t", lambda: now)
+    progress = JobProgress("warehouse/t", lambda: now)
     told = []
     for step in (EVERY_S / 2, EVERY_S / 2, 1, EVERY_S + 1):
         now += step

@@ -10,7 +10,7 @@ from compactor.service.answers.overview import tables
 from compactor.service.roles import unrecorded
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.state.store import State
+from compactor.state.store import OwnState
 from tests.support.tables import insert, make_table, with_settings
 
 
@@ -33,7 +33,7 @@ def calm(deployment: Site, warehouse: Path) -> Site:
     return deployment
 
 
-def own(site: Site) -> State:
+def own(site: Site) -> OwnState:
     assert site.state is not None
     return site.state
 

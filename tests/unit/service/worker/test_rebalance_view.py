@@ -30,7 +30,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker.rebalance_view import must_be_possible, own_view
 from compactor.service.worker.work import Fate, Options, Outcome, work
-from compactor.tables.transaction import Operation, writing
+from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
@@ -65,7 +65,7 @@ def values(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 def delete_where(site: Site, table: Table, gone: set[int]) -> None:
     """Deletes by ROW__ID into the file that the bucket property names, as Hive's writer does."""
     with writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.DELETE)
+        statement = txn.statement(entity_of(table), WriteOperation.DELETE)
         txns = site.metastore.transactions.snapshot(txn.id)
         write_ids = site.write_ids(table, txns)
         directory = acid_directory(site.storage.listing(statement.location), write_ids, txns)
@@ -269,8 +269,8 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
     assert values(rows_of(site, table)) == [*before, (500, "row 500"), (501, "row 501")]
 
 
-@pytest.mark.parametrize("operation", [Operation.INSERT, Operation.DELETE])
-def test_a_writer_lets_it_wait(site: Site, table: Table, operation: Operation) -> None:
+@pytest.mark.parametrize("operation", [WriteOperation.INSERT, WriteOperation.DELETE])
+def test_a_writer_lets_it_wait(site: Site, table: Table, operation: WriteOperation) -> None:
     """PROTOCOL 1.6: no EXCL_WRITE beside a writer; the request stays in the queue and no write ID is spent."""
     with writing(site) as txn:
         txn.statement(entity_of(table), operation)
@@ -290,7 +290,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
     site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="100ms", hive_txn_xlock_write="true")
     before = values(rows_of(site, table))
     with writing(site) as txn:
-        statement = txn.statement(entity_of(table), Operation.INSERT)
+        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
         outcome = rebalance(site)
         assert outcome.fate is Fate.WAITING
         assert f"write ID {statement.write_id} of the table is open" in outcome.message
@@ -375,7 +375,7 @@ def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
     def late() -> None:
         with writing(site) as txn:
             assert rebalance(site, buckets=3).fate is Fate.COMPACTED
-            statement = txn.statement(entity_of(table), Operation.DELETE)
+            statement = txn.statement(entity_of(table), WriteOperation.DELETE)
             old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
             write_deletes(
                 statement.location,
