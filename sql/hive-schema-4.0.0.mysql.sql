@@ -1,4 +1,4 @@
--- Hive's metastore schema 4.0.0. Rendered by `python -m compactor.metastore.schema`.
+-- Hive's metastore schema 4.0.0. Rendered by `python -m compactor.metastore.schema.create`.
 
 SET sql_mode = CONCAT(@@sql_mode, ',NO_AUTO_VALUE_ON_ZERO');
 

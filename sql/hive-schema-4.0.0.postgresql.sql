@@ -1,4 +1,4 @@
--- Hive's metastore schema 4.0.0. Rendered by `python -m compactor.metastore.schema`.
+-- Hive's metastore schema 4.0.0. Rendered by `python -m compactor.metastore.schema.create`.
 
 CREATE TABLE "AUX_TABLE" (
   "MT_KEY1" VARCHAR(128) NOT NULL,

@@ -1,4 +1,4 @@
--- Reporting views over Hive's metastore schema. Rendered by `python -m compactor.metastore.schema`.
+-- Reporting views over Hive's metastore schema. Rendered by `python -m compactor.metastore.schema.create`.
 
 CREATE VIEW COMPACTOR_V_COMPACTIONS AS
 SELECT CQ_ID AS id, CQ_DATABASE AS db_name, CQ_TABLE AS table_name, CQ_PARTITION AS partition_name,

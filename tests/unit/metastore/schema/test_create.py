@@ -12,7 +12,7 @@ from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import metadata
 from compactor.metastore.store import Metastore, open_metastore
 
-SQL = Path(__file__).parents[3] / "sql"
+SQL = Path(__file__).parents[4] / "sql"
 
 
 def test_the_files_are_what_is_rendered_now(tmp_path: Path) -> None:
