@@ -58,18 +58,18 @@ def test_the_grants_are_of_the_tables_that_are_written() -> None:
 
 
 def _cited(word: str) -> set[str]:
-    pattern = re.compile(rf"{word} (\d+(?:\.\d+)?)")
+    pattern = re.compile(rf"{word} (\d+(?:\.\d+){{0,2}})")
     files = [path for folder in ("compactor", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     return {number for path in files for number in pattern.findall(path.read_text("utf-8"))}
 
 
 def _numbered(document: str) -> set[str]:
-    """``1`` for each section ``## 1. …`` and ``1.2`` for each of its numbered sentences."""
+    """``1`` for each section ``## 1. …`` and ``1.2`` for each of its rules; ``1.2`` and ``1.2.3`` for ``### 1.2 …``."""
     found: set[str] = set()
     section = ""
     for line in (ROOT / document).read_text("utf-8").splitlines():
-        if heading := re.match(r"## (\d+)\.", line):
-            section = heading.group(1)
+        if heading := re.match(r"## (\d+)\.|### (\d+\.\d+)", line):
+            section = heading.group(1) or heading.group(2)
             found.add(section)
         elif section and (rule := re.match(r"(\d+)\. ", line)):
             found.add(f"{section}.{rule.group(1)}")
@@ -96,12 +96,20 @@ def _sections(document: str) -> dict[str, str]:
 
 
 def _plain(section: str) -> str:
-    """Without emphasis of whole sentences and the marks of lists; a line is a paragraph."""
-    return re.sub(r"^(?:\d+\.|-) ", "", section, flags=re.MULTILINE).replace("**", "").strip()
+    """The section without subheadings, emphasis of whole sentences and list marks; a line is a paragraph."""
+    return re.sub(r"^(?:### .*\n|(?:\d+\.|-) )", "", section, flags=re.MULTILINE).replace("**", "").strip()
 
 
 def _sentence_starts(text: str) -> set[int]:
     return {0, *(m.end() for m in re.finditer(r"(?<=[.!?])\s+(?=[A-Z0-9`*])|\n+", text))}
+
+
+@pytest.mark.parametrize("section", ["5", "7"])
+def test_a_rule_is_one_sentence_with_a_number(section: str) -> None:
+    lines = [
+        line for line in _sections("docs/protocol.md")[section].splitlines() if line and not line.startswith("### ")
+    ]
+    assert [line for line in lines if not re.match(r"\d+\. ", line) or len(_sentence_starts(_plain(line))) > 1] == []
 
 
 def _rows(section: str) -> list[list[str]]:
