@@ -31,7 +31,7 @@ from benchmarks.parts.report import Row, disk, keep, machine, say, told
 from compactor.ids import WriteId
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.batch import run_batch
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.spark.runner import SparkRunner
 from tests.support import hive4
 from tests.support.many import row_type
@@ -164,7 +164,7 @@ def fleet(folder: Path) -> list[Row]:
         done = run_batch(site, batch_id, runner, parallel=CORES)
         seconds = time.perf_counter() - start
     shutil.rmtree(place)
-    assert all(outcome.fate is Fate.COMPACTED for outcome in done.outcomes)
+    assert all(outcome.result is Result.COMPACTED for outcome in done.outcomes)
     work = f"fleet of {PARTITIONS} partitions x {TINY} tiny deltas: compacted per second"
     return [Row(work=work, bar=100, measured=len(done.outcomes) / seconds, more=True, details={"s": seconds})]
 

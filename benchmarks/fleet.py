@@ -27,7 +27,8 @@ from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.service.batches.batch import TOGETHER, WorkerPass, plan_batches, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Options, Outcome, work_together
+from compactor.service.worker.outcome import Outcome
+from compactor.service.worker.work import Options, work_together
 from tests.support.many import make_partitions, site_of
 
 
@@ -72,7 +73,7 @@ def timed(site: Site, work: Callable[[], WorkerPass], *, statements: bool) -> tu
         done = work()
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     number = len(done.outcomes)
-    fates = ", ".join(f"{fate.name.lower()} {n}" for fate, n in Counter(o.fate for o in done.outcomes).items())
+    fates = ", ".join(f"{fate.name.lower()} {n}" for fate, n in Counter(o.result for o in done.outcomes).items())
     sent = f"{count.statements / number:7.1f} SQL statements each" if statements else ""
     return done, (
         f"{seconds:8.2f} s{number / seconds:9.1f} partitions/s   {1000 * cpu / number:.1f} ms of this process each"

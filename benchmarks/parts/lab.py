@@ -17,7 +17,7 @@ from compactor.rewrite.run.runner import Runner
 from compactor.service.batches.batch import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.state import store
 from tests.support.many import Write, make_table, site_of
 
@@ -48,7 +48,7 @@ class Lab:
         assert asked.entry_id is not None, asked
         os.sync()
         (done,) = run_entries(self.site, [asked.entry_id], runner).outcomes
-        assert done.fate is Fate.COMPACTED, done
+        assert done.result is Result.COMPACTED, done
         shutil.rmtree(self.warehouse / table / partition)
         return done
 

@@ -16,7 +16,8 @@ from compactor.errors import CompactorError
 from compactor.service.batches.batch import TOGETHER, WorkerPass, claimable, run_batch, run_entries
 from compactor.service.repair import repair
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Options, Outcome
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options
 
 if TYPE_CHECKING:
     from compactor.rewrite.run.processes import ProcessRunner
@@ -109,7 +110,7 @@ class Working:
             for done in self._groups():
                 self._report(done)
                 self.failed = self.failed or bool(done.failed)
-                moved = moved or any(o.fate is not Fate.WAITING for o in done.outcomes)
+                moved = moved or any(o.result is not Result.WAITING for o in done.outcomes)
         except CompactorError as error:
             click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
             self.failed = True
@@ -167,9 +168,9 @@ class Working:
 
     def _progress(self, outcome: Outcome) -> None:
         entry = outcome.entry
-        what = f"{entry.entity}: compaction {entry.id} {entry.type.label.lower()} {outcome.fate.name.lower()}"
+        what = f"{entry.entity}: compaction {entry.id} {entry.type.label.lower()} {outcome.result.name.lower()}"
         message = f": {outcome.message}" if outcome.message else ""
         output = f" -> {', '.join(outcome.output)}" if outcome.output else ""
         self.worked += 1
-        self.failures += outcome.fate is Fate.FAILED
+        self.failures += outcome.result is Result.FAILED
         self._say(f"{what} in {outcome.seconds:.2f} s{output}{message}")

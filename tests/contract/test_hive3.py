@@ -33,7 +33,7 @@ from compactor.service.roles.blockers import all_blocked, blockers
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
@@ -325,7 +325,7 @@ def test_a_name_that_hive_3_fails_on_is_refused_and_left_alone(site: Site, tmp_p
     passed = clean(site)
     assert [strange in waiting.because for waiting in passed.failed] == [True]
     outcome = compact(site, "major")
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     assert f"{strange} bears a transaction, and Hive 3.1 fails on such a name" in outcome.message
     assert (tmp_path / "t" / strange).is_dir()
 
@@ -362,11 +362,11 @@ def test_what_was_named_before_its_worker_was_lost_is_adopted(site: Site, tmp_pa
             raise StorageError(f"no answer in the naming by {txn.id}")
 
     outcome = compact(with_storage(site, Renames(lose)), "major")
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2]
     assert "base_0000002" in {path.name for path in (tmp_path / "t").iterdir()}
     again = compact(site, "major")
-    assert again.fate is Fate.CLEAN_ONLY
+    assert again.result is Result.CLEAN_ONLY
     assert cleaned(site) == [None]
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["base_0000002"]
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2]

@@ -25,7 +25,7 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
@@ -83,14 +83,14 @@ def test_compaction_and_cleaning_change_nothing_that_hive_3_shows(
     except Refused as error:
         assert "already scheduled" in str(error) or "partitions" in str(error)  # noqa: PT017 - both are right
     done = run_entries(site, claimable(site), InProcessRunner())
-    assert [o.message for o in done.outcomes if o.fate in (Fate.FAILED, Fate.LOST, Fate.WAITING)] == []
+    assert [o.message for o in done.outcomes if o.result in (Result.FAILED, Result.LOST, Result.WAITING)] == []
     assert_shown(site, table, path)
     passed = clean(site)
     assert [w.because for w in (*passed.waiting, *passed.failed)] == []
     assert_shown(site, table, path)
     assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
     for outcome in done.outcomes:
-        if outcome.fate is Fate.COMPACTED:
+        if outcome.result is Result.COMPACTED:
             assert_readable_by_hive_3(Path(site.target(outcome.entry.entity).location), outcome.output)
 
 

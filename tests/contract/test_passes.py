@@ -13,7 +13,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
@@ -34,7 +34,7 @@ def test_each_role_does_its_part(metastore: Metastore, state: OwnState, tmp_path
             wanted = rows_of(site, table)
             request_compaction(site, table=str(table), type=kind)
         done = run_entries(site, claimable(site), InProcessRunner())
-        assert [outcome.fate for outcome in done.outcomes] == [Fate.COMPACTED]
+        assert [outcome.result for outcome in done.outcomes] == [Result.COMPACTED]
         assert rows_of(site, table) == wanted
         passed = clean(site)
         assert (passed.waiting, passed.failed) == ((), ())

@@ -23,7 +23,7 @@ from compactor.metastore.queue.compactions import ABORT_MESSAGE
 from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.steps import Step
 from tests.support import roles
 from tests.support.passes import compact
@@ -80,11 +80,11 @@ def abort(metastore_url: str, entry: Entry, *options: str) -> str:
     return done.stdout
 
 
-def go_on(process: BaseProcess, signs: Path) -> Fate:
+def go_on(process: BaseProcess, signs: Path) -> Result:
     (signs / "go").touch()
     process.join(PATIENCE)
     assert process.exitcode == 0
-    return Fate[(signs / "fate").read_text()]
+    return Result[(signs / "fate").read_text()]
 
 
 def assert_aborted(site: Site, table: Table, entry: Entry, names: set[str]) -> None:
@@ -95,7 +95,7 @@ def assert_aborted(site: Site, table: Table, entry: Entry, names: set[str]) -> N
     assert site.metastore.transactions.open_transactions() == []
     assert site.metastore.transactions.state(entry.txn_id or TxnId(0)) == "a"
     assert names_in(Path(table.location)) == names
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
 
 
 def test_a_living_worker_finds_its_compaction_aborted(
@@ -106,7 +106,7 @@ def test_a_living_worker_finds_its_compaction_aborted(
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         assert abort(metastore_url, entry) == f"compaction {entry.id} is aborted\n"
         assert site.metastore.compactions.queue() == []
-        assert go_on(process, signs) in (Fate.LOST, Fate.FAILED)  # its staging directory went while it waited
+        assert go_on(process, signs) in (Result.LOST, Result.FAILED)  # its staging directory went while it waited
     assert rows_of(site, table) == wanted
     assert_aborted(site, table, entry, names)
 
@@ -118,7 +118,7 @@ def test_a_living_worker_ends_its_row_itself(site: Site, table: Table, metastore
         said = abort(metastore_url, entry, "--set", "compactor.mode=request")
         assert said.startswith(f"compaction {entry.id} is stopped; ")
         assert site.metastore.compactions.entry(entry.id).state is State.WORKING
-        assert go_on(process, signs) is Fate.ABORTED
+        assert go_on(process, signs) is Result.ABORTED
     assert_aborted(site, table, entry, names)
 
 
@@ -130,7 +130,7 @@ def test_of_a_worker_that_died_the_next_pass_ends_it(site: Site, table: Table, m
         process.kill()
         process.join(PATIENCE)
     (made_good,) = repair(site)
-    assert (made_good.entry.id, made_good.fate) == (entry.id, State.ABORTED)
+    assert (made_good.entry.id, made_good.result) == (entry.id, State.ABORTED)
     assert_aborted(site, table, entry, names)
 
 

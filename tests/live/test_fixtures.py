@@ -13,7 +13,8 @@ from compactor.metastore.catalog.read import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.worker.work import Fate, Options
+from compactor.service.worker.outcome import Result
+from compactor.service.worker.work import Options
 from tests.support.beside import Beside
 from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step
 from tests.support.hive4 import Place
@@ -85,16 +86,16 @@ class Tables:
             differs = difference(_wanted(name), trino_lines(self._trino, table))
             assert differs.startswith("missing 0: ") if name in shows_more else differs == "", f"{name}: {differs}"
 
-    def compact(self) -> dict[str, set[Fate]]:
+    def compact(self) -> dict[str, set[Result]]:
         """What became of each table's requests, all done in one pass that copies stripes however small they are."""
         names = {table.name: name for name, table in self._tables.items()}
         for table, name in names.items():
             request_compaction(self._beside.site, table=f"default.{table}", type=STEPS[name])
         options = Options(small_stripe_bytes=1)
         done = run_entries(self._beside.site, claimable(self._beside.site), InProcessRunner(), options)
-        fates: dict[str, set[Fate]] = {}
+        fates: dict[str, set[Result]] = {}
         for outcome in done.outcomes:
-            fates.setdefault(names[outcome.entry.entity.table], set()).add(outcome.fate)
+            fates.setdefault(names[outcome.entry.entity.table], set()).add(outcome.result)
         return fates
 
     def clean(self) -> None:
@@ -159,7 +160,7 @@ def test_both_readers_show_the_same_before_and_after_ours(tables: Tables) -> Non
     tables.by_hive()
     tables.by_trino(shows_more=TRINO_SHOWS_MORE)
     fates = tables.compact()
-    assert all(Fate.COMPACTED in fates[name] for name in STEPS if name not in _NOTHING_TO_MERGE), fates
+    assert all(Result.COMPACTED in fates[name] for name in STEPS if name not in _NOTHING_TO_MERGE), fates
     tables.by_hive()
     tables.by_hive(_BY_ROW)
     tables.by_trino()

@@ -8,7 +8,7 @@ from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import LockState
 from compactor.service.batches.batch import claimable, run_entries
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
 from tests.support.patience import PATIENCE, until
 
@@ -86,7 +86,7 @@ def test_shared_locks_show_on_both_sides(beside: Beside) -> None:
     seen: list[dict[str, str]] = []
     compacting = Meanwhile(lambda check: seen.extend(_hive_locks(beside, name)))
     [done] = run_entries(beside.site, claimable(beside.site), compacting).outcomes
-    assert done.fate is Fate.COMPACTED
+    assert done.result is Result.COMPACTED
     [row] = seen
     assert (row["Table"], row["State"], row["Type"]) == (name, "ACQUIRED", "SHARED_READ")
     assert row["Transaction ID"] == str(done.txn)
@@ -106,7 +106,7 @@ def test_a_drop_of_hive_goes_before_our_compaction(beside: Beside) -> None:
 
     folder = beside.directory(name)
     [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(drop)).outcomes
-    assert done.fate is Fate.WAITING
+    assert done.result is Result.WAITING
     assert "yields" in done.message
     dropping[0].result(PATIENCE)
     assert not folder.exists()
@@ -121,7 +121,7 @@ def test_a_table_that_hive_drops_under_our_compaction(beside: Beside) -> None:
     folder = beside.directory(name)
     tearing = Meanwhile(lambda check: beside.hive.do("drop", session="dropping", database="default", table=name))
     [done] = run_entries(beside.site, claimable(beside.site), tearing).outcomes
-    assert done.fate is Fate.LOST
+    assert done.result is Result.LOST
     assert f"default.{name} was dropped" in done.message
     assert beside.history(name) == []  # Hive takes a table's requests and their history along with it
     assert [path for path in folder.rglob("*") if path.is_file()] == []

@@ -95,7 +95,7 @@ class Instants(Watched):
         [lost] = self.beside.queue(State.WORKING)
         self.beside.sql(f'UPDATE "TXNS" SET "TXN_LAST_HEARTBEAT" = 0 WHERE "TXN_ID" = {lost.txn_id}')
         [repaired] = repair(self.beside.site)
-        assert repaired.fate is State.INITIATED
+        assert repaired.result is State.INITIATED
 
     @contextmanager
     def waiting(self) -> Iterator[Future[Answer]]:

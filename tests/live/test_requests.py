@@ -6,7 +6,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.service.batches.batch import claimable, run_entries
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 from tests.support.hive4 import HiveError
 
@@ -54,7 +54,7 @@ def test_hive_shows_our_compaction_in_every_state(beside: Beside) -> None:
     working: list[dict[str, str]] = []
     looking = Meanwhile(lambda check: working.append(_shown(beside, number)))
     [done] = run_entries(beside.site, claimable(beside.site), looking).outcomes
-    assert done.fate is Fate.COMPACTED
+    assert done.result is Result.COMPACTED
     [row] = working
     assert row["State"] == "working"
     assert f"{row['Worker host']}-{row['Worker']}".startswith("compactor-")

@@ -6,7 +6,7 @@ import socket
 
 from compactor.compaction.states import State
 from compactor.service.batches.batch import claimable, run_entries
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support import hive4, servers
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 
@@ -34,7 +34,7 @@ def test_a_restart_of_hive_takes_nothing_of_ours_back(
     ours = [number for number in claimable(beside.site) if number != theirs.id]
     [done] = run_entries(beside.site, ours, Meanwhile(restart)).outcomes
     assert seen == [(None, State.INITIATED), (done.worker_id, State.WORKING)]
-    assert done.fate is Fate.COMPACTED
+    assert done.result is Result.COMPACTED
     beside.hive_work()
     beside.hive_clean()
     assert beside.queue() == []

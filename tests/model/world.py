@@ -24,7 +24,8 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Options, Outcome
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options
 from compactor.storage.local import LocalStorage
 from tests.model import reader, stories
 from tests.model.files import (
@@ -320,9 +321,9 @@ class World:
         major = reader.compacted(self.location, now.snapshot, major=True)
         options = Options(small_stripe_bytes=compact.small_stripe_bytes, full_verify=compact.full_verify)
         for outcome in run_entries(site, waiting, InProcessRunner(), options).outcomes:
-            self.seen[outcome.fate.name] += 1
-            assert outcome.fate in (Fate.COMPACTED, Fate.REFUSED, Fate.CLEAN_ONLY), outcome
-            if outcome.fate is Fate.COMPACTED:
+            self.seen[outcome.result.name] += 1
+            assert outcome.result in (Result.COMPACTED, Result.REFUSED, Result.CLEAN_ONLY), outcome
+            if outcome.result is Result.COMPACTED:
                 self.judge(outcome, major, now.snapshot)
 
     def judge(self, outcome: Outcome, major: reader.Compacted, snapshot: reader.Snapshot) -> None:

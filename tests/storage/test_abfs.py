@@ -15,7 +15,7 @@ from compactor.errors import StorageError
 from compactor.metastore.catalog.read import Table
 from compactor.service import repair
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.storage import abfs
 from compactor.storage.stores import Stores
 from tests.storage.conftest import AZURE, Place, azure_options
@@ -68,7 +68,7 @@ def test_a_server_that_fails_half_way(site: Site, table: Table, place: Place, be
         between.fails = lambda method, path: False
         assert let_pass[0] < 0, part
         failed_without_a_trace(site, table, outcome, before)
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
     assert rows(site, table) == before
 
 
@@ -85,10 +85,10 @@ def test_a_worker_that_dies_between_two_copies(site: Site, table: Table, place: 
     assert rows(site, table) == before  # by visibility
     age(site)
     (repaired,) = repair.repair(site)
-    assert repaired.fate is State.INITIATED
+    assert repaired.result is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert rows(site, table, honours_visibility=False) == before
-    assert again(site).fate is Fate.COMPACTED
+    assert again(site).result is Result.COMPACTED
     assert rows(site, table) == before
 
 

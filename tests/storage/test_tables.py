@@ -28,7 +28,7 @@ from compactor.service.answers.explain import explain
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.storage.conftest import KINDS, Place
@@ -95,7 +95,7 @@ def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place
     before = rows(site, table)
     assert len(before) == 30 - 3
     outcome = compact(site, kind, full=True)
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     assert rows(site, table) == before
     clean_all(site)
     assert left(site, table) == tuple(sorted(outcome.output))
@@ -117,7 +117,7 @@ def test_an_insert_only_table_is_compacted_and_cleaned(
     before = insert_only.rows_of(site, table, file_format)
     assert len(before) == 50
     outcome = compact(site, kind)
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     assert insert_only.rows_of(site, table, file_format) == before
     clean_all(site)
     assert left(site, table) == tuple(sorted(outcome.output))
@@ -142,15 +142,15 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
     assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
     outcome = compact(site)
     if place.kind in ("local", "hdfs"):
-        assert outcome.fate is Fate.COMPACTED
+        assert outcome.result is Result.COMPACTED
         site.metastore.transactions.commit(reader)
         return
-    assert outcome.fate is Fate.WAITING
+    assert outcome.result is Result.WAITING
     assert "has no rename, so 2 files are named one by one under an exclusive lock" in outcome.message
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert rows(site, table, honours_visibility=False) == before
     site.metastore.transactions.commit(reader)
-    assert again(site).fate is Fate.COMPACTED
+    assert again(site).result is Result.COMPACTED
     reader = site.metastore.transactions.open("reader", site.host)[0]
     assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
     time.sleep(0.01)
@@ -173,7 +173,7 @@ def again(site: Site) -> Outcome:
 
 
 def failed_without_a_trace(site: Site, table: Table, outcome: Outcome, before: list[tuple[Any, ...]]) -> None:
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert rows(site, table) == rows(site, table, honours_visibility=False) == before
 
@@ -208,7 +208,7 @@ def test_a_data_node_that_goes_while_it_is_written_to(
     cluster.data_node.until(cluster.can_write)
     assert "cannot write" in outcome.message
     failed_without_a_trace(site, table, outcome, before)
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
     assert rows(site, table) == before
 
 
@@ -270,7 +270,7 @@ def test_a_server_that_fails_half_way(
     assert let_pass[0] < 0
     failed_without_a_trace(site, table, outcome, before)
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
-    assert compact(site, full=full).fate is Fate.COMPACTED
+    assert compact(site, full=full).result is Result.COMPACTED
     assert rows(site, table) == before
 
 
@@ -279,7 +279,7 @@ def test_rows_are_sent_once_and_never_copied(site: Site, table: Table, s3_place:
     site = moved(site, table, s3_place)
     between.seen.clear()
     outcome = compact(site)
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     sent = [(method, path) for method, path in between.seen if method in ("PUT", "POST") and "delete" not in path]
     data = [(method, path) for method, path in sent if "bucket_" in path]
     assert data
@@ -300,7 +300,7 @@ def test_attempts_that_nobody_names_are_aborted(
     store = s3_place.stores.of("s3://x")
     begin = type(store).begin  # type: ignore[attr-defined]
     monkeypatch.setattr(type(store), "begin", lambda self, *named: begin(self, *named) and begin(self, *named))
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
     assert rows(site, table) == before
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
 
@@ -330,7 +330,7 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
         assert said in outcome.message
         failed_without_a_trace(site, table, outcome, before)
         assert uploads(s3_place, top) == []
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
 
 
 def test_a_completion_whose_answer_was_lost_is_no_failure(s3_place: Place, tmp_path: Path) -> None:
@@ -377,11 +377,11 @@ def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3
     with site.metastore.database.write() as conn:
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
     (repaired,) = repair.repair(site)
-    assert repaired.fate is State.INITIATED
+    assert repaired.result is State.INITIATED
     assert uploads(s3_place, top) == []
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert rows(site, table, honours_visibility=False) == before
-    assert again(site).fate is Fate.COMPACTED
+    assert again(site).result is Result.COMPACTED
     assert rows(site, table) == before
 
 
@@ -426,7 +426,7 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     between.fails = fails
     outcome = compact(site)
     between.fails = lambda method, path: False
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert "the next pass tries again" in outcome.message
     assert [name for name in left(site, table) if name.startswith("base")]
     reader = site.metastore.transactions.open("reader", site.host)[0]
@@ -436,11 +436,11 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     assert site.metastore.compactions.queue()[0].state is State.WORKING
     site.metastore.transactions.commit(reader)
     (repaired,) = repair.repair(site)
-    assert repaired.fate is State.INITIATED
+    assert repaired.result is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
     assert rows(site, table, honours_visibility=False) == before
-    assert again(site).fate is Fate.COMPACTED
+    assert again(site).result is Result.COMPACTED
     assert rows(site, table) == before
 
 

@@ -75,7 +75,7 @@ def slow_worker(metastore_url: str, signs: str) -> None:
 
     def work(site: Site) -> None:
         done = batch.run_entries(site, batch.claimable(site), Interrupted(after=wait))
-        (Path(signs) / "fate").write_text(",".join(outcome.fate.name for outcome in done.outcomes))
+        (Path(signs) / "fate").write_text(",".join(outcome.result.name for outcome in done.outcomes))
 
     _with_site(metastore_url, work, {})
 

@@ -22,7 +22,8 @@ from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
-from compactor.service.worker.work import Fate, Options, Outcome, is_ours, work_together
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options, is_ours, work_together
 from compactor.state.runs import Run
 from compactor.state.store import OwnState
 
@@ -70,7 +71,7 @@ class WorkerPass:
 
     @property
     def failed(self) -> tuple[Outcome, ...]:
-        return tuple(o for o in self.outcomes if o.fate is Fate.FAILED)
+        return tuple(o for o in self.outcomes if o.result is Result.FAILED)
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -81,7 +82,7 @@ class WorkerPass:
                     "compaction": o.entry.id,
                     "table": str(o.entry.entity),
                     "type": o.entry.type.label,
-                    "fate": o.fate.name.lower(),
+                    "fate": o.result.name.lower(),
                     "message": o.message,
                     "output": list(o.output),
                     "seconds": round(o.seconds, 3),
@@ -305,7 +306,7 @@ def _remember(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> None
     """Measures and stores the figures of a group's runs, for ``explain`` and the page; nothing correct depends on them."""
     if site.state is None:
         return
-    runs = [_run(site, outcome, sampler.measure(outcome)) for outcome in outcomes if outcome.fate is Fate.COMPACTED]
+    runs = [_run(site, outcome, sampler.measure(outcome)) for outcome in outcomes if outcome.result is Result.COMPACTED]
     try:
         site.state.runs.add_all(runs)
     except DatabaseUnavailable as error:

@@ -20,7 +20,7 @@ from compactor.errors import CompactorError
 from compactor.orc.format.tail import read_tail
 from compactor.rows.opening import open_source
 from compactor.service.site import Site
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Sampler:
 
     def measure(self, outcome: Outcome) -> ReadCost | None:
         """What the compaction brought its readers; None where it is not its turn, or there is nothing to compare."""
-        if self._site.state is None or outcome.fate is not Fate.COMPACTED or not self._is_its_turn():
+        if self._site.state is None or outcome.result is not Result.COMPACTED or not self._is_its_turn():
             return None
         try:
             after = seconds_to_open(self._site.storage, outcome.location, outcome.output, self._clock)

@@ -22,7 +22,7 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish.stage import Staged
 from compactor.service import repair
 from compactor.service.site import Site, Target, View
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -93,7 +93,7 @@ class Hold:
         self.site.metastore.compactions.requeue(self.entry.id, self.worker_id)
 
     def ended_by(self, error: CompactorError) -> Outcome:
-        """Leave nothing behind, and give the row the fate that ``error`` means.
+        """Leave nothing behind, and give the row the result that ``error`` means.
 
         Raises:
             CompactorError: the database doesn't answer; the row stays for repair.
@@ -106,15 +106,15 @@ class Hold:
         if isinstance(error, LostClaim):
             ended: list[bool] = []
             outcome = self._let_go(
-                Fate.LOST, error, lambda why: ended.append(compactions.end_aborted(self.entry.id, self.worker_id))
+                Result.LOST, error, lambda why: ended.append(compactions.end_aborted(self.entry.id, self.worker_id))
             )
-            return replace(outcome, fate=Fate.ABORTED) if any(ended) else outcome
+            return replace(outcome, result=Result.ABORTED) if any(ended) else outcome
         if isinstance(error, LockNotGranted):
-            return self._let_go(Fate.WAITING, error, lambda why: compactions.requeue(self.entry.id, self.worker_id))
-        fate, state = (Fate.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Fate.FAILED, State.FAILED)
-        return self._let_go(fate, error, lambda why: compactions.finish(self.entry, state, why))
+            return self._let_go(Result.WAITING, error, lambda why: compactions.requeue(self.entry.id, self.worker_id))
+        result, state = (Result.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Result.FAILED, State.FAILED)
+        return self._let_go(result, error, lambda why: compactions.finish(self.entry, state, why))
 
-    def _let_go(self, fate: Fate, error: CompactorError, then: Callable[[str], object]) -> Outcome:
+    def _let_go(self, result: Result, error: CompactorError, then: Callable[[str], object]) -> Outcome:
         """Leaves nothing behind, then settles the row, if it is still this worker's: another one may have it by now.
 
         Where storage doesn't let us take our leavings away, the row stays as it is; repair tries again (PROTOCOL 6).
@@ -123,11 +123,11 @@ class Hold:
             self.abandon()
             then(str(error))
         except LostClaim as lost:
-            return Outcome(entry=self.entry, fate=Fate.LOST, message=f"{error}; {lost}")
+            return Outcome(entry=self.entry, result=Result.LOST, message=f"{error}; {lost}")
         except (StorageError, LockNotGranted) as left:
             message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
-            return Outcome(entry=self.entry, fate=Fate.FAILED, message=message)
-        return Outcome(entry=self.entry, fate=fate, message=str(error))
+            return Outcome(entry=self.entry, result=Result.FAILED, message=message)
+        return Outcome(entry=self.entry, result=result, message=str(error))
 
     def _is_elsewhere(self) -> bool:
         """Whether what was read is not there any more under its name: what storage says then is no fault of the files."""

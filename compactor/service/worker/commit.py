@@ -21,7 +21,7 @@ from compactor.service.site import Site
 from compactor.service.worker.bounds import request_anew
 from compactor.service.worker.claim import Hold
 from compactor.service.worker.group import Group
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ def _committed(group: Group, hold: Hold) -> None:
         hold,
         Outcome(
             entry=hold.entry,
-            fate=Fate.COMPACTED,
+            result=Result.COMPACTED,
             message=hold.note or str(planned.left),
             left=planned.left,
             figures=staged.figures,

@@ -18,7 +18,7 @@ from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
 from compactor.service.worker.bounds import Pace
 from compactor.service.worker.claim import Hold
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 
 log = logging.getLogger(__name__)
 
@@ -124,10 +124,10 @@ class Watch:
 
 def _log(outcome: Outcome) -> None:
     log.log(
-        logging.WARNING if outcome.fate is Fate.FAILED else logging.INFO,
+        logging.WARNING if outcome.result is Result.FAILED else logging.INFO,
         "%s entry %d: %s%s",
         outcome.entry.entity,
         outcome.entry.id,
-        outcome.fate.value,
+        outcome.result.value,
         f": {outcome.message}" if outcome.message else f" in {outcome.seconds:.2f} s",
     )

@@ -11,7 +11,7 @@ from compactor.rewrite.plan.plan import NOTHING_LEFT, Left
 from compactor.rewrite.plan.unit import Figures
 
 
-class Fate(enum.Enum):
+class Result(enum.Enum):
     """How a worker's hold on an entry ended."""
 
     COMPACTED = "compacted"
@@ -28,7 +28,7 @@ class Outcome:
     """What became of one entry. ``message`` says why; ``seconds`` from claim to commit."""
 
     entry: Entry
-    fate: Fate
+    result: Result
     message: str = ""
     figures: Figures = field(default_factory=Figures)
     seconds: float = 0.0

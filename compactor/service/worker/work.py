@@ -41,11 +41,11 @@ from compactor.service.worker.commit import committing, name_all
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.group import Group, Watch
 from compactor.service.worker.naming_delay import seen_by_all
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.rebalance_view import must_be_possible, own_view
 from compactor.steps import Step, reach
 
-__all__ = ["Fate", "Options", "Outcome", "is_ours", "work", "work_together"]
+__all__ = ["Options", "is_ours", "work", "work_together"]
 
 TOGETHER_BYTES = 4 * 1024 * 1024  #: of input that an entry may have to go with others: none waits long for another
 
@@ -414,7 +414,7 @@ def _nothing_to_write(hold: Hold, nothing: NothingToDo) -> Outcome:
     _record_alone(_work_of(hold, highest, component=False), hold.site)
     with committing(hold):
         pass
-    return Outcome(entry=hold.entry, fate=Fate.CLEAN_ONLY, message=nothing.because)
+    return Outcome(entry=hold.entry, result=Result.CLEAN_ONLY, message=nothing.because)
 
 
 def _record_alone(work: Work, site: Site) -> None:

@@ -28,7 +28,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_rows
@@ -120,28 +120,28 @@ def far_away(site: Site, table: Table) -> None:
         conn.execute(update(SDS).where(location).values(LOCATION="wasb://bucket/p/k=bad"))
 
 
-CASES: list[tuple[Callable[[Site, Table], None], Fate, list[str]]] = [
-    (truncate, Fate.FAILED, ["k=bad/delta_0000001_0000001", "bucket_00000", "damaged"]),
-    (empty, Fate.FAILED, ["k=bad/delta_0000001_0000001", "0 bytes", "restore"]),
-    (not_orc, Fate.FAILED, ["k=bad/delta_0000001_0000001", "ORC"]),
-    (garbled, Fate.FAILED, ["k=bad/delta_0000001_0000001"]),
-    (no_directory, Fate.FAILED, ["p/k=bad", "not there", "restore it"]),
-    (strange_name, Fate.FAILED, ["delta_12_oops", "move it away"]),
-    (strange_file, Fate.FAILED, ["data.csv", "expected a data file", "move it out"]),
-    (far_away, Fate.FAILED, ["wasb://bucket/p/k=bad", "not supported", "file:/"]),
+CASES: list[tuple[Callable[[Site, Table], None], Result, list[str]]] = [
+    (truncate, Result.FAILED, ["k=bad/delta_0000001_0000001", "bucket_00000", "damaged"]),
+    (empty, Result.FAILED, ["k=bad/delta_0000001_0000001", "0 bytes", "restore"]),
+    (not_orc, Result.FAILED, ["k=bad/delta_0000001_0000001", "ORC"]),
+    (garbled, Result.FAILED, ["k=bad/delta_0000001_0000001"]),
+    (no_directory, Result.FAILED, ["p/k=bad", "not there", "restore it"]),
+    (strange_name, Result.FAILED, ["delta_12_oops", "move it away"]),
+    (strange_file, Result.FAILED, ["data.csv", "expected a data file", "move it out"]),
+    (far_away, Result.FAILED, ["wasb://bucket/p/k=bad", "not supported", "file:/"]),
 ]
 
 
 @pytest.mark.parametrize(("spoil", "fate", "said"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_a_bad_partition_fails_alone_and_says_what_is_wrong(
-    site: Site, table: Table, warehouse: Path, spoil: Callable[[Site, Table], None], fate: Fate, said: list[str]
+    site: Site, table: Table, warehouse: Path, spoil: Callable[[Site, Table], None], fate: Result, said: list[str]
 ) -> None:
     request_compaction(site, table="default.p")
     spoil(site, table)
     before = {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k}
     bad, good = batch(site).outcomes
-    assert (bad.entry.entity, bad.fate) == (BAD, fate)
-    assert (good.entry.entity, good.fate) == (GOOD, Fate.COMPACTED)
+    assert (bad.entry.entity, bad.result) == (BAD, fate)
+    assert (good.entry.entity, good.result) == (GOOD, Result.COMPACTED)
     for words in said:
         assert words in bad.message, bad.message
     (row,) = [e for e in site.metastore.compactions.history() if e.entity == BAD]
@@ -162,7 +162,7 @@ def test_the_initiator_tells_and_goes_on(site: Site, table: Table, spoil: Callab
 def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Site, table: Table) -> None:
     """PROTOCOL 6: a row that cannot be cleaned backs off and keeps its place; the others are cleaned."""
     request_compaction(site, table="default.p")
-    assert [o.fate for o in batch(site).outcomes] == [Fate.COMPACTED] * 2
+    assert [o.result for o in batch(site).outcomes] == [Result.COMPACTED] * 2
     strange_name(site, table)
     before = {entry.name for entry in Path(table.location, "k=bad").iterdir()}
     for _ in range(100):
@@ -188,7 +188,7 @@ def test_a_file_that_vanishes_while_it_is_compacted(site: Site, table: Table) ->
     request_compaction(site, table="default.p", partition="k=bad")
     path = bad_file(table)
     (bad,) = batch(site, Interrupted(before=path.unlink)).outcomes
-    assert bad.fate is Fate.FAILED
+    assert bad.result is Result.FAILED
     assert str(path) in bad.message
     assert "gone" in bad.message
     assert site.metastore.compactions.history()[0].error == bad.message
@@ -234,7 +234,7 @@ def test_storage_that_refuses_fails_one_entry_and_leaves_nothing(
     request_compaction(site, table="default.p")
     before = {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k}
     bad, good = batch(with_storage(site, storage)).outcomes
-    assert (bad.fate, good.fate) == (Fate.FAILED, Fate.COMPACTED)
+    assert (bad.result, good.result) == (Result.FAILED, Result.COMPACTED)
     for words in said:
         assert words in bad.message
     assert {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k} == before
@@ -253,8 +253,8 @@ def test_a_table_without_transactional(site: Site, warehouse: Path, table: Table
     site.metastore.compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="x"))
     request_compaction(site, table="default.p", partition="k=good")
     outcomes = {o.entry.entity: o for o in batch(site).outcomes}
-    assert outcomes[GOOD].fate is Fate.COMPACTED
-    assert outcomes[entity].fate is Fate.REFUSED
+    assert outcomes[GOOD].result is Result.COMPACTED
+    assert outcomes[entity].result is Result.REFUSED
     assert "default.plain: the table is not transactional" in outcomes[entity].message
     (row,) = [e for e in site.metastore.compactions.history() if e.entity == entity]
     assert (row.state, row.error) == (State.REFUSED, outcomes[entity].message)
@@ -280,7 +280,7 @@ def test_an_unknown_property_of_a_table_is_left_out_and_told(site: Site, table: 
     site.metastore.catalog.set_table_parameter(table, "compactor.no.such.thing", "1")
     site.metastore.catalog.set_table_parameter(table, "compactorthreshold.hive.compactor.delta.num.threshold", "lots")
     request_compaction(site, table="default.p", partition="k=good")
-    assert [o.fate for o in batch(site).outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in batch(site).outcomes] == [Result.COMPACTED]
     ignored = dict(site.settings_of(GOOD).ignored)
     assert "table: compactor.no.such.thing" in ignored
     assert "lots" in ignored["table: compactorthreshold.hive.compactor.delta.num.threshold"]
@@ -298,7 +298,7 @@ def test_code_cannot_be_passed_by_a_table_or_a_request(site: Site, table: Table,
     request_compaction(site, table="default.p", partition="k=good")
     (planned,) = plan_batches(site)
     assert planned.conf == {}
-    assert [o.fate for o in run_batch(site, planned.batch_id, Interrupted()).outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in run_batch(site, planned.batch_id, Interrupted()).outcomes] == [Result.COMPACTED]
     assert f"table: {key}" in dict(site.settings_of(GOOD).ignored)
     assert key in str(explain(site, "default.p").to_json())
     with pytest.raises(BadSetting, match=key.replace(".", r"\.")):
@@ -323,8 +323,8 @@ def test_an_entry_of_a_table_that_is_gone_ends_refused(site: Site, table: Table,
     site.metastore.catalog.drop_table(gone)
     site.metastore.compactions.request(Request(entity=row.entity, type=CompactionType.MAJOR, initiator="hive"))
     outcomes = {o.entry.entity: o for o in batch(site).outcomes}
-    assert outcomes[GOOD].fate is Fate.COMPACTED
-    assert outcomes[row.entity].fate is Fate.REFUSED
+    assert outcomes[GOOD].result is Result.COMPACTED
+    assert outcomes[row.entity].result is Result.REFUSED
     assert "default.gone" in outcomes[row.entity].message
 
 
@@ -332,5 +332,5 @@ def test_a_partitioned_table_needs_a_partition(site: Site, table: Table) -> None
     whole = Entity(database="default", table="p")
     site.metastore.compactions.request(Request(entity=whole, type=CompactionType.MAJOR, initiator="hive"))
     (outcome,) = batch(site).outcomes
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     assert "name the partition" in outcome.message

@@ -16,7 +16,7 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -37,7 +37,7 @@ def table(site: Site, warehouse: Path) -> Table:
 def compact(site: Site, runner: Any = None) -> None:
     request_compaction(site, table="default.t", type="major")
     done = run_entries(site, claimable(site), runner or InProcessRunner())
-    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED]
 
 
 def cleaned_by_now(site: Site) -> CleanerPass:

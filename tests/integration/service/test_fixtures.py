@@ -23,7 +23,7 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Layer, Settings
 from tests.support.expected import Expected, difference, plain_rows, read_expected, render_line, step, step_id, steps
 
@@ -129,14 +129,14 @@ def test_compaction_and_cleaning_change_nothing_that_is_shown(
         refused = str(error)
     assert not refused or "already scheduled" in refused or "partitions" in refused
     done = run_entries(site, claimable(site), InProcessRunner())
-    assert [o.message for o in done.outcomes if o.fate in (Fate.FAILED, Fate.LOST, Fate.WAITING)] == []
+    assert [o.message for o in done.outcomes if o.result in (Result.FAILED, Result.LOST, Result.WAITING)] == []
     assert_shown(site, table, step)
     passed = clean(site)
     assert [w.because for w in (*passed.waiting, *passed.failed)] == []
     assert_shown(site, table, step)
     assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
     for outcome in done.outcomes:
-        if outcome.fate is Fate.COMPACTED:
+        if outcome.result is Result.COMPACTED:
             assert_written_strictly(site, outcome.entry.entity, outcome.entry.type)
 
 

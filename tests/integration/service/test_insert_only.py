@@ -13,7 +13,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.answers.preview import preview
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.insert_only import INPUTS, insert, make_insert_only, rows, rows_of, story, write_file
 from tests.support.passes import clean_all, compact
 from tests.support.tables import with_settings
@@ -44,7 +44,7 @@ def test_a_major_leaves_one_base_of_plain_files(
     wanted = rows_of(site, table, file_format)
     assert len(wanted) == 70
     outcome = compact(site, full=full)
-    assert outcome.fate is Fate.COMPACTED, outcome.message
+    assert outcome.result is Result.COMPACTED, outcome.message
     assert (outcome.figures.rows_in, outcome.figures.rows_out) == (70, 70)
     assert rows_of(site, table, file_format) == wanted
     clean_all(site)
@@ -61,12 +61,12 @@ def test_a_minor_over_a_base(site: Site, warehouse: Path, file_format: FileForma
     story(site, table, file_format)
     wanted = rows_of(site, table, file_format)
     outcome = compact(site, "minor")
-    assert outcome.fate is Fate.COMPACTED, outcome.message
+    assert outcome.result is Result.COMPACTED, outcome.message
     assert outcome.output == (f"delta_0000002_0000009_v{outcome.txn:07d}",)
     clean_all(site)
     assert names_in(Path(table.location)) == {"base_0000001", *outcome.output}
     assert rows_of(site, table, file_format) == wanted
-    assert compact(site, "major").fate is Fate.COMPACTED
+    assert compact(site, "major").result is Result.COMPACTED
     clean_all(site)
     assert rows_of(site, table, file_format) == wanted
 
@@ -79,7 +79,7 @@ def test_the_initiator_asks_and_the_switch_says_no(site: Site, warehouse: Path) 
     initiate(off)
     assert site.metastore.compactions.queue() == []
     refused = compact(off)
-    assert (refused.fate, "compact.insert.only" in refused.message) == (Fate.REFUSED, True)
+    assert (refused.result, "compact.insert.only" in refused.message) == (Result.REFUSED, True)
     initiate(site)
     (entry,) = site.metastore.compactions.queue()
     assert (entry.state, entry.entity.table) == (State.INITIATED, "t")
@@ -113,7 +113,7 @@ def test_files_that_other_writers_named_their_way(site: Site, warehouse: Path) -
         assert rows_of(site, table, FileFormat.PARQUET) == wanted
         assert len(wanted) == 20
         if buckets > 0:
-            assert outcome.fate is Fate.FAILED
+            assert outcome.result is Result.FAILED
             assert "a1b2-0_17_data.0.parq" in outcome.message
         else:
             assert outcome.figures.rows_out == 20
@@ -126,7 +126,7 @@ def test_deltas_without_a_row_become_a_base_without_one(site: Site, warehouse: P
     for _ in range(3):
         insert(site, table, file_format, [])
     outcome = compact(site)
-    assert outcome.fate is Fate.COMPACTED, outcome.message
+    assert outcome.result is Result.COMPACTED, outcome.message
     clean_all(site)
     assert names_in(Path(table.location)) == set(outcome.output)
     assert rows_of(site, table, file_format) == []
@@ -141,7 +141,7 @@ def test_files_beside_the_bases_are_refused(site: Site, warehouse: Path) -> None
     insert(site, table, FileFormat.ORC, range(10))
     insert(site, table, FileFormat.ORC, range(10))
     outcome = compact(site)
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert "hive.mm.allow.originals" in outcome.message
     assert not [name for name in names_in(Path(table.location)) if name.startswith("base_")]
 
@@ -166,7 +166,7 @@ def test_files_that_cannot_share_one_stay_what_they_are(
         contents.append(f"column\n{number}\n".encode())
         (directory / name).write_bytes(contents[-1])
     outcome = compact(site, kind)
-    assert outcome.fate is Fate.COMPACTED, outcome.message
+    assert outcome.result is Result.COMPACTED, outcome.message
     assert outcome.figures.bytes_in == outcome.figures.bytes_out == sum(map(len, contents))
     clean_all(site)
     ending = name.removeprefix("000000_0")

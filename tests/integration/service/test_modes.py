@@ -31,7 +31,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.tables import delete, insert, make_table, with_settings
 from tests.support.watching import files_below, names_in, rows_of_database
 
@@ -72,7 +72,7 @@ def test_every_role_does_what_the_mode_allows_and_no_more(deployment: Site, ware
 
         assert claimable(site) == ([entry.id] if compacts else [])
         done = run_entries(site, [entry.id], InProcessRunner())  # also when it is named outright
-        assert [o.fate for o in done.outcomes] == ([Fate.COMPACTED] if compacts else [])
+        assert [o.result for o in done.outcomes] == ([Result.COMPACTED] if compacts else [])
         (entry,) = site.metastore.compactions.queue()
         assert entry.state is (State.READY_FOR_CLEANING if compacts else State.INITIATED)
         if not compacts:

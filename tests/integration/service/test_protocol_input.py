@@ -19,7 +19,7 @@ from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid, with_codec
 from compactor.rows.sealing import Seal
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
@@ -91,7 +91,7 @@ def test_an_output_never_reaches_into_a_delta_that_was_left_out(site: Site, tabl
     wanted = [1, 2, 3, 4, 5, 6, 103, 104]
     assert values(site, table) == wanted
     outcome = compact(site, kind)
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     (output,) = outcome.output
     assert output.startswith("base_0000002_v" if kind == "major" else "delta_0000001_0000002_v")
     (entry,) = site.metastore.compactions.queue()
@@ -146,12 +146,12 @@ def test_a_delete_event_in_another_files_delta_is_dead_and_stays_so(site: Site, 
         write_deletes(statement.location, ROW_TYPE, ids, write_id=statement.write_id, statement_id=0, number=1)
     wanted = rows_of(site, table)
     assert victim in wanted
-    assert compact(site, kind).fate is Fate.COMPACTED
+    assert compact(site, kind).result is Result.COMPACTED
     assert rows_of(site, table) == wanted
     clean_all(site)
     assert rows_of(site, table) == wanted
     delete(site, table, [5])  # so that there is something to merge
-    assert compact(site, "major").fate is Fate.COMPACTED
+    assert compact(site, "major").result is Result.COMPACTED
     assert victim in rows_of(site, table)
 
 

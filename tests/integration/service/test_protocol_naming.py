@@ -36,7 +36,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
 from compactor.service.worker import commit as naming_module
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
 from compactor.tables.transaction import WriteOperation, writing
@@ -57,7 +57,7 @@ def table(site: Site, warehouse: Path) -> Table:
     table = make_table(site, warehouse)
     for start in (0, 10):
         insert(site, table, range(start, start + 4))
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
     clean_all(site)
     for start in (20, 30):
         insert(site, table, range(start, start + 4))
@@ -110,7 +110,7 @@ def test_what_is_named_alone_needs_no_exclusive_lock(site: Site, table: Table) -
     (reader,) = site.metastore.transactions.open("ann", "laptop")
     site.metastore.locks.acquire(reader, [read_lock(table)], "ann", "laptop")
     outcome = compact(with_storage(site, naming(seen)), "major")
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     assert held == [{"SHARED_READ"}]
     assert shown == [wanted]
 
@@ -129,7 +129,7 @@ def test_a_minor_that_gets_no_exclusive_lock_becomes_a_major_and_says_so(site: S
         waiting.append(site.metastore.locks.acquire(second, [read_lock(table)], "bob", "laptop").state)
 
     outcome = compact(with_storage(site, naming(named.append)), "minor", runner=Interrupted(after=staged))
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     assert "minor became major" in outcome.message
     assert "compactor.lock.wait" in outcome.message
     assert [n.split("_v")[0] for n in outcome.output] == ["base_0000005"]
@@ -158,7 +158,7 @@ def test_the_exclusive_lock_is_tried_again_and_later_each_time(
 
     monkeypatch.setattr(naming_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
     outcome = compact(patient, "minor")
-    assert (outcome.fate, outcome.message, len(outcome.output)) == (Fate.COMPACTED, "", 2)
+    assert (outcome.result, outcome.message, len(outcome.output)) == (Result.COMPACTED, "", 2)
     assert (waits, kinds) == ([0.1, 0.2, 0.4, 0.8, 1.6], {"SHARED_READ"})
 
 
@@ -178,7 +178,7 @@ def test_half_of_a_pair_is_hidden_before_its_locks_go(site: Site, table: Table) 
                 held.append(({row.type.name for row in site.metastore.locks.show()}, opened))
 
     outcome = compact(with_storage(site, Full()), "minor")
-    assert (outcome.fate, "no room" in outcome.message) == (Fate.FAILED, True)
+    assert (outcome.result, "no room" in outcome.message) == (Result.FAILED, True)
     assert [("EXCLUSIVE" in locks, opened) for locks, opened in held] == [(True, 1)]
     assert (site.metastore.locks.show(), site.metastore.transactions.open_transactions()) == ([], [])
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
@@ -198,7 +198,7 @@ def test_readers_who_honour_visibility_need_no_exclusive_lock_for_a_pair(site: S
 
     sure = with_settings(site, compactor_readers="visibility", hive_txn_opentxn_timeout="1ms")
     outcome = compact(with_storage(sure, naming(seen)), "minor")
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     assert [getattr(parse_directory(n), "kind", None) for n in named] == [DeltaKind.INSERT, DeltaKind.DELETE]
     assert shown == [wanted, wanted]
     assert rows_of(site, table) == wanted
@@ -215,7 +215,7 @@ def test_strict_names_no_pair_at_all(site: Site, table: Table) -> None:
     outcome = compact(
         with_storage(strict(site), naming(lambda _: shown.append(rows_without_visibility(site, table)))), "minor"
     )
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     assert outcome.message.startswith("minor became major: compactor.readers is strict")
     assert [n.split("_v")[0] for n in outcome.output] == ["base_0000005"]
     assert shown == [wanted]
@@ -233,14 +233,14 @@ def test_strict_refuses_what_is_never_named_in_one_step(site: Site, table: Table
     """A rebalance changes ROW__IDs, and a store without rename shows file by file."""
     before = names_in(Path(table.location))
     outcome = compact(strict(site), "rebalance")
-    assert (outcome.fate, "a rebalance whose worker died" in outcome.message) == (Fate.REFUSED, True)
+    assert (outcome.result, "a rebalance whose worker died" in outcome.message) == (Result.REFUSED, True)
 
     class Flat(LocalStorage):
         def capabilities(self, path: str) -> Capabilities:
             return replace(super().capabilities(path), renames=False)
 
     outcome = compact(with_storage(strict(site), Flat()), "major")
-    assert (outcome.fate, "without directory rename" in outcome.message) == (Fate.REFUSED, True)
+    assert (outcome.result, "without directory rename" in outcome.message) == (Result.REFUSED, True)
     assert names_in(Path(table.location)) == before
 
 
@@ -267,7 +267,7 @@ def test_chunks_are_named_one_after_the_other(site: Site, warehouse: Path, pairs
         hive_txn_opentxn_timeout="1ms",
     )
     outcome = compact(bounded, "minor")
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     assert len(shown) == len(outcome.output) == (4 if pairs else 3)
     assert all(("EXCLUSIVE" in locks) is pairs for locks in held)
     assert shown[-1] == rows_of(site, table) == wanted
@@ -294,7 +294,7 @@ def test_a_compaction_yields_to_a_statement_that_waits_exclusively(site: Site, t
         assert site.metastore.locks.acquire(txn, [wanted], "ann", "laptop").state is LockState.WAITING
 
     outcome = compact(site, runner=Interrupted(before=drop_waits))
-    assert outcome.fate is Fate.WAITING
+    assert outcome.result is Result.WAITING
     assert "exclusively" in outcome.message
     assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
     assert {row.state for row in site.metastore.locks.show()} == {LockState.WAITING}
@@ -307,7 +307,7 @@ def test_a_compaction_yields_to_a_statement_that_waits_exclusively(site: Site, t
 def test_while_names_are_given_no_database_is_asked_anything(site: Site, table: Table) -> None:
     """PROTOCOL 5: the rows that are locked would wait for an answer that another connection waits for them to give."""
     with watched_sections() as seen:
-        assert compact(site, "minor").fate is Fate.COMPACTED
+        assert compact(site, "minor").result is Result.COMPACTED
     assert (seen.entries, seen.asked) == ([1], [])
 
 
@@ -325,7 +325,7 @@ def test_naming_refuses_a_target_that_exists(site: Site, table: Table) -> None:
         assert staged.is_dir()
 
     outcome = compact(site, runner=Interrupted(after=occupy))
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert "is there already" in outcome.message
     assert not any(n.startswith("base_0000005") for n in names_in(location))
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
@@ -345,7 +345,7 @@ def test_a_table_that_was_dropped_and_made_again_gets_nothing(site: Site, table:
         assert again.id != table.id
 
     outcome = compact(site, runner=Interrupted(before=lambda: None, after=make_again))
-    assert outcome.fate in (Fate.LOST, Fate.FAILED)
+    assert outcome.result in (Result.LOST, Result.FAILED)
     assert names_in(location) == set()
     assert site.metastore.transactions.open_transactions() == []
 
@@ -364,7 +364,7 @@ def test_a_table_that_was_made_again_between_staging_and_naming(site: Site, tabl
             conn.execute(sql_insert(COMPACTION_QUEUE).values(**row))
 
     outcome = compact(site, runner=Interrupted(after=make_again))
-    assert outcome.fate is Fate.LOST
+    assert outcome.result is Result.LOST
     assert "made again" in outcome.message
     assert not any(n.startswith(("base_0000005", "_compactor_v")) for n in names_in(Path(table.location)))
 
@@ -374,7 +374,7 @@ def test_naming_that_takes_too_long_is_rolled_back_and_hidden(site: Site, table:
     wanted = rows_of(site, table)
     slow = with_settings(site, hive_txn_timeout="400ms", hive_txn_opentxn_timeout="1ms")
     outcome = compact(with_storage(slow, naming(lambda name: time.sleep(0.21))), "major")
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert "half of hive.txn.timeout" in outcome.message
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
 
@@ -390,12 +390,12 @@ def test_a_worker_that_was_given_up_names_nothing(site: Site, table: Table) -> N
     def meanwhile() -> None:
         age(site)
         (repaired,) = repair(site)
-        assert repaired.fate is State.INITIATED
+        assert repaired.result is State.INITIATED
         others.extend(run_entries(site, claimable(site), InProcessRunner()).outcomes)
 
     outcome = compact(site, runner=Interrupted(after=meanwhile))
-    assert [o.fate for o in others] == [Fate.COMPACTED]
-    assert outcome.fate in (Fate.LOST, Fate.FAILED)
+    assert [o.result for o in others] == [Result.COMPACTED]
+    assert outcome.result in (Result.LOST, Result.FAILED)
     (entry,) = site.metastore.compactions.queue()
     assert (entry.state, entry.txn_id) == (State.READY_FOR_CLEANING, others[0].txn)
     bases = {n for n in names_in(Path(table.location)) if n.startswith("base_0000005")}
@@ -415,7 +415,7 @@ def test_an_error_of_a_worker_that_was_given_up_does_not_end_another_ones_work(s
         raise StorageError("disk full")
 
     outcome = compact(site, runner=Interrupted(after=meanwhile))
-    assert outcome.fate is Fate.LOST
+    assert outcome.result is Result.LOST
     assert "disk full" in outcome.message
     (entry,) = site.metastore.compactions.queue()
     assert (entry.state, entry.worker_id) == (State.WORKING, "compactor-worker-b")
@@ -441,7 +441,7 @@ def test_what_an_aborted_compaction_named_is_hidden_at_once_and_removed_when_nob
     assert (location / next(iter(hidden)) / "bucket_00000").is_file()
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
     done = run_entries(site, claimable(site), InProcessRunner())
-    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED]
     clean(site)
     assert hidden <= names_in(location)  # the reader may have it open
     site.metastore.transactions.commit(reader)

@@ -16,7 +16,8 @@ from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Options, Outcome, work
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options, work
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
@@ -68,7 +69,7 @@ def test_renamed_before_it_is_claimed(site: Site, table: Table, warehouse: Path)
     entry, wanted = requested(site), rows_of(site, table)
     moves(site, table, warehouse)()
     outcome = worked(site, entry)
-    assert (outcome.fate, str(outcome.entry.entity)) == (Fate.COMPACTED, "default.t2")
+    assert (outcome.result, str(outcome.entry.entity)) == (Result.COMPACTED, "default.t2")
     clean_all(site)
     assert rows_of(site, site.metastore.catalog.table("default", "t2")) == wanted
 
@@ -77,7 +78,7 @@ def test_renamed_where_it_is_while_it_is_compacted(site: Site, table: Table) -> 
     """An external location stays: the same table, the same place, the same write IDs under the new name."""
     entry, wanted = requested(site), rows_of(site, table)
     outcome = worked(site, entry, lambda: site.metastore.catalog.rename_table(table, "t2"))
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     row = site.metastore.compactions.entry(entry)
     assert (row.state, str(row.entity)) == (State.READY_FOR_CLEANING, "default.t2")
     clean_all(site)
@@ -89,7 +90,7 @@ def test_renamed_and_moved_while_it_is_compacted(site: Site, table: Table, wareh
     """PROTOCOL 5: the location is checked again before anything is named; then it waits under its new name."""
     entry, wanted = requested(site), rows_of(site, table)
     outcome = worked(site, entry, moves(site, table, warehouse))
-    assert outcome.fate is Fate.LOST
+    assert outcome.result is Result.LOST
     assert "dropped, renamed or moved" in outcome.message
     assert list((warehouse / "t").rglob("*")) == []
     repair(site)
@@ -98,7 +99,7 @@ def test_renamed_and_moved_while_it_is_compacted(site: Site, table: Table, wareh
     row = site.metastore.compactions.entry(entry)
     assert (row.state, str(row.entity)) == (State.INITIATED, "default.t2")
     assert not [name for name in names_in(warehouse / "t2") if name.startswith("_")]
-    assert worked(site, entry).fate is Fate.COMPACTED
+    assert worked(site, entry).result is Result.COMPACTED
     assert rows_of(site, renamed) == wanted
 
 
@@ -126,7 +127,7 @@ def test_dropped_with_its_records(when: str, site: Site, table: Table) -> None:
         assert work(site, entry, Interrupted(), Options()) is None
     elif when == "before the commit":
         outcome = worked(site, entry, drop)
-        assert outcome.fate is Fate.LOST
+        assert outcome.result is Result.LOST
         assert "not in the queue any more" in outcome.message
     else:
         worked(site, entry)

@@ -11,7 +11,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.batch import claimable, plan_batches, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.tables import insert, make_table
 from tests.support.watching import Interrupted, files_below, rows_of_database
 
@@ -47,7 +47,7 @@ def test_a_second_driver_ends_without_touching_anything(deployment: Site, wareho
 
     done = run_batch(deployment, batch, Interrupted(before=second))
     assert done.mine
-    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED]
     second()  # and a late one, when all is done
 
 
@@ -74,4 +74,4 @@ def test_a_driver_that_breaks_leaves_nothing_and_its_entry_waits_again(deploymen
     assert deployment.metastore.transactions.open_transactions() == []
     (again,) = plan_batches(deployment)
     assert again.batch_id != batch
-    assert [o.fate for o in run_batch(deployment, again.batch_id, InProcessRunner()).outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in run_batch(deployment, again.batch_id, InProcessRunner()).outcomes] == [Result.COMPACTED]

@@ -41,7 +41,8 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Options
+from compactor.service.worker.outcome import Result
+from compactor.service.worker.work import Options
 from compactor.tables.writer import write_rows
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
@@ -166,7 +167,7 @@ class Walk(RuleBasedStateMachine):
         small = 0 if full else None
         options = Options(full_verify=full, small_stripe_bytes=small)
         done = run_entries(self.site, claimable(self.site), InProcessRunner(), options)
-        assert {o.fate for o in done.outcomes} <= {Fate.COMPACTED, Fate.CLEAN_ONLY, Fate.REFUSED}, done.outcomes
+        assert {o.result for o in done.outcomes} <= {Result.COMPACTED, Result.CLEAN_ONLY, Result.REFUSED}, done.outcomes
 
     @rule()
     def clean(self) -> None:

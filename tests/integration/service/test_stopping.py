@@ -28,7 +28,7 @@ from compactor.service.repair import repair
 from compactor.service.requests.abort import abort_compaction, abort_transaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, compactor_view
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.tables.writer import write_rows
 from tests.support.many import make_partitions, make_table, row_type
 from tests.support.patience import PATIENCE, until
@@ -107,7 +107,7 @@ def test_who_is_told_to_stop_begins_no_further_unit(
     with ProcessRunner(2) as pool:
         runner = Meanwhile(pool if processes else InProcessRunner(), stop)
         (outcome,) = run_entries(site, claimable(site), runner).outcomes
-    assert outcome.fate in (Fate.LOST, Fate.ABORTED)
+    assert outcome.result in (Result.LOST, Result.ABORTED)
     assert "is not open any more" in outcome.message
     assert 1 <= runner.begun <= UNITS // 4  # the first parcel, of one unit or of a quarter of them
     repair(site)
@@ -120,7 +120,7 @@ def test_who_is_told_to_stop_begins_no_further_unit(
     else:
         assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
         (again,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
-        assert again.fate is Fate.COMPACTED
+        assert again.result is Result.COMPACTED
 
 
 DELTAS = 160

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.support.history.operations import Anomaly, Kind, Operation
-from tests.support.history.transactions import Fate
+from tests.support.history.transactions import Result
 
 #: Pairs of HL_LOCK_TYPE that exclude each other, in Hive 4; in Hive 3, which stores x as w, also w and w.
 _EXCLUDES = frozenset(frozenset(pair) for pair in ("ee", "er", "ew", "ex", "xx", "xw"))
@@ -32,7 +32,7 @@ class _Held:
     end: float
 
 
-def of_locks(operations: Sequence[Operation], known: Mapping[int, Fate], *, semi_shared: bool) -> Iterator[Anomaly]:
+def of_locks(operations: Sequence[Operation], known: Mapping[int, Result], *, semi_shared: bool) -> Iterator[Anomaly]:
     """Each pair of locks."""
     excludes = _EXCLUDES | ({frozenset("w")} if semi_shared else frozenset())
     asked: dict[int, Operation] = {}
@@ -61,7 +61,7 @@ def _exclude(
 
 
 def _held(
-    operations: Sequence[Operation], asked: Mapping[int, Operation], known: Mapping[int, Fate]
+    operations: Sequence[Operation], asked: Mapping[int, Operation], known: Mapping[int, Result]
 ) -> Iterator[_Held]:
     granted, ends = _grants(operations), _ends(operations)
     time_outs = [operation for operation in operations if operation.name == "time_out"]
@@ -112,7 +112,7 @@ def _timed_out(ask: Operation, time_outs: Sequence[Operation]) -> float:
     return found
 
 
-def _unknown(ask: Operation, time_outs: Sequence[Operation], fate: Fate) -> float:
+def _unknown(ask: Operation, time_outs: Sequence[Operation], fate: Result) -> float:
     """The first time-out without an answer that may have ended the transaction; none where its end is known."""
     if fate.committed or fate.aborts or fate.final == "o":
         return _NEVER

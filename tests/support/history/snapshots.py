@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.support.history.operations import Anomaly, Kind, Operation
-from tests.support.history.transactions import Fate
+from tests.support.history.transactions import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ def _seen(operation: Operation) -> _Seen:
     )
 
 
-def of_snapshots(operations: Sequence[Operation], known: Mapping[int, Fate]) -> Iterator[Anomaly]:
+def of_snapshots(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
     """Snapshot isolation."""
     taken = {op.key: _seen(op) for op in operations if op.name == "snapshot" and op.is_ok}
     writers = [fate for fate in known.values() if fate.type != "read_only"]
@@ -43,7 +43,7 @@ def of_snapshots(operations: Sequence[Operation], known: Mapping[int, Fate]) -> 
     yield from _reads(operations, taken)
 
 
-def _uncommitted(snapshot: _Seen, writers: Sequence[Fate]) -> Iterator[Anomaly]:
+def _uncommitted(snapshot: _Seen, writers: Sequence[Result]) -> Iterator[Anomaly]:
     for fate in writers:
         if fate.txn == snapshot.own or not snapshot.is_valid(fate.txn):
             continue
@@ -53,7 +53,7 @@ def _uncommitted(snapshot: _Seen, writers: Sequence[Fate]) -> Iterator[Anomaly]:
         yield Anomaly(kind=Kind.SEES_UNCOMMITTED, about=f"{fate.txn}", proof=proof)
 
 
-def _missed(snapshot: _Seen, writers: Sequence[Fate]) -> Iterator[Anomaly]:
+def _missed(snapshot: _Seen, writers: Sequence[Result]) -> Iterator[Anomaly]:
     seen = [f for f in writers if f.committed and f.txn != snapshot.own and snapshot.is_valid(f.txn)]
     newest = max(seen, key=lambda fate: fate.committed_from, default=None)
     for fate in writers:

@@ -14,7 +14,7 @@ _NEEDS_OPEN = ("allocate", "component", "acquire", "heartbeat", "record", *_COMM
 
 
 @dataclass(slots=True)
-class Fate:
+class Result:
     """What became of a transaction."""
 
     txn: int
@@ -49,12 +49,12 @@ class Fate:
         return min(self.commits, key=lambda operation: (operation.latest, operation.began))
 
 
-def fates(operations: Sequence[Operation]) -> dict[int, Fate]:
+def fates(operations: Sequence[Operation]) -> dict[int, Result]:
     """Every transaction that is mentioned."""
-    found: dict[int, Fate] = {}
+    found: dict[int, Result] = {}
     for operation in operations:
         for txn in _mentioned(operation):
-            found.setdefault(txn, Fate(txn))
+            found.setdefault(txn, Result(txn))
         if operation.name == "open" and operation.is_ok:
             for txn in operation.value:
                 fate = found[txn]
@@ -84,7 +84,7 @@ def _mentioned(operation: Operation) -> Iterator[int]:
         yield from map(int, operation.value["states"])
 
 
-def of_transactions(operations: Sequence[Operation], known: Mapping[int, Fate]) -> Iterator[Anomaly]:
+def of_transactions(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
     """Identity and fate."""
     yield from _ids(operations)
     for fate in known.values():
@@ -126,7 +126,7 @@ def _grows(kind: Kind, given: Sequence[tuple[Operation, Sequence[int]]]) -> Iter
             yield Anomaly(kind=kind, about=f"{min(ids)} after {highest}", proof=(holder, operation))
 
 
-def _one_fate(fate: Fate) -> Iterator[Anomaly]:
+def _one_fate(fate: Result) -> Iterator[Anomaly]:
     committed = [operation for operation in fate.commits if operation.is_ok]
     if committed and fate.aborts:
         yield Anomaly(kind=Kind.TWO_FATES, about=f"{fate.txn}", proof=(committed[0], fate.aborts[0]))
@@ -134,7 +134,7 @@ def _one_fate(fate: Fate) -> Iterator[Anomaly]:
         yield Anomaly(kind=Kind.TWO_FATES, about=f"{fate.txn} aborted twice", proof=tuple(fate.aborts))
 
 
-def _after_end(operations: Sequence[Operation], known: Mapping[int, Fate]) -> Iterator[Anomaly]:
+def _after_end(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
     locks = {
         operation.value["lock"]: operation.arguments["txn"]
         for operation in operations
@@ -181,7 +181,7 @@ def of_write_ids(operations: Sequence[Operation]) -> Iterator[Anomaly]:
             yield Anomaly(kind=Kind.LOST_WRITE_ID, about=about, proof=(operation, final))
 
 
-def of_conflicts(operations: Sequence[Operation], known: Mapping[int, Fate]) -> Iterator[Anomaly]:
+def of_conflicts(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
     """First committer wins: of two that updated the same and were open together only one is committed."""
     updates: dict[tuple[str, str], dict[int, Operation]] = defaultdict(dict)
     for operation in operations:
@@ -197,12 +197,12 @@ def of_conflicts(operations: Sequence[Operation], known: Mapping[int, Fate]) -> 
     yield from _lost_updates(operations, known)
 
 
-def _open_before_commit(a: Fate, b: Fate) -> bool:
+def _open_before_commit(a: Result, b: Result) -> bool:
     """Whether ``a`` was surely open before ``b`` can have been committed."""
     return a.opened is not None and a.opened.latest < b.committed_from
 
 
-def _lost_updates(operations: Sequence[Operation], known: Mapping[int, Fate]) -> Iterator[Anomaly]:
+def _lost_updates(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
     made: dict[tuple[str, str, int], Operation] = {}
     for operation in operations:
         if operation.name != "write" or operation.outcome is not Outcome.OK:

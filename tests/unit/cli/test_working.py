@@ -16,7 +16,7 @@ from compactor.metastore.store import Metastore
 from compactor.service.batches.batch import WorkerPass
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.tables import insert, make_table, rows_of
 
 Made = Callable[..., Working]
@@ -82,7 +82,7 @@ def test_what_a_dead_worker_left_is_made_good_where_nothing_waits(
     working.once()
     (done,) = reports
     assert [repaired.entry.id for repaired in done.repaired] == [gone.id]
-    assert [(outcome.entry.id, outcome.fate) for outcome in done.outcomes] == [(gone.id, Fate.COMPACTED)]
+    assert [(outcome.entry.id, outcome.result) for outcome in done.outcomes] == [(gone.id, Result.COMPACTED)]
 
 
 def test_all_that_can_be_claimed_is_done_and_told(

@@ -24,7 +24,7 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site, compactor_view
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
 from tests.support.passes import Hides, Renames, age, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
@@ -101,7 +101,7 @@ def test_a_worker_that_has_not_recorded_its_transaction_yet_lives_by_it(site: Si
     assert repair.repair(site) == ()
     assert site.metastore.compactions.entry(entry.id).state is State.WORKING
     site.metastore.transactions.abort(txn, "by hand")
-    assert [one.fate for one in repair.repair(site)] == [State.INITIATED]
+    assert [one.result for one in repair.repair(site)] == [State.INITIATED]
 
 
 @pytest.mark.parametrize("ended", ["committed", "forgotten"])
@@ -124,7 +124,7 @@ def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site
     entry, txn = begun(site, table)
     age(site)
     (done,) = repair.repair(site)
-    assert (done.entry.id, done.fate) == (entry.id, State.INITIATED)
+    assert (done.entry.id, done.result) == (entry.id, State.INITIATED)
     assert str(txn) in done.because
     assert site.metastore.transactions.state(txn) == "a"
     assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
@@ -165,7 +165,7 @@ def test_what_a_lost_worker_named_is_hidden_before_its_locks_go(site: Site, tabl
         seen.append((Path(source).name, site.metastore.transactions.state(txn), locks))
 
     (done,) = repair.repair(with_storage(site, Renames(look)))
-    assert done.fate is State.INITIATED
+    assert done.result is State.INITIATED
     assert seen == [(f"base_0000002_v{txn:07d}", "o", [txn])]
     assert (site.metastore.transactions.state(txn), site.metastore.locks.show()) == ("a", [])
 
@@ -175,7 +175,7 @@ def test_who_is_taken_back_while_he_lives_loses_his_transaction_first(site: Site
     entry, txn = begun(site, table)
     recorded = site.metastore.compactions.entry(entry.id)
     disk = Hides(site)
-    assert repair.take_back(with_storage(site, disk), recorded, "by hand").fate is State.INITIATED
+    assert repair.take_back(with_storage(site, disk), recorded, "by hand").result is State.INITIATED
     assert [name for name, _ in disk.seen] == [f"base_0000002_v{txn:07d}"]
     assert site.metastore.transactions.state(txn) == "a"
 
@@ -188,7 +188,7 @@ def test_a_worker_hides_what_an_aborted_compaction_left(site: Site, table: Table
     site.metastore.transactions.abort(txn, "by hand")
     disk = Hides(site)
     outcome = compact(with_storage(site, disk))
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     assert ([name for name, _ in disk.seen], left.exists()) == ([left.name], False)
     (hidden,) = filter(None, map(parse_hidden, names_in(Path(table.location))))
     assert hidden.until == outcome.txn  # the newest one then: whoever is open may have it open too
@@ -246,7 +246,7 @@ def test_a_lost_request_for_a_table_that_is_gone_ends(site: Site, table: Table) 
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_TABLE="gone"))
     (done,) = repair.repair(site)
-    assert done.fate is State.REFUSED
+    assert done.result is State.REFUSED
     (row,) = site.metastore.compactions.history()
     assert (row.id, row.state) == (entry.id, State.REFUSED)
     assert "gone" in (row.error or "")
@@ -266,14 +266,16 @@ def test_no_plan_beside_an_unfinished_compaction(site: Site, table: Table) -> No
 def test_a_worker_plans_nothing_beside_an_unfinished_compaction(site: Site, table: Table) -> None:
     """PROTOCOL 6: its transaction is open, or was never opened here."""
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
-    for number, fate in ((txn, Fate.WAITING), (9999, Fate.REFUSED)):
+    for number, fate in ((txn, Result.WAITING), (9999, Result.REFUSED)):
         named = Path(table.location) / f"base_0000002_v{number:07d}"
         named.mkdir()
         before = names_in(Path(table.location))
         outcome = (
-            compact(site) if fate is Fate.WAITING else run_entries(site, claimable(site), InProcessRunner()).outcomes[0]
+            compact(site)
+            if fate is Result.WAITING
+            else run_entries(site, claimable(site), InProcessRunner()).outcomes[0]
         )
-        assert (outcome.fate, named.name in outcome.message) == (fate, True)
+        assert (outcome.result, named.name in outcome.message) == (fate, True)
         assert names_in(Path(table.location)) == before
         named.rmdir()
 

@@ -20,7 +20,7 @@ from compactor.rewrite.plan.slices import condensed, sliced
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
 from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
 from tests.support import insert_only
 from tests.support.passes import clean_all, compact, rows_without_visibility, with_storage
@@ -130,7 +130,7 @@ def table(site: Site, warehouse: Path) -> Table:
     table = make_table(site, warehouse)
     insert(site, table, range(2000, 2010))
     insert(site, table, range(2010, 2020))
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
     clean_all(site)
     story(site, table)
     delete(site, table, [2003, 12])
@@ -141,7 +141,7 @@ def table(site: Site, warehouse: Path) -> Table:
 def test_slices_change_nothing_that_anybody_sees(site: Site, table: Table, kind: str) -> None:
     wanted, runner = rows_of(site, table), Looking()
     outcome = compact(site, kind, runner=runner, full=True)
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     names = [name.partition("_v")[0] for name in outcome.output]
     assert names == (["base_0000013"] if kind == "major" else ["delta_0000003_0000013", "delete_delta_0000003_0000013"])
     slices, last = runner.read
@@ -164,10 +164,10 @@ def test_of_rows_that_are_all_gone_nothing_is_left_to_read(site: Site, warehouse
         insert(site, table, range(start, start + 10))
     delete(site, table, range(50))
     everything = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_max_num_delta="2")
-    assert compact(everything, "minor").fate is Fate.COMPACTED
+    assert compact(everything, "minor").result is Result.COMPACTED
     assert rows_of(site, table) == rows_without_visibility(site, table) == []
     clean_all(site)
-    assert compact(everything, "major").fate is Fate.COMPACTED or rows_of(site, table) == []
+    assert compact(everything, "major").result is Result.COMPACTED or rows_of(site, table) == []
 
 
 @pytest.mark.parametrize("file_format", insert_only.INPUTS)
@@ -175,7 +175,7 @@ def test_insert_only_tables(site: Site, warehouse: Path, file_format: FileFormat
     table = insert_only.make_insert_only(site, warehouse, file_format)
     insert_only.story(site, table, file_format)
     wanted, runner = insert_only.rows_of(site, table, file_format), Looking()
-    assert compact(site, "major", runner=runner).fate is Fate.COMPACTED
+    assert compact(site, "major", runner=runner).result is Result.COMPACTED
     assert (len(runner.read), max(runner.read[0])) == (2, 3)
     assert insert_only.rows_of(site, table, file_format) == wanted
 
@@ -185,7 +185,7 @@ def test_a_slice_that_fails_leaves_nothing(site: Site, table: Table) -> None:
     (bad,) = Path(table.location).glob("delta_0000008*/bucket_00001")
     content = bad.read_bytes()
     bad.write_bytes(content[:-20])
-    assert compact(site).fate is Fate.FAILED
+    assert compact(site).result is Result.FAILED
     bad.write_bytes(content)
     assert names_in(Path(table.location)) == before
     assert rows_of(site, table) == wanted
@@ -200,7 +200,7 @@ def test_room_for_slices_is_looked_for_first(site: Site, table: Table) -> None:
             return size + 100
 
     outcome = compact(with_storage(site, Full()))
-    assert outcome.fate is Fate.FAILED
+    assert outcome.result is Result.FAILED
     assert "make room and ask again" in outcome.message
     enough = with_settings(with_storage(site, Full()), hive_txn_opentxn_timeout="1ms")
-    assert compact(enough).fate is Fate.COMPACTED
+    assert compact(enough).result is Result.COMPACTED

@@ -11,7 +11,7 @@ from compactor.rewrite.run.runner import Answer, InProcessRunner
 from compactor.service.batches.batch import claimable, own_state, plan_batches, run_batch, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.state.batches import BatchState
 from tests.support.tables import insert, make_table, with_settings
 
@@ -57,7 +57,7 @@ def test_every_entry_is_told_as_soon_as_it_is_done(deployment: Site, warehouse: 
     told: list[Outcome] = []
     (batch,) = plan_batches(deployment)
     done = run_batch(deployment, batch.batch_id, InProcessRunner(), parallel=parallel, progress=told.append)
-    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED] * 2
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED] * 2
     assert {o.entry.id for o in told} == {o.entry.id for o in done.outcomes}
     assert (done.mine, done.failed) == (True, ())
     first = done.to_json()["compactions"][0]  # type: ignore[index]
@@ -130,7 +130,7 @@ def test_no_group_is_begun_once_the_batch_is_taken_away(deployment: Site, wareho
         parallel=2,  # so that each goes for itself
         wanted=lambda: next(wants),
     )
-    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED]
     assert len(claimable(deployment)) == 0
     assert own_state(deployment).batches.done(batch.batch_id)
     assert len(claimable(deployment)) == 1

@@ -12,7 +12,7 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.batches.read_cost import LONGEST, Sampler, seconds_to_open
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, with_settings
 
@@ -35,7 +35,7 @@ def compacted(site: Site, warehouse: Path, name: str, deltas: int = 3) -> Outcom
         insert(site, table, [value])
     request_compaction(site, table=name, type="major")
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     return outcome
 
 
@@ -65,7 +65,7 @@ def test_one_run_in_an_interval(deployment: Site, warehouse: Path) -> None:
     assert sampler.measure(outcome) is not None
     assert sampler.measure(outcome) is None
     clock.now += 60
-    assert sampler.measure(replace(outcome, fate=Fate.FAILED)) is None
+    assert sampler.measure(replace(outcome, result=Result.FAILED)) is None
     assert sampler.measure(outcome) is not None
 
 

@@ -11,7 +11,7 @@ from compactor.service.batches.batch import PlannedBatch, WorkerPass, own_state,
 from compactor.service.batches.resident import Presence, linger
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.state.batches import BatchState
 from tests.support.patience import until
 from tests.support.tables import insert, make_table
@@ -41,7 +41,7 @@ def test_what_comes_meanwhile_is_taken_by_the_same_application(deployment: Site,
     batch = first_batch(deployment, warehouse)
     ask(deployment, warehouse, "b")
     (done,) = lingered(deployment, batch)
-    assert [(o.entry.entity.table, o.fate) for o in done.outcomes] == [("b", Fate.COMPACTED)]
+    assert [(o.entry.entity.table, o.result) for o in done.outcomes] == [("b", Result.COMPACTED)]
     assert own_state(deployment).residents.find(deployment.name) == []
 
 

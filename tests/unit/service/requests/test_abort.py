@@ -17,7 +17,7 @@ from compactor.service.repair import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from tests.support.passes import Hides, compact, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
@@ -63,7 +63,7 @@ def test_nothing_of_it_is_seen_any_more(site: Site, table: Table) -> None:
     assert staging_name(entry.txn_id or TxnId(0)) not in names
     assert not [name for name in names if name.startswith("base_")]
     assert rows_of(site, table) == wanted
-    assert compact(site).fate is Fate.COMPACTED
+    assert compact(site).result is Result.COMPACTED
 
 
 def test_what_it_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
@@ -99,7 +99,7 @@ def test_what_storage_does_not_let_go_is_the_next_passes(
         told = abort_compaction(site, entry.id)
         assert (told.state, told.error) == (State.WORKING, ABORT_MESSAGE)
     (made_good,) = repair(site)
-    assert (made_good.entry.id, made_good.fate) == (entry.id, State.ABORTED)
+    assert (made_good.entry.id, made_good.result) == (entry.id, State.ABORTED)
     assert site.metastore.compactions.entry(entry.id).state is State.ABORTED
     assert site.metastore.compactions.queue() == []
 
@@ -124,7 +124,7 @@ def test_a_worker_notices_between_two_units_and_ends_its_row(site: Site, table: 
         abort_compaction(asking, entry.id)
 
     outcome = compact(site, runner=Interrupted(before=abort))
-    assert outcome.fate is Fate.ABORTED
+    assert outcome.result is Result.ABORTED
     assert "is not open any more" in outcome.message
     (row, *_) = site.metastore.compactions.history()
     assert (row.id, row.state, row.error) == (outcome.entry.id, State.ABORTED, ABORT_MESSAGE)

@@ -17,7 +17,8 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.bounds import bound_of
-from compactor.service.worker.work import Fate, Options, Outcome
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options
 from tests.support.passes import clean_all, compact
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -67,13 +68,13 @@ def test_a_request_bounded_in_bytes_asks_anew_for_what_it_leaves(
     bound = str(3 * delta_bytes(table))
     with caplog.at_level(logging.INFO):
         first = asked(site, compactor_max_bytes=bound)
-    assert (first.fate, first.left.deltas, len(first.output)) == (Fate.COMPACTED, 5, 1)
+    assert (first.result, first.left.deltas, len(first.output)) == (Result.COMPACTED, 5, 1)
     assert f"compactor.max.bytes; 5 deltas, {first.left.bytes} bytes left" in caplog.text
     (waiting,) = site.metastore.compactions.queue(states=(State.INITIATED,))
     assert (waiting.type, waiting.properties) == (CompactionType.MINOR, {"compactor.max.bytes": bound})
     assert rows_of(site, table) == wanted
-    fates = [once(site).fate for _ in range(len(EIGHT)) if claimable(site)]
-    assert set(fates) == {Fate.COMPACTED}
+    fates = [once(site).result for _ in range(len(EIGHT)) if claimable(site)]
+    assert set(fates) == {Result.COMPACTED}
     clean_all(site)
     assert len(deltas(table)) <= 3
     assert rows_of(site, table) == wanted
@@ -105,7 +106,7 @@ def test_when_the_time_is_over_what_is_whole_is_published(site: Site, table: Tab
     """PROTOCOL 1.2: the first chunk always comes to its end; CQ_HIGHEST_WRITE_ID is that of what is whole."""
     wanted = rows_of(site, table)
     outcome = asked(site, compactor_max_time="1ms", compactor_chunk_bytes=str(2 * delta_bytes(table)))
-    assert (outcome.fate, len(outcome.output), outcome.left.deltas) == (Fate.COMPACTED, 1, 6)
+    assert (outcome.result, len(outcome.output), outcome.left.deltas) == (Result.COMPACTED, 1, 6)
     assert outcome.message == f"compactor.max.time; 6 deltas, {outcome.left.bytes} bytes left"
     entry = site.metastore.compactions.entry(outcome.entry.id)
     assert (entry.state, entry.highest_write_id) == (State.READY_FOR_CLEANING, 2)
@@ -130,7 +131,7 @@ def test_a_worker_that_is_to_stop_publishes_what_is_whole(site: Site, table: Tab
         properties = {"compactor.max.time": time, "compactor.chunk.bytes": str(2 * delta_bytes(table))}
         request_compaction(site, table="default.t", type="minor", properties=properties)
         outcome = once(site, options=Options(stops=lambda: True))
-        assert (outcome.fate, len(outcome.output)) == (Fate.COMPACTED, chunks)
+        assert (outcome.result, len(outcome.output)) == (Result.COMPACTED, chunks)
         assert bool(outcome.left) is (time == "1h")
         for entry in claimable(site):
             site.metastore.compactions.abort_request(entry)
@@ -141,10 +142,10 @@ def test_a_worker_that_is_to_stop_publishes_what_is_whole(site: Site, table: Tab
 def test_a_base_that_is_not_done_in_time_is_refused(site: Site, table: Table) -> None:
     before = names_in(Path(table.location))
     outcome = asked(site, "major", compactor_max_time="1ms")
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     assert "was not done within compactor.max.time (1 ms)" in outcome.message
     assert names_in(Path(table.location)) == before
-    assert asked(site, "major", compactor_max_time="1h").fate is Fate.COMPACTED
+    assert asked(site, "major", compactor_max_time="1h").result is Result.COMPACTED
 
 
 def test_a_base_that_reads_too_much_merges_deltas_until_it_does_not(site: Site, table: Table) -> None:
@@ -154,30 +155,30 @@ def test_a_base_that_reads_too_much_merges_deltas_until_it_does_not(site: Site, 
         insert(site, table, range(100 + start, 103 + start))
     wanted, bound = rows_of(site, table), str(3 * delta_bytes(table))
     first = asked(site, "major", compactor_max_bytes=bound)
-    assert (first.fate, first.entry.type) == (Fate.COMPACTED, CompactionType.MAJOR)
+    assert (first.result, first.entry.type) == (Result.COMPACTED, CompactionType.MAJOR)
     assert first.output[0].startswith("delta_")
     assert "more than compactor.max.bytes" in first.message
     outcomes = [first, *(once(site) for _ in range(len(EIGHT)) if claimable(site))]
-    assert {outcome.fate for outcome in outcomes} == {Fate.COMPACTED}
+    assert {outcome.result for outcome in outcomes} == {Result.COMPACTED}
     assert not outcomes[-1].left.again
     for _ in range(len(EIGHT)):  # what came of it is merged again, where nothing else is to do
         clean_all(site)
         last = asked(site, "major", compactor_max_bytes=bound)
         if last.output[0].startswith("base_"):
             break
-    assert (last.fate, bool(last.left)) == (Fate.COMPACTED, False)
+    assert (last.result, bool(last.left)) == (Result.COMPACTED, False)
     assert rows_of(site, table) == wanted
 
 
 def test_a_base_that_never_fits_says_what_to_raise(site: Site, table: Table) -> None:
     outcome = asked(site, "major", compactor_max_bytes="10")
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     assert "compactor.max.bytes 10; raise it to " in outcome.message
 
 
 def test_a_rebalance_is_whole_or_not_at_all(site: Site, table: Table) -> None:
     outcome = asked(site, "rebalance", compactor_max_bytes="100")
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     assert "a rebalance reads" in outcome.message
 
 

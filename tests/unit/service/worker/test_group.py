@@ -21,7 +21,7 @@ from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker import work
-from compactor.service.worker.outcome import Fate, Outcome
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import Options, work_together
 from compactor.storage.local import LocalStorage
 from tests.support.committing import watched_sections
@@ -67,7 +67,7 @@ def assert_nothing_left(site: Site) -> None:
 def test_each_has_its_worker_its_transaction_and_its_commit(site: Site, tables: list[Table]) -> None:
     wanted = [rows_of(site, table) for table in tables]
     done = worked(site)
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED] * 3
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED] * 3
     assert len({outcome.worker_id for outcome in done.values()}) == 3
     assert len({outcome.txn for outcome in done.values()}) == 3
     entries = site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,))
@@ -83,7 +83,7 @@ def test_one_whose_file_is_broken_falls_out_alone(site: Site, tables: list[Table
     broken.write_bytes(b"no ORC")
     before = names_in(Path(tables[1].location))
     done = worked(site)
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.FAILED, Fate.COMPACTED]
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.FAILED, Result.COMPACTED]
     assert "bucket_00000" in done["b"].message
     assert names_in(Path(tables[1].location)) == before
     assert site.metastore.compactions.entry(done["b"].entry.id).state is State.FAILED
@@ -96,7 +96,7 @@ def test_one_that_a_person_aborts_falls_out_alone(site: Site, tables: list[Table
         site.metastore.compactions.abort_running(entry.id)
 
     done = worked(site, Interrupted(before=abort))
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.COMPACTED, Fate.ABORTED]
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.COMPACTED, Result.ABORTED]
     assert not any(name.startswith("_compactor") for name in names_in(Path(tables[2].location)))
     assert_nothing_left(site)
 
@@ -112,7 +112,7 @@ def test_one_whose_transaction_is_lost_falls_out_alone(site: Site, tables: list[
 
     before = names_in(Path(tables[0].location))
     done = worked(site, Interrupted(**{moment: lose}))
-    assert [done[name].fate for name in NAMES] == [Fate.LOST, Fate.COMPACTED, Fate.COMPACTED]
+    assert [done[name].result for name in NAMES] == [Result.LOST, Result.COMPACTED, Result.COMPACTED]
     assert names_in(Path(tables[0].location)) == before
     assert_nothing_left(site)
 
@@ -124,10 +124,10 @@ def test_one_that_somebody_holds_exclusively_waits_alone(site: Site, tables: lis
     site.metastore.locks.acquire(txn, [target.lock(LockType.EXCLUSIVE)], "ann", "h")
     outcomes: list[Outcome] = []
     work_together(site, ids, InProcessRunner(), Options(), outcomes.append)
-    fates = {outcome.entry.entity.table: outcome.fate for outcome in outcomes}
-    assert fates == {"a": Fate.COMPACTED, "b": Fate.WAITING, "c": Fate.COMPACTED}
+    fates = {outcome.entry.entity.table: outcome.result for outcome in outcomes}
+    assert fates == {"a": Result.COMPACTED, "b": Result.WAITING, "c": Result.COMPACTED}
     site.metastore.transactions.commit(txn)
-    assert [o.fate for o in run_entries(site, claimable(site), InProcessRunner()).outcomes] == [Fate.COMPACTED]
+    assert [o.result for o in run_entries(site, claimable(site), InProcessRunner()).outcomes] == [Result.COMPACTED]
 
 
 def test_one_for_whose_table_somebody_waits_yields_alone(site: Site, tables: list[Table]) -> None:
@@ -139,7 +139,7 @@ def test_one_for_whose_table_somebody_waits_yields_alone(site: Site, tables: lis
         assert not site.metastore.locks.acquire(txn, [target.lock(LockType.EXCLUSIVE)], "ann", "h").is_acquired
 
     done = worked(site, Interrupted(before=wait))
-    assert [done[name].fate for name in NAMES] == [Fate.WAITING, Fate.COMPACTED, Fate.COMPACTED]
+    assert [done[name].result for name in NAMES] == [Result.WAITING, Result.COMPACTED, Result.COMPACTED]
 
 
 def test_a_pair_that_cannot_have_its_table_alone_becomes_a_major_alone(site: Site, tables: list[Table]) -> None:
@@ -156,7 +156,7 @@ def test_a_pair_that_cannot_have_its_table_alone_becomes_a_major_alone(site: Sit
     site.metastore.locks.acquire(txn, [reads], "ann", "h")
     wanted = [rows_of(site, table) for table in tables]
     done = worked(impatient, kind="minor")
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED] * 3
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED] * 3
     assert [len(done[name].output) for name in NAMES] == [2, 1, 2]
     assert "minor became major" in done["b"].message
     site.metastore.transactions.commit(txn)
@@ -178,7 +178,7 @@ def test_what_is_too_large_to_go_with_others_goes_alone(
     assert (entry.entity.table, entry.state, entry.worker_id) == ("b", State.INITIATED, None)
     assert_nothing_left(site)
     (alone,) = run_entries(site, [left], InProcessRunner()).outcomes
-    assert alone.fate is Fate.COMPACTED
+    assert alone.result is Result.COMPACTED
 
 
 @pytest.mark.parametrize(("together", "bytes_together", "open_at_once"), [(2, 1 << 20, [2, 1]), (3, 0, [0, 1, 1, 1])])
@@ -195,7 +195,7 @@ def test_transactions_are_open_of_one_group_at_a_time(
     monkeypatch.setattr(work, "TOGETHER_BYTES", bytes_together)
     found: list[int] = []
     runner = Interrupted(before=lambda: found.append(len(site.metastore.transactions.open_transactions())))
-    assert [o.fate for o in run_entries(site, asked(site), runner).outcomes] == [Fate.COMPACTED] * 3
+    assert [o.result for o in run_entries(site, asked(site), runner).outcomes] == [Result.COMPACTED] * 3
     assert found == open_at_once
 
 
@@ -204,7 +204,7 @@ def test_a_pass_takes_up_again_what_left_its_group(
 ) -> None:
     monkeypatch.setattr(work, "TOGETHER_BYTES", 0)
     done = run_entries(site, asked(site), InProcessRunner())
-    assert [o.fate for o in done.outcomes] == [Fate.COMPACTED] * 3
+    assert [o.result for o in done.outcomes] == [Result.COMPACTED] * 3
     assert_nothing_left(site)
 
 
@@ -255,7 +255,7 @@ def test_all_is_durable_before_the_first_is_named_and_what_is_not_falls_out_alon
     disk = _Undurable(tables[1].location)
     before = names_in(Path(tables[1].location))
     done = worked(replace(site, storage=disk))
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.FAILED, Fate.COMPACTED]
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.FAILED, Result.COMPACTED]
     assert "cannot sync" in done["b"].message
     assert names_in(Path(tables[1].location)) == before
     assert (len(disk.kept), disk.named_early, disk.undurable) == (4, [], set())
@@ -288,7 +288,7 @@ def test_one_that_cannot_be_named_falls_out_alone(site: Site, tables: list[Table
     place = tables[1].location
     wanted = [rows_of(site, table) for table in tables]
     done = worked(replace(site, storage=_NotNaming(place, at)))
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED, Fate.FAILED, Fate.COMPACTED]
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.FAILED, Result.COMPACTED]
     assert "no room" in done["b"].message
     assert not [name for name in names_in(Path(place)) if name.startswith(("base", "_compactor_v"))]
     assert [rows_of(site, table) for table in tables] == wanted
@@ -299,7 +299,7 @@ def test_while_names_are_given_no_database_is_asked_anything(site: Site, tables:
     """PROTOCOL 5: one critical section for all, which touches no other connection."""
     with watched_sections() as seen:
         done = worked(site)
-    assert [done[name].fate for name in NAMES] == [Fate.COMPACTED] * 3
+    assert [done[name].result for name in NAMES] == [Result.COMPACTED] * 3
     assert (seen.entries, seen.asked) == ([3], [])
 
 
@@ -325,7 +325,7 @@ def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
     wanted = [rows_of(site, table) for table in tables]
     if is_committed:
         done = worked(site)
-        assert [done[name].fate for name in NAMES] == [Fate.COMPACTED] * 3
+        assert [done[name].result for name in NAMES] == [Result.COMPACTED] * 3
         assert_nothing_left(site)
     else:
         with pytest.raises(CommitUnknown):
@@ -343,7 +343,7 @@ def test_a_bug_that_one_meets_is_told_after_the_others_are_done(site: Site, tabl
     odd = replace(site, storage=_Breaking(place))
     with pytest.raises(ZeroDivisionError):
         work_together(odd, ids, InProcessRunner(), Options(), outcomes.append)
-    assert {o.entry.entity.table: o.fate for o in outcomes} == {"b": Fate.COMPACTED, "c": Fate.COMPACTED}
+    assert {o.entry.entity.table: o.result for o in outcomes} == {"b": Result.COMPACTED, "c": Result.COMPACTED}
     (entry,) = site.metastore.compactions.queue(states=(State.INITIATED,))
     assert entry.entity.table == "a"
     assert names_in(Path(place)) == before

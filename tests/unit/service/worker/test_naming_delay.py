@@ -18,7 +18,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.batch import claimable, run_entries
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate
+from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -61,7 +61,7 @@ def test_a_query_that_is_older_than_the_newest_input_reads_on(site: Site, table:
     delete(site, table, [21])
     wanted = rows_of(site, table)
     outcome = compact(site, kind)
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     named = "base_0000002" if kind == "major" else "delta_0000001_0000002"
     assert [name.partition("_v")[0] for name in outcome.output] == [named]
     assert look() == shown
@@ -91,7 +91,7 @@ def test_what_it_does_not_see_at_all_waits_in_the_queue(site: Site, warehouse: P
         insert(site, table, range(start, start + 10))
     before, wanted = names_in(Path(table.location)), rows_of(site, table)
     outcome = compact(site)
-    assert outcome.fate is Fate.WAITING
+    assert outcome.result is Result.WAITING
     assert "compactor.naming.delay is set" in outcome.message
     assert [entry.state for entry in site.metastore.compactions.queue()] == [State.INITIATED]
     assert [txn.id for txn in site.metastore.transactions.open_transactions()] == [query]
@@ -99,7 +99,7 @@ def test_what_it_does_not_see_at_all_waits_in_the_queue(site: Site, warehouse: P
     assert names_in(Path(table.location)) == before
     site.metastore.transactions.commit(query)
     (done,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
-    assert done.fate is Fate.COMPACTED
+    assert done.result is Result.COMPACTED
     assert rows_of(site, table) == wanted
 
 
@@ -114,7 +114,7 @@ def test_a_base_that_is_too_new_for_it_is_not_gone_behind(site: Site, table: Tab
     plain = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_naming_delay="true")
     (entry,) = site.metastore.compactions.queue()
     assert entry.state is State.READY_FOR_CLEANING
-    assert compact(plain).fate is Fate.WAITING
+    assert compact(plain).result is Result.WAITING
 
 
 def test_a_table_may_say_so_for_itself(site: Site, warehouse: Path) -> None:

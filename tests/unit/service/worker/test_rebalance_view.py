@@ -28,8 +28,9 @@ from compactor.rows.reader import read_snapshot
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site, compactor_view
+from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.rebalance_view import must_be_possible, own_view
-from compactor.service.worker.work import Fate, Options, Outcome, work
+from compactor.service.worker.work import Options, work
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility
@@ -98,7 +99,7 @@ def test_rows_stay_and_files_are_even(site: Site, table: Table) -> None:
     before = rows_of(site, table)
     own = site.metastore.write_ids.next("default", "t")
     outcome = rebalance(site, buckets=3)
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     assert site.metastore.write_ids.next("default", "t") == own + 1
     assert outcome.output == (f"base_{own:07d}_v{outcome.txn:07d}",)
     after = rows_of(site, table)
@@ -147,7 +148,7 @@ def test_nothing_left_is_a_base_with_an_empty_file(site: Site, warehouse: Path) 
 def test_an_empty_table_is_refused(site: Site, warehouse: Path) -> None:
     make_table(site, warehouse)
     outcome = rebalance(site)
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     assert "nothing to compact" in outcome.message
 
 
@@ -177,7 +178,7 @@ def test_later_deletes_hit_the_right_rows(site: Site, table: Table) -> None:
     delete_where(site, table, {2, 100})
     keep = sorted([row for row in keep if row[0] != 2] + [(101, "row 101")])
     for kind in ("minor", "major"):
-        assert compact(site, kind).fate is Fate.COMPACTED
+        assert compact(site, kind).result is Result.COMPACTED
         clean_all(site)
         assert values(rows_of(site, table)) == values(rows_without_visibility(site, table)) == keep
     rebalance(site, buckets=1, order_by="b")
@@ -262,7 +263,7 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
 
     before = values(rows_of(site, table))
     outcome = rebalance(site, runner=Interrupted(before=look))
-    assert (outcome.fate, outcome.message) == (Fate.COMPACTED, "")
+    assert (outcome.result, outcome.message) == (Result.COMPACTED, "")
     assert values(rows_of(site, table)) == [*before, (500, "row 500"), (501, "row 501")]
     assert site.metastore.locks.show() == []
     clean_all(site)
@@ -276,13 +277,13 @@ def test_a_writer_lets_it_wait(site: Site, table: Table, operation: WriteOperati
         txn.statement(entity_of(table), operation)
         next_one = site.metastore.write_ids.next("default", "t")
         outcome = rebalance(site)
-        assert outcome.fate is Fate.WAITING
+        assert outcome.result is Result.WAITING
         assert site.metastore.write_ids.next("default", "t") == next_one
     (entry,) = site.metastore.compactions.queue()
     assert entry.state is State.INITIATED
     again = work(site, entry.id, InProcessRunner(), Options())
     assert again is not None
-    assert again.fate is Fate.COMPACTED
+    assert again.result is Result.COMPACTED
 
 
 def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Table) -> None:
@@ -292,7 +293,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
     with writing(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.INSERT)
         outcome = rebalance(site)
-        assert outcome.fate is Fate.WAITING
+        assert outcome.result is Result.WAITING
         assert f"write ID {statement.write_id} of the table is open" in outcome.message
         write_rows(
             statement.location,
@@ -304,7 +305,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
     (entry,) = site.metastore.compactions.queue()
     again = work(site, entry.id, InProcessRunner(), Options())
     assert again is not None
-    assert again.fate is Fate.COMPACTED
+    assert again.result is Result.COMPACTED
     assert values(rows_of(site, table)) == [*before, (700, "row 700")]
 
 
@@ -374,7 +375,7 @@ def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
 
     def late() -> None:
         with writing(site) as txn:
-            assert rebalance(site, buckets=3).fate is Fate.COMPACTED
+            assert rebalance(site, buckets=3).result is Result.COMPACTED
             statement = txn.statement(entity_of(table), WriteOperation.DELETE)
             old = {"writeid": [before[0][0]], "bucketid": [before[0][1]], "rowid": [before[0][2]]}
             write_deletes(
@@ -394,7 +395,7 @@ def test_who_saw_the_old_row_ids_loses(site: Site, table: Table) -> None:
 def test_aborted_rows_are_left_out_and_stay_out(site: Site, table: Table) -> None:
     insert(site, table, range(800, 810), commits=False)
     before = values(rows_of(site, table))
-    assert rebalance(site).fate is Fate.COMPACTED
+    assert rebalance(site).result is Result.COMPACTED
     clean_all(site)
     assert values(rows_of(site, table)) == before
 
@@ -418,7 +419,7 @@ def test_a_bucketed_table_is_refused(site: Site, warehouse: Path) -> None:
         request = Request(entity=entity_of(table), type=CompactionType.REBALANCE, initiator="x")
         outcome = work(site, site.metastore.compactions.request(request), InProcessRunner(), Options())
         assert outcome is not None
-        assert outcome.fate is Fate.REFUSED
+        assert outcome.result is Result.REFUSED
         assert "is bucketed" in outcome.message
 
 
@@ -463,7 +464,7 @@ def test_what_hive_asked_for(site: Site, table: Table) -> None:
     )
     outcome = work(site, site.metastore.compactions.request(request), InProcessRunner(), Options())
     assert outcome is not None
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     assert [row[3] for row in rows_of(site, table)] == sorted(row[3] for row in rows_of(site, table))
 
 

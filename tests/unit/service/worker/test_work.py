@@ -20,7 +20,8 @@ from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.site import Site
-from compactor.service.worker.work import Fate, Options, Outcome, work
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options, work
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
@@ -51,7 +52,7 @@ def forced(site: Site, entity: Entity, kind: CompactionType = CompactionType.MAJ
 
 def test_a_compaction_tells_what_it_did(site: Site, table: Table) -> None:
     outcome = compact(site, full=True)
-    assert outcome.fate is Fate.COMPACTED
+    assert outcome.result is Result.COMPACTED
     assert outcome.output == (f"base_0000003_v{outcome.txn:07d}",)
     assert len(outcome.inputs) == 3
     assert (outcome.worker_id or "").startswith("compactor-worker-")
@@ -73,7 +74,7 @@ def test_a_location_is_listed_once(site: Site, table: Table, monkeypatch: pytest
         return listing(self, path)
 
     monkeypatch.setattr(LocalStorage, "listing", seen)
-    assert compact(site, kind).fate is Fate.COMPACTED
+    assert compact(site, kind).result is Result.COMPACTED
     assert listed.count(table.location) == 1
 
 
@@ -108,7 +109,7 @@ def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None
         looked.append(when)
 
     watched = replace(site, storage=_Staging(partial(look, "staging")))
-    assert compact(watched, runner=Interrupted(before=partial(look, "units"))).fate is Fate.COMPACTED
+    assert compact(watched, runner=Interrupted(before=partial(look, "units"))).result is Result.COMPACTED
     assert looked[0] == "staging"
     assert "units" in looked
     assert site.metastore.locks.show() == []
@@ -126,7 +127,7 @@ def test_its_transaction_is_kept_alive_while_its_units_run(site: Site, table: Ta
             assert time.monotonic() < deadline, "no heartbeat comes"
             time.sleep(0.02)
 
-    assert compact(site, runner=Interrupted(before=wait)).fate is Fate.COMPACTED
+    assert compact(site, runner=Interrupted(before=wait)).result is Result.COMPACTED
 
 
 def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, table: Table) -> None:
@@ -137,7 +138,7 @@ def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, 
     (entry,) = site.metastore.compactions.queue()
     site.metastore.compactions.mark_cleaned(entry, (), all_below=False)
     insert(site, table, [100])
-    assert compact(with_settings(site, compactor_mode="compact")).fate is Fate.COMPACTED
+    assert compact(with_settings(site, compactor_mode="compact")).result is Result.COMPACTED
     assert not staged.exists()
 
 
@@ -171,7 +172,7 @@ def test_what_is_not_proven_fails_and_gets_no_manifest(site: Site, table: Table)
             super().write(path, content)
 
     outcome = compact(with_storage(site, Short()))
-    assert (outcome.fate, "nothing was changed" in outcome.message) == (Fate.FAILED, True)
+    assert (outcome.result, "nothing was changed" in outcome.message) == (Result.FAILED, True)
     (row, *_) = site.metastore.compactions.history()
     assert (row.id, row.state) == (outcome.entry.id, State.FAILED)
     assert names_in(Path(table.location)) == before
@@ -185,7 +186,7 @@ def test_nothing_to_merge_and_something_to_remove_is_the_cleaners(site: Site, ta
     obsolete.mkdir()
     (obsolete / "bucket_00000").write_bytes(b"")
     outcome = forced(site, entity_of(table))
-    assert outcome.fate is Fate.CLEAN_ONLY
+    assert outcome.result is Result.CLEAN_ONLY
     assert outcome.message
     clean_all(site)
     assert not obsolete.exists()
@@ -196,7 +197,7 @@ def test_nothing_to_do_at_all_is_refused_with_its_reason(site: Site, table: Tabl
     compact(site)
     clean_all(site)
     outcome = forced(site, entity_of(table))
-    assert outcome.fate is Fate.REFUSED
+    assert outcome.result is Result.REFUSED
     (row, *_) = site.metastore.compactions.history()
     assert (row.state, row.error) == (State.REFUSED, outcome.message)
     assert rows_of(site, table) == wanted
@@ -218,7 +219,7 @@ def test_what_this_release_does_not_compact_is_refused_by_name(
     columns = [Column(name="a", type="int")]
     site.metastore.catalog.create_table("default", "odd", str(warehouse / "odd"), columns, **changes)  # type: ignore[arg-type]
     outcome = forced(site, Entity(database="default", table="odd"))
-    assert outcome.fate in (Fate.REFUSED, Fate.FAILED)
+    assert outcome.result in (Result.REFUSED, Result.FAILED)
     assert "default.odd" in outcome.message
     assert said in outcome.message
     assert names_in(warehouse / "odd") == set()
@@ -228,7 +229,7 @@ def test_what_this_release_does_not_compact_is_refused_by_name(
 def test_a_type_that_no_worker_does_is_refused_by_name(site: Site, table: Table) -> None:
     before = names_in(Path(table.location))
     outcome = forced(site, entity_of(table), CompactionType.ABORT_CLEANUP)
-    assert outcome.fate in (Fate.REFUSED, Fate.FAILED)
+    assert outcome.result in (Result.REFUSED, Result.FAILED)
     assert "compaction is not done by a worker" in outcome.message
     assert names_in(Path(table.location)) == before
 
