@@ -1,19 +1,19 @@
 """Every error that Compactor raises on purpose, as one tree.
 
-Who catches what: ``service`` passes catch ``CompactorError`` per entry, record it and go on with the next one;
-``cli`` and ``airflow`` print the message and choose the exit code; nothing else catches. Each message names the
-thing, what was found, what was wanted and what to do. An error that is not in this tree is a bug.
+They are caught in few places: the passes of ``service`` catch ``CompactorError`` per entry, record it and go on with
+the next one; ``cli`` and ``airflow`` print the message and choose the exit code; nothing else catches. Each message
+names the thing, what was found, what was wanted and what to do. An error that is not in this tree is a bug.
 """
 
 from __future__ import annotations
 
 
 class CompactorError(Exception):
-    """Something a person can act on."""
+    """An error that a person can act on."""
 
 
 class Refused(CompactorError):
-    """The request is understood and will not be done: not allowed, nothing to do, or a duplicate."""
+    """A request is understood but will not be carried out: it isn't allowed, has nothing to do, or is a duplicate."""
 
 
 class NotFound(Refused):
@@ -21,23 +21,23 @@ class NotFound(Refused):
 
 
 class BadSetting(CompactorError):
-    """A setting is unknown, or its value is not of its unit."""
+    """A setting is unknown, or its value is not valid for its unit."""
 
 
 class BadName(CompactorError):
-    """A file or directory in an ACID table has a name that no writer of Hive tables gives."""
+    """A file or directory in an ACID table has a name that no writer of Hive tables uses."""
 
 
 class BadFile(CompactorError):
-    """A file cannot be read: truncated, not ORC, a foreign schema, or gone."""
+    """A file cannot be read: it is truncated, not ORC, has a foreign schema, or is gone."""
 
 
 class UnforeseenKeys(BadFile):
-    """Keys of a stripe are not those that its statistics and the order of an ACID file make; all keys are to be read."""
+    """A stripe's keys differ from those that its statistics and an ACID file's order imply; all keys must be read."""
 
 
 class NotLossless(CompactorError):
-    """Rewriting would lose something (encryption, unknown kinds, ACID v1 events); nothing was touched."""
+    """A rewrite would lose something (encryption, unknown kinds, ACID v1 events); nothing was touched."""
 
 
 class VerificationFailed(CompactorError):
@@ -45,44 +45,44 @@ class VerificationFailed(CompactorError):
 
 
 class NotEnoughHistory(CompactorError):
-    """A snapshot is older than the oldest base that is left, so its rows cannot be read any more."""
+    """A snapshot is older than the oldest remaining base, so its rows can no longer be read."""
 
 
 class LostClaim(CompactorError):
-    """The queue entry or its transaction belongs to somebody else by now; the holder stops without a trace."""
+    """The queue entry or its transaction now belongs to another process; the former holder stops without a trace."""
 
 
 class CommitUnknown(CompactorError):
-    """The answer of a commit was lost. Nobody removes anything before TXNS has been read."""
+    """The answer to a commit was lost. Nothing is removed before TXNS has been read."""
 
 
 class TransactionAborted(CompactorError):
-    """The transaction is aborted (timed out, a write conflict, or by hand)."""
+    """The transaction was aborted (by a timeout, a write conflict, or by hand)."""
 
 
 class LockNotGranted(CompactorError):
-    """A lock stands in the way and the time to wait for it is over."""
+    """A conflicting lock was still held when the time to wait for it ran out."""
 
 
 class NotSupported(CompactorError):
-    """What was found is known and not handled by this release; the message says what to do instead."""
+    """A known case that this release does not handle; the message says what to do instead."""
 
 
 class Unforeseen(CompactorError):
-    """A unit met an error that nobody thought of, a fault of ours perhaps; nothing was published, the log has its trace."""
+    """A unit met an unexpected error, possibly a bug in Compactor; nothing was published, the log has the trace."""
 
 
 class StorageError(CompactorError):
-    """The file system failed: permission denied, disk full, or a path that is not what it was."""
+    """The file system failed: permission denied, disk full, or a path that has changed."""
 
 
 class DatabaseUnavailable(CompactorError):
-    """The metastore or state database cannot be reached, or refuses what was asked."""
+    """The metastore or state database cannot be reached, or refuses a statement."""
 
 
 class TryAgain(DatabaseUnavailable):
-    """The database rolled a transaction back for another one's sake, or went away in it: nothing happened, repeat it."""
+    """The database rolled a transaction back in favour of another, or went away during it: nothing happened, retry it."""
 
 
 class LocksUnavailable(CompactorError):
-    """The ZooKeeper that keeps the locks cannot be reached, or refuses what was asked."""
+    """The ZooKeeper that keeps the locks cannot be reached, or refuses a request."""

@@ -1,8 +1,8 @@
 """Every point between two effects at which a process may die, as data.
 
 Code between two effects calls ``reach(Step.X)``. For crash tests only, ``COMPACTOR_DIE_AT=STEP`` or ``STEP:n`` in the
-environment kills the process with SIGKILL when it gets there (the n-th time). A test runs over all members, so that
-a step without a test fails.
+environment kills the process with SIGKILL when it gets there (for the n-th time). A test runs over all members, so
+that a step without a test is noticed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 
 
 class Step(enum.Enum):
-    """In the order in which a request meets them."""
+    """The points at which a process may die, in the order in which a request reaches them."""
 
     ENQUEUED = "the initiator's row is in the queue"
     CLAIMED = "i -> w is committed"
@@ -42,7 +42,7 @@ _reached: dict[Step, int] = {}
 
 
 def reach(step: Step) -> None:
-    """Mark that ``step`` is reached; dies here when a crash test asked for it."""
+    """Records that ``step`` is reached; kills the process here if a crash test asks for it."""
     wanted = os.environ.get("COMPACTOR_DIE_AT")
     if wanted is None:
         return

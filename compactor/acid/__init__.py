@@ -1,1 +1,1 @@
-"""What Hive's ACID layout means, as pure functions: names, write-id lists, bucket property, directory state."""
+"""Hive's ACID layout as pure functions: names, write-id lists, the bucket property, a directory's state."""

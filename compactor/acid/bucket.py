@@ -1,6 +1,6 @@
-"""The bucket property: the 32-bit number that stands in every ACID row's ``bucket`` field (Hive's BucketCodec).
+"""The bucket property: the 32-bit number in every ACID row's ``bucket`` field (Hive's BucketCodec).
 
-V1 is ``001 | 1 reserved bit | 12 bits bucket | 4 reserved bits | 12 bits statement id``; V0 (before Hive 3) is the
+V1 is ``001 | 1 reserved bit | 12 bits bucket | 4 reserved bits | 12 bits statement ID``; V0 (before Hive 3) is the
 bucket itself.
 """
 
@@ -22,10 +22,10 @@ class Bucket:
 
 
 def encode(number: int, statement_id: int | None = None) -> int:
-    """The V1 bucket property; a missing statement id is 0, as in Hive.
+    """Returns the V1 bucket property; a missing statement ID is 0, as in Hive.
 
     Raises:
-        ValueError: a part does not fit its 12 bits.
+        ValueError: a part does not fit into its 12 bits.
     """
     statement = 0 if statement_id is None else statement_id
     if not 0 <= number <= MAX_BUCKET or not 0 <= statement <= MAX_STATEMENT:
@@ -34,10 +34,10 @@ def encode(number: int, statement_id: int | None = None) -> int:
 
 
 def decode(bucket_property: int) -> Bucket:
-    """The parts of a bucket property of version 0 or 1.
+    """Returns the parts of a bucket property of version 0 or 1.
 
     Raises:
-        ValueError: any other version.
+        ValueError: the property is of any other version.
     """
     version = (bucket_property & 0xE0000000) >> 29
     if version == 0:
@@ -48,10 +48,10 @@ def decode(bucket_property: int) -> Bucket:
 
 
 def is_v1(bucket_property: int) -> bool:
-    """Whether the property is of version 1, as all writers since Hive 3 make them."""
+    """Returns true if the property is of version 1, which all writers since Hive 3 use."""
     return (bucket_property & 0xE0000000) >> 29 == 1
 
 
 def is_known(bucket_property: int) -> bool:
-    """Whether the property is of version 0 or 1; nobody has written another one yet."""
+    """Returns true if the property is of version 0 or 1; no writer uses another one yet."""
     return (bucket_property & 0xE0000000) >> 29 <= 1

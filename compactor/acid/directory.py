@@ -1,6 +1,6 @@
-"""Listing + snapshot -> what is read, what is obsolete, what is aborted (Hive's ``AcidUtils.getAcidState``).
+"""A listing and a snapshot in; what is read, obsolete and aborted out (Hive's ``AcidUtils.getAcidState``).
 
-Pure. The rules, in the order in which they are applied, and where we are stricter than Hive:
+Pure. The rules in the order in which they apply, and where they are stricter than Hive's:
 
 * A directory ``..._v<txn>`` counts only when that transaction is valid in the snapshot.
 * Of two directories of one kind, range and statement only the one with the highest visible ``_v`` is read (Hive read
@@ -10,106 +10,26 @@ Pure. The rules, in the order in which they are applied, and where we are strict
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from operator import attrgetter
-from types import MappingProxyType
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from compactor.acid.names import (
-    FLUSH_LENGTH_SUFFIX,
-    Base,
-    BucketFile,
-    Delta,
-    DeltaKind,
-    OriginalFile,
-    is_skipped,
-    is_skipped_below,
-    parse_directory,
-    parse_file,
-)
+from compactor.acid.listing import AcidDir, DataFile, FoundBase, FoundDelta, Listing, SortedListing
+from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.acid.write_ids import CleanerWriteIdList, RangeAnswer, ValidTxnList, ValidWriteIdList
-from compactor.errors import BadName, NotEnoughHistory
+from compactor.errors import NotEnoughHistory
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
-
-_PATH = attrgetter("path")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileStatus:
-    """A file below the table's or partition's directory: ``path`` relative to it, ``length`` in bytes."""
-
-    path: str
-    length: int
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition("/")[2]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What stands in a table's or partition's directory.
-
-    ``files`` are all files at any depth; ``directories`` the top-level directories, also those without a file;
-    ``data_formats`` gives ``dataFormat`` of each ``_metadata_acid`` by its directory's name (``compacted`` by Hive 3's
-    major compaction, ``truncated``/``dropped`` by Hive 4). Skipped names may be present; they are ignored here.
-    """
-
-    files: tuple[FileStatus, ...] = ()
-    directories: tuple[str, ...] = ()
-    data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataFile:
-    """One file with rows. ``number`` is the file number: rows and delete events meet only within one number.
-
-    ``raw`` says that the name is that of a file without ACID columns (original, or LOAD DATA into a delta).
-    ``flush_length`` is set when a streaming writer's side file limits how much of the file is meant.
-    """
-
-    path: str
-    length: int
-    number: int
-    raw: bool = False
-    has_flush_length: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcidDir:
-    """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden.
-
-    ``strangers`` are files whose names say no file number (theirs is -1): some readers read them all the same.
-    """
-
-    acid: Base | Delta
-    directory: str
-    files: tuple[DataFile, ...]
-    total_bytes: int
-    raw: bool = False
-    strangers: tuple[DataFile, ...] = ()
-
-    @property
-    def base(self) -> Base:
-        assert isinstance(self.acid, Base)
-        return self.acid
-
-    @property
-    def delta(self) -> Delta:
-        assert isinstance(self.acid, Delta)
-        return self.acid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcidDirectory:
-    """What a snapshot reads in one directory, and what nobody reads any more.
+    """The state of one directory under a snapshot: what is read, and what is no longer needed.
 
-    ``deltas`` are in reading order. ``originals`` are data files without ACID columns in path order, which gives their
-    rows their synthetic ROW__IDs; one of 0 bytes, which Hive passes over as well, is only ever obsolete. ``obsolete``
-    and ``aborted`` are top-level names (an original file in a sub-directory: its path) that the given snapshot does not
+    ``deltas`` are in reading order. ``originals`` are data files without ACID columns in path order, which determines
+    their rows' synthetic ROW__IDs; one of 0 bytes, which Hive skips as well, is only ever obsolete. ``obsolete`` and
+    ``aborted`` are top-level names (for an original file in a sub-directory, its path) that the given snapshot does not
     need. ``left_out`` are directories that hold an open write ID, or reach above the list's high watermark.
     ``unseen`` are ``_v`` directories whose transaction is neither valid nor aborted. ``unparsable`` are names that begin
-    like an ACID directory and are none: nothing is decided while there is one.
+    like an ACID directory's but are not valid: nothing is decided while there is one.
     """
 
     base: AcidDir | None = None
@@ -133,7 +53,7 @@ class AcidDirectory:
 
     @property
     def base_bytes(self) -> int:
-        """Bytes of the base, or of the originals where there is none (Hive's Initiator counts them so)."""
+        """Bytes of the base, or of the originals if there is none (as Hive's Initiator counts them)."""
         return self.base.total_bytes if self.base else sum(f.length for f in self.originals)
 
     @property
@@ -141,10 +61,10 @@ class AcidDirectory:
         return sum(d.total_bytes for d in self.deltas)
 
     def compactable(self) -> tuple[AcidDir, ...]:
-        """Deltas that a compaction may read and name its output by.
+        """Returns the deltas that a compaction may read, and whose write IDs name its output.
 
-        An output's range never reaches into the range of a directory that was left out: were it a streaming delta whose
-        open write IDs abort later, a range over it would hide its committed rows for ever [seen in Hive and Trino].
+        An output's range never reaches into the range of a directory that was left out: if that were a streaming delta
+        whose open write IDs abort later, its committed rows would be hidden for ever [seen in Hive and Trino].
         """
         limit = min(
             (d.min_write_id for d in self.left_out if isinstance(d, Delta)),
@@ -156,7 +76,7 @@ class AcidDirectory:
 
     @property
     def waiting(self) -> int:
-        """How many directories a compaction leaves alone: those that hold an open write ID, or lie above one."""
+        """The number of directories that a compaction leaves alone: those that hold an open write ID, or lie above one."""
         return len(self.left_out) + len(self.deltas) - len(self.compactable())
 
 
@@ -167,141 +87,199 @@ def acid_directory(
     *,
     exempt: frozenset[TxnId] = frozenset(),
 ) -> AcidDirectory:
-    """The state of ``listing`` under a snapshot.
+    """Returns the state of ``listing`` under a snapshot.
 
     Args:
         write_ids: the reader's, compactor's or cleaner's list of this table.
         txns: decides which ``_v<txn>`` directories count.
-        exempt: transactions whose ``_v`` directories are treated as not there (a compaction's own, while it plans).
+        exempt: transactions whose ``_v`` directories are ignored (a compaction's own, while it plans).
 
     Raises:
         NotEnoughHistory: the list is older than the oldest compacted base, so what it saw is gone.
     """
-    found = _SortedListing.of(listing, exempt)
+    found = SortedListing.of(listing, exempt)
+    visible = _visible(found, txns)
+    bases = _choose_base(visible.bases, write_ids)
+    if bases.best is None:
+        _check_history(bases.oldest, write_ids)
+    best = None if bases.best is None else bases.best.base
+    deltas = _sort_deltas(visible.deltas, write_ids)
+    current, hidden = _best_deltas(deltas.readable, best, write_ids)
+    replaced = () if best is None else tuple(file.path for file in found.originals)
+    return AcidDirectory(
+        base=None if bases.best is None else found.acid_dir(bases.best.name, bases.best.base),
+        deltas=tuple(found.acid_dir(name, delta) for name, delta in current),
+        # an empty bucket of a plain table is a file of 0 bytes
+        originals=tuple(file for file in found.originals if file.length) if best is None else (),
+        obsolete=tuple(sorted([*bases.obsolete, *hidden, *replaced])),
+        aborted=tuple(sorted([*visible.aborted, *(base.name for base in bases.aborted), *deltas.aborted])),
+        aborted_write_ids=deltas.aborted_write_ids.union(aborted.base.write_id for aborted in bases.aborted),
+        has_uncompacted_aborts=deltas.has_uncompacted_aborts,
+        left_out=(*bases.left_out, *deltas.left_out),
+        unseen=tuple(sorted(visible.unseen)),
+        unparsable=found.unparsable,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Visible:
+    """Bases and deltas that count in the snapshot, and the names of those excluded by their ``_v`` transaction."""
+
+    bases: tuple[FoundBase, ...]
+    deltas: tuple[FoundDelta, ...]
+    aborted: tuple[str, ...]
+    unseen: tuple[str, ...]
+
+
+def _visible(found: SortedListing, txns: ValidTxnList) -> _Visible:
     aborted: list[str] = []
-    aborted_ids: set[WriteId] = set()
     unseen: list[str] = []
 
-    def visible(name: str, txn: TxnId) -> bool:
+    def counts(name: str, txn: TxnId) -> bool:
         if txn == 0 or txns.is_valid(txn):
             return True
         (aborted if txns.is_aborted(txn) else unseen).append(name)
         return False
 
-    # -- bases
-    obsolete: list[str] = []
-    left_out: list[Base | Delta] = []
-    best: tuple[str, Base] | None = None
-    oldest: tuple[str, Base] | None = None
-    for name, base in found.bases:
-        if not visible(name, base.visibility_txn_id):
-            continue
-        compacted = base.visibility_txn_id > 0 or listing.data_formats.get(name) == "compacted"
-        if oldest is None or base.write_id < oldest[1].write_id:
-            oldest = (name, base)
-        if not compacted and write_ids.is_aborted(base.write_id):
-            aborted.append(name)
-            aborted_ids.add(base.write_id)
-            continue
-        if best is not None and not _beats(base, best[1]):
-            obsolete.append(name)
-        elif _base_valid(base, compacted, write_ids):
-            if best is not None:
-                obsolete.append(best[0])
-            best = (name, base)
-        else:
-            left_out.append(base)
-
-    # -- deltas
-    working: list[tuple[str, Delta]] = []
-    uncompacted = False
-    for name, delta in found.deltas:
-        if not visible(name, delta.visibility_txn_id):
-            continue
-        some_aborted = write_ids.range_aborted(delta.min_write_id, delta.max_write_id)
-        if some_aborted is RangeAnswer.ALL:
-            aborted.append(name)
-            aborted_ids.update(WriteId(w) for w in range(delta.min_write_id, delta.max_write_id + 1))
-            continue
-        uncompacted = uncompacted or some_aborted is RangeAnswer.SOME
-        if write_ids.range_valid(delta.min_write_id, delta.max_write_id) is RangeAnswer.NONE:
-            left_out.append(delta)
-        else:
-            working.append((name, delta))
-
-    # A cleaner reads nothing: where a newer compaction's base is above its entry, it still judges what is below.
-    if best is None and oldest is not None and not isinstance(write_ids, CleanerWriteIdList):
-        name, base = oldest
-        compacted = base.visibility_txn_id > 0 or listing.data_formats.get(name) == "compacted"
-        if compacted:
-            raise NotEnoughHistory(
-                f"{write_ids.table}: the snapshot with high watermark {write_ids.high_watermark} and smallest open "
-                f"write ID {write_ids.min_open} is older than the oldest base {name}; take a new snapshot"
-            )
-
-    current, hidden = _best_deltas(working, best[1] if best else None, write_ids)
-    obsolete.extend(hidden)
-    originals = tuple(f for f in found.originals if f.length)  # an empty bucket of a plain table is a file of 0 bytes
-    if best is not None:
-        obsolete.extend(f.path for f in found.originals)
-        originals = ()
-    return AcidDirectory(
-        base=found.acid_dir(best[0], best[1]) if best else None,
-        deltas=tuple(found.acid_dir(name, delta) for name, delta in current),
-        originals=originals,
-        obsolete=tuple(sorted(obsolete)),
-        aborted=tuple(sorted(aborted)),
-        aborted_write_ids=frozenset(aborted_ids),
-        has_uncompacted_aborts=uncompacted,
-        left_out=tuple(left_out),
-        unseen=tuple(sorted(unseen)),
-        unparsable=found.unparsable,
+    return _Visible(
+        bases=tuple(item for item in found.bases if counts(item.name, item.base.visibility_txn_id)),
+        deltas=tuple(item for item in found.deltas if counts(item.name, item.delta.visibility_txn_id)),
+        aborted=tuple(aborted),
+        unseen=tuple(unseen),
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bases:
+    """The ``best`` base, which is read, the one with the smallest write ID, and what becomes of the others."""
+
+    best: FoundBase | None
+    oldest: FoundBase | None
+    obsolete: tuple[str, ...]
+    aborted: tuple[FoundBase, ...]
+    left_out: tuple[Base, ...]
+
+
+def _choose_base(bases: Iterable[FoundBase], write_ids: ValidWriteIdList) -> _Bases:
+    best: FoundBase | None = None
+    oldest: FoundBase | None = None
+    obsolete: list[str] = []
+    aborted: list[FoundBase] = []
+    left_out: list[Base] = []
+    for found in bases:
+        if oldest is None or found.base.write_id < oldest.base.write_id:
+            oldest = found
+        if not found.is_compacted and write_ids.is_aborted(found.base.write_id):
+            aborted.append(found)
+        elif best is not None and not _beats(found.base, best.base):
+            obsolete.append(found.name)
+        elif _base_valid(found, write_ids):
+            if best is not None:
+                obsolete.append(best.name)
+            best = found
+        else:
+            left_out.append(found.base)
+    return _Bases(best=best, oldest=oldest, obsolete=tuple(obsolete), aborted=tuple(aborted), left_out=tuple(left_out))
+
+
 def _beats(challenger: Base, best: Base) -> bool:
-    """A larger number wins; of one number the compacted one, of two compacted ones the higher ``_v`` (HIVE-25777)."""
+    """The larger number wins; of one number the compacted base, of two compacted ones the higher ``_v`` (HIVE-25777)."""
     return (challenger.write_id, challenger.visibility_txn_id) > (best.write_id, best.visibility_txn_id)
 
 
-def _base_valid(base: Base, compacted: bool, write_ids: ValidWriteIdList) -> bool:
-    if base.write_id == ORIGINALS_ONLY:
+def _base_valid(found: FoundBase, write_ids: ValidWriteIdList) -> bool:
+    if found.base.write_id == ORIGINALS_ONLY:
         return True
-    if compacted:
-        return write_ids.is_valid_base(base.write_id)
-    return write_ids.is_valid(base.write_id)
+    if found.is_compacted:
+        return write_ids.is_valid_base(found.base.write_id)
+    return write_ids.is_valid(found.base.write_id)
+
+
+def _check_history(oldest: FoundBase | None, write_ids: ValidWriteIdList) -> None:
+    """Raises NotEnoughHistory if no base is valid and a compaction has replaced what the snapshot saw.
+
+    A cleaner reads nothing: where a newer compaction's base is above its entry, it still judges what is below.
+    """
+    if oldest is None or not oldest.is_compacted or isinstance(write_ids, CleanerWriteIdList):
+        return
+    raise NotEnoughHistory(
+        f"{write_ids.table}: the snapshot with high watermark {write_ids.high_watermark} and smallest open "
+        f"write ID {write_ids.min_open} is older than the oldest base {oldest.name}; take a new snapshot"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Deltas:
+    """Deltas by their write IDs alone, before larger ones hide smaller ones."""
+
+    readable: tuple[FoundDelta, ...]
+    aborted: tuple[str, ...]
+    aborted_write_ids: frozenset[WriteId]
+    has_uncompacted_aborts: bool
+    left_out: tuple[Delta, ...]
+
+
+def _sort_deltas(deltas: Iterable[FoundDelta], write_ids: ValidWriteIdList) -> _Deltas:
+    readable: list[FoundDelta] = []
+    aborted: list[str] = []
+    aborted_ids: set[WriteId] = set()
+    left_out: list[Delta] = []
+    uncompacted = False
+    for found in deltas:
+        low, high = found.delta.min_write_id, found.delta.max_write_id
+        some_aborted = write_ids.range_aborted(low, high)
+        if some_aborted is RangeAnswer.ALL:
+            aborted.append(found.name)
+            aborted_ids.update(WriteId(w) for w in range(low, high + 1))
+            continue
+        uncompacted = uncompacted or some_aborted is RangeAnswer.SOME
+        if write_ids.range_valid(low, high) is RangeAnswer.NONE:
+            left_out.append(found.delta)
+        else:
+            readable.append(found)
+    return _Deltas(
+        readable=tuple(readable),
+        aborted=tuple(aborted),
+        aborted_write_ids=frozenset(aborted_ids),
+        has_uncompacted_aborts=uncompacted,
+        left_out=tuple(left_out),
+    )
 
 
 def _best_deltas(
-    working: Iterable[tuple[str, Delta]], base: Base | None, write_ids: ValidWriteIdList
-) -> tuple[list[tuple[str, Delta]], list[str]]:
-    """Which deltas are read, in order, and which are hidden by larger ones (Hive's ``findBestWorkingDeltas``)."""
+    readable: Iterable[FoundDelta], base: Base | None, write_ids: ValidWriteIdList
+) -> tuple[list[FoundDelta], list[str]]:
+    """Returns the deltas to read, in order, and the names of those that larger ones hide.
 
-    def order(item: tuple[str, Delta]) -> tuple[int, int, int, str, int]:
-        d = item[1]
+    The rule is that of Hive's ``findBestWorkingDeltas``.
+    """
+
+    def order(found: FoundDelta) -> tuple[int, int, int, str, int]:
+        d = found.delta
         statement = -1 if d.statement_id is None else d.statement_id
         return (d.min_write_id, -d.max_write_id, statement, d.kind.value, -d.visibility_txn_id)
 
     current = base.write_id if base is not None and base.write_id != ORIGINALS_ONLY else WriteId(0)
     last_statement = -1
     previous: Delta | None = None
-    taken: list[tuple[str, Delta]] = []
+    taken: list[FoundDelta] = []
     kinds: set[tuple[DeltaKind, int, int, int | None]] = set()
     obsolete: list[str] = []
-    for name, delta in sorted(working, key=order):
+    for found in sorted(readable, key=order):
+        delta = found.delta
         key = (delta.kind, delta.min_write_id, delta.max_write_id, delta.statement_id)
         if key in kinds:
-            obsolete.append(name)  # a second compaction's twin with a lower _v
+            obsolete.append(found.name)  # a second compaction's twin with a lower _v
         elif delta.max_write_id > current:
             if write_ids.range_valid(WriteId(current + 1), delta.max_write_id) is RangeAnswer.NONE:
-                continue  # Hive: neither read nor obsolete
-            taken.append((name, delta))
+                continue  # as in Hive, neither read nor obsolete
+            taken.append(found)
             current = delta.max_write_id
             last_statement = -1 if delta.statement_id is None else delta.statement_id
             previous = delta
             kinds.add(key)
         elif delta.max_write_id == current and last_statement >= 0:
-            taken.append((name, delta))
+            taken.append(found)
             previous = delta
             kinds.add(key)
         elif previous is not None and key[1:] == (
@@ -309,88 +287,8 @@ def _best_deltas(
             previous.max_write_id,
             previous.statement_id,
         ):
-            taken.append((name, delta))
+            taken.append(found)
             kinds.add(key)
         else:
-            obsolete.append(name)
+            obsolete.append(found.name)
     return taken, obsolete
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _SortedListing:
-    """A listing sorted into what its names say."""
-
-    bases: tuple[tuple[str, Base], ...]
-    deltas: tuple[tuple[str, Delta], ...]
-    originals: tuple[DataFile, ...]
-    inside: Mapping[str, tuple[FileStatus, ...]]
-    unparsable: tuple[str, ...]
-
-    @classmethod
-    def of(cls, listing: Listing, exempt: frozenset[TxnId]) -> _SortedListing:
-        inside: dict[str, list[FileStatus]] = {name: [] for name in listing.directories}
-        root: list[FileStatus] = []
-        for file in listing.files:
-            top, slash, _ = file.path.partition("/")
-            if slash:
-                inside.setdefault(top, []).append(file)
-            else:
-                root.append(file)
-        bases: list[tuple[str, Base]] = []
-        deltas: list[tuple[str, Delta]] = []
-        unparsable: list[str] = []
-        originals = [f for f in root if not is_skipped(f.name)]
-        for name in sorted(inside):
-            if is_skipped(name):
-                continue
-            try:
-                acid = parse_directory(name)
-            except BadName:
-                unparsable.append(name)
-                continue
-            if acid is None:
-                originals += [f for f in inside[name] if not is_skipped_below(f.path)]  # ``name`` itself is not
-            elif acid.visibility_txn_id in exempt and acid.visibility_txn_id:
-                continue
-            elif isinstance(acid, Base):
-                bases.append((name, acid))
-            else:
-                deltas.append((name, acid))
-        return cls(
-            bases=tuple(bases),
-            deltas=tuple(deltas),
-            originals=tuple(_data_file(f) for f in sorted(originals, key=_PATH)),
-            inside=MappingProxyType({name: tuple(files) for name, files in inside.items()}),
-            unparsable=tuple(unparsable),
-        )
-
-    def acid_dir(self, name: str, acid: Base | Delta) -> AcidDir:
-        visible = sorted((f for f in self.inside.get(name, ()) if not is_skipped_below(f.path)), key=_PATH)
-        flushed = {f.path for f in visible if f.path.endswith(FLUSH_LENGTH_SUFFIX)}
-        data: list[DataFile] = []
-        strangers: list[DataFile] = []
-        for file in visible:
-            found = _data_file(file, has_flush_length=file.path + FLUSH_LENGTH_SUFFIX in flushed)
-            if found.number >= 0:
-                data.append(found)
-            elif file.path not in flushed:
-                strangers.append(found)
-        return AcidDir(
-            acid=acid,
-            directory=name,
-            files=tuple(data),
-            total_bytes=sum(f.length for f in visible),
-            raw=any(f.raw for f in data),
-            strangers=tuple(strangers),
-        )
-
-
-def _data_file(file: FileStatus, *, has_flush_length: bool = False) -> DataFile:
-    parsed = parse_file(file.name)
-    match parsed:
-        case BucketFile(number=number):
-            return DataFile(path=file.path, length=file.length, number=number, has_flush_length=has_flush_length)
-        case OriginalFile(number=number):
-            return DataFile(path=file.path, length=file.length, number=number, raw=True)
-        case None:
-            return DataFile(path=file.path, length=file.length, number=-1, raw=True)

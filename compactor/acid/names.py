@@ -1,4 +1,4 @@
-"""Names inside a transactional table, in both directions: directories, files, and what readers never look at.
+"""Names inside a transactional table, parsed and formatted: directories, files, and names that readers skip.
 
 Pure: strings in, values out. The forms are those of Hive's ``AcidUtils`` and ``AcidConstants``.
 """
@@ -15,19 +15,19 @@ from compactor.ids import NOTHING_OPEN, ORIGINALS_ONLY, TxnId, WriteId
 
 ACID_VERSION_FILE = "_orc_acid_version"  #: side file of every base and delta; its content is ``ACID_VERSION``
 ACID_VERSION = b"2"
-METADATA_FILE = "_metadata_acid"  #: JSON in bases of TRUNCATE (Hive 4) and of Hive 3's major compaction
+METADATA_FILE = "_metadata_acid"  #: JSON in the bases that TRUNCATE (Hive 4) and Hive 3's major compaction write
 METADATA_COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'  #: as Hive 3.1's major compaction writes it
 BASE_PREFIX = "base_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
 STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
-HIDDEN_PREFIX = "_compactor_obsolete_"  #: then a transaction and the final name of what is being removed
+HIDDEN_PREFIX = "_compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
 
 
 class Layout(enum.Enum):
-    """How the output of a compaction is named and marked, by the Hive whose readers look at it."""
+    """The naming and marking of a compaction's output, by the version of Hive that reads it."""
 
-    VISIBILITY = "Hive 4"  #: ``_v<txn>`` at the end of the name: it counts once that transaction is valid
-    PLAIN = "Hive 3.1"  #: no suffix, which it fails on: it counts as soon as it is there; bases bear ``_metadata_acid``
+    VISIBILITY = "Hive 4"  #: ``_v<txn>`` at the end of the name: counts once that transaction is valid
+    PLAIN = "Hive 3.1"  #: no suffix, which Hive 3 rejects: counts as soon as it exists; bases have ``_metadata_acid``
     VERSION_1 = "Hive 2"  #: no suffix, no side file, plain bucket numbers in rows: ACID version 1
 
     @property
@@ -71,7 +71,7 @@ class Delta:
         if self.min_write_id > self.max_write_id:
             raise BadName(
                 f"{self.kind.value} of write IDs {self.min_write_id}..{self.max_write_id}: the first is larger than "
-                "the last; no writer names a directory so, move it away"
+                "the last; no writer names a directory like this, move it away"
             )
 
     @property
@@ -104,7 +104,7 @@ class OriginalFile:
 
 
 def original_name(number: int, copy: int = 0) -> str:
-    """``000003_0``, and ``000003_0_copy_1`` for one more file of that number."""
+    """Returns ``000003_0``, or ``000003_0_copy_1`` for one more file of that number."""
     return f"{number:06d}_0" + (f"_copy_{copy}" if copy else "")
 
 
@@ -116,10 +116,10 @@ _BASE = re.compile(rf"base_({ORIGINALS_ONLY}|[0-9]+)(?:_v([0-9]+))?")
 _DELTA = re.compile(r"(delta|delete_delta)_([0-9]+)_([0-9]+)(?:_([0-9]+))?(?:_v([0-9]+))?")
 _BUCKET = re.compile(r"bucket_([0-9]+)(?:_([0-9]+))?")
 _ORIGINAL = re.compile(r"([0-9]+)_[0-9]+(?:_copy_[0-9]+)?")
-_SKIPPED = ("_", ".", "-tmp.")  #: how a name begins that readers skip
+_SKIPPED = ("_", ".", "-tmp.")  #: beginnings of the names that readers skip
 _SKIPPED_BELOW = re.compile("/(?:" + "|".join(map(re.escape, _SKIPPED)) + ")")
 _NUMBERS = re.compile(r"(?<!-)[0-9]+")
-_NAMES_KEPT = 8192  #: the partitions of a table repeat each other's names
+_NAMES_KEPT = 8192  #: worthwhile since the partitions of a table repeat each other's names
 _ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
 _STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
@@ -127,10 +127,10 @@ _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def parse_directory(name: str) -> Base | Delta | None:
-    """The base or delta that ``name`` stands for; None when it is not the name of an ACID directory at all.
+    """Returns the base or delta of this name; None if it is not the name of an ACID directory at all.
 
     Raises:
-        BadName: ``name`` begins like an ACID directory and goes on like none, or a number is above 63 bits.
+        BadName: ``name`` begins like that of an ACID directory but isn't one, or a number does not fit into 63 bits.
     """
     fits = all(int(number) <= NOTHING_OPEN for number in _NUMBERS.findall(name))
     if fits and (match := _BASE.fullmatch(name)):
@@ -155,7 +155,7 @@ def parse_directory(name: str) -> Base | Delta | None:
 
 @lru_cache(maxsize=_NAMES_KEPT)
 def parse_file(name: str) -> BucketFile | OriginalFile | None:
-    """What a data file's name says about its rows; None for any other name (readers skip such files)."""
+    """Returns the file number and other parts of a data file's name; None for any other name (readers skip such files)."""
     if match := _BUCKET.fullmatch(name):
         number, attempt = match.groups()
         return BucketFile(number=int(number), attempt=None if attempt is None else int(attempt))
@@ -165,32 +165,32 @@ def parse_file(name: str) -> BucketFile | OriginalFile | None:
 
 
 def is_skipped(name: str) -> bool:
-    """Whether every reader skips this file or directory name: hidden ones, and running writers' ``-tmp.`` manifests.
+    """Returns true if every reader skips this file or directory: hidden ones, and running writers' ``-tmp.`` manifests.
 
-    ``-tmp.*`` is not hidden by Hive's own rule; Hive 4 writers keep such directories in the table root while they run.
+    ``-tmp.*`` is not hidden by Hive's own rule; Hive 4 writers keep such directories in the table's root while they run.
     """
     return name.startswith(_SKIPPED)
 
 
 def is_skipped_below(path: str) -> bool:
-    """``is_skipped`` of any name in ``path`` but the first."""
+    """Returns true if ``is_skipped`` holds for any name in ``path`` but the first."""
     return _SKIPPED_BELOW.search(path) is not None
 
 
 def staging_name(txn: TxnId) -> str:
-    """The hidden directory in which the compaction of transaction ``txn`` works."""
+    """Returns the name of the hidden directory in which the compaction of transaction ``txn`` works."""
     return f"{STAGING_PREFIX}{txn}"
 
 
 def parse_staging(name: str) -> TxnId | None:
-    """The transaction of a staging directory, None for any other name."""
+    """Returns the transaction of a staging directory; None for any other name."""
     match = _STAGING.fullmatch(name)
     return TxnId(int(match.group(1))) if match else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hidden:
-    """A directory that waits for its removal: ``final_name`` may go once transactions up to ``until`` have ended."""
+    """A directory that waits to be removed: ``final_name`` may go once all transactions up to ``until`` have ended."""
 
     final_name: str
     until: TxnId
@@ -201,6 +201,6 @@ class Hidden:
 
 
 def parse_hidden(name: str) -> Hidden | None:
-    """What ``_compactor_obsolete_<txn>_<final name>`` stands for, None for any other name."""
+    """Parses ``_compactor_obsolete_<txn>_<final name>``; None for any other name."""
     match = _HIDDEN.fullmatch(name)
     return Hidden(until=TxnId(int(match.group(1))), final_name=match.group(2)) if match else None

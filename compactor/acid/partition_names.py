@@ -1,6 +1,6 @@
-"""Partition names ``k=v/k2=v2`` as Hive writes them (``FileUtils.makePartName``), and the form that is escaped twice.
+"""Partition names ``k=v/k2=v2`` as Hive writes them (``FileUtils.makePartName``), and their twice-escaped form.
 
-Hive 4 escapes the name of a static partition a second time where it records a lock or a write
+Hive 4 escapes the name of a static partition a second time when it records a lock or a write
 (``p=a b%3Dc`` becomes ``p=a b%253Dc``), so both forms mean the same partition.
 """
 
@@ -17,35 +17,35 @@ _SEQUENCE = re.compile(r"%([0-9a-fA-F]{2})")
 
 
 def escape(text: str) -> str:
-    """``text`` as a part of a directory name; an empty one is the default partition's name."""
+    """Returns ``text`` as part of a directory name; an empty text gives the default partition's name."""
     if not text:
         return DEFAULT_PARTITION
     return _ESCAPED.sub(lambda match: f"%{ord(match.group()):02X}", text)
 
 
 def unescape(text: str) -> str:
-    """The text that ``escape`` was given. A ``%`` that begins no sequence stands for itself."""
+    """Reverses ``escape``. A ``%`` that does not begin an escape sequence is kept."""
     return _SEQUENCE.sub(lambda match: chr(int(match.group(1), 16)), text)
 
 
 def part_name(keys: Sequence[str], values: Sequence[str]) -> str:
-    """PART_NAME of the partition with these key names and plain values."""
+    """Returns the PART_NAME of the partition with these key names and plain values."""
     return "/".join(f"{escape(key.lower())}={escape(value)}" for key, value in zip(keys, values, strict=True))
 
 
 def escaped_again(name: str) -> str:
-    """The form in which Hive records a static partition: every value of ``name`` escaped once more."""
+    """Returns the form in which Hive records a static partition: every value of ``name`` escaped once more."""
     return name.replace("%", "%25")
 
 
 def escaped_once_less(name: str) -> str:
-    """The name of which ``name`` is the twice escaped form; ``name`` itself where it cannot be one."""
+    """Returns the name behind the twice-escaped form ``name``; ``name`` itself if it cannot be twice escaped."""
     less = name.replace("%25", "%")
     return less if escaped_again(less) == name else name
 
 
 def forms(name: str | None) -> tuple[str | None, ...]:
-    """Every form under which writers record the partition stored as ``name``; the stored one first."""
+    """Returns every form in which writers record the partition stored as ``name``, the stored one first."""
     if name is None or "%" not in name:
         return (name,)
     return (name, escaped_again(name))

@@ -8,7 +8,7 @@ from compactor.ids import WriteId
 
 
 class RowId(NamedTuple):
-    """``(originalTransaction, bucket, rowId)``; tuples compare in the order in which every ACID file is sorted.
+    """``(originalTransaction, bucket, rowId)``; tuples compare in the sort order of ACID files.
 
     The bucket property compares as a signed 32-bit number, as in Hive's ``OrcRawRecordMerger.ReaderKey``.
     """

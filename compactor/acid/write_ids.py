@@ -1,4 +1,4 @@
-"""Snapshots: which transactions, and which write IDs of one table, a reader, a compactor or a cleaner may see.
+"""Snapshots: the transactions, and the write IDs of one table, that a reader, a compactor or a cleaner may see.
 
 Text forms and meanings are those of Hive's ``ValidReadTxnList``, ``ValidReaderWriteIdList``,
 ``ValidCompactorWriteIdList`` and ``ValidCleanerWriteIdList``.
@@ -15,7 +15,7 @@ from compactor.ids import NOTHING_OPEN, TxnId, WriteId
 
 
 class RangeAnswer(enum.Enum):
-    """How much of a range of ids is meant."""
+    """The part of a range of ids that an answer applies to."""
 
     NONE = "none"
     SOME = "some"
@@ -24,7 +24,7 @@ class RangeAnswer(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidTxnList:
-    """Transactions a snapshot sees: all up to ``high_watermark`` but the open and the aborted ones."""
+    """The transactions that a snapshot sees: all up to ``high_watermark`` except open and aborted ones."""
 
     high_watermark: TxnId
     open: frozenset[TxnId] = frozenset()
@@ -41,7 +41,7 @@ class ValidTxnList:
         return txn <= self.high_watermark and txn in self.aborted
 
     def __str__(self) -> str:
-        """``<high watermark>:<smallest open>:<open>:<aborted>``; runs of five and more ids as ``a-b`` (Hive 4)."""
+        """``<high watermark>:<smallest open>:<open>:<aborted>``; runs of five or more ids as ``a-b`` (Hive 4)."""
         return ":".join(
             (
                 str(self.high_watermark),
@@ -73,7 +73,7 @@ class ValidTxnList:
 
 @dataclass(frozen=True, kw_only=True)
 class ValidWriteIdList:
-    """Write IDs of one ``table`` (``db.table``) that a reader sees. Ids without a trace in TXNS count as committed."""
+    """The write IDs of one ``table`` (``db.table``) that a reader sees. Those with no row in TXNS count as committed."""
 
     table: str | None
     high_watermark: WriteId
@@ -95,14 +95,15 @@ class ValidWriteIdList:
         return write_id <= self.high_watermark and write_id in self.aborted
 
     def is_valid_base(self, write_id: WriteId) -> bool:
-        """Whether a compacted base of this number holds only what this list admits.
+        """Returns true if a compacted base of this number holds only what this list admits.
 
-        Also under the high watermark, which Hive's shortcut for ``write_id <= min open`` forgets (HIVE-29601).
+        The base must also be at or below the high watermark, which Hive's shortcut for ``write_id <= min open`` forgets
+        (HIVE-29601).
         """
         return write_id <= self.high_watermark and (self.min_open is None or write_id < self.min_open)
 
     def range_valid(self, low: WriteId, high: WriteId) -> RangeAnswer:
-        """How many of ``low..high``, both inclusive, are valid."""
+        """Returns whether none, some or all of ``low..high``, both inclusive, are valid."""
         if low > self.high_watermark:
             return RangeAnswer.NONE
         seen = min(high, self.high_watermark) - low + 1
@@ -112,14 +113,14 @@ class ValidWriteIdList:
         return RangeAnswer.NONE if bad == seen else RangeAnswer.SOME
 
     def range_aborted(self, low: WriteId, high: WriteId) -> RangeAnswer:
-        """How many of ``low..high``, both inclusive, are aborted."""
+        """Returns whether none, some or all of ``low..high``, both inclusive, are aborted."""
         count = sum(1 for w in self.aborted if low <= w <= high and w <= self.high_watermark)
         if count == 0:
             return RangeAnswer.NONE
         return RangeAnswer.ALL if count == high - low + 1 else RangeAnswer.SOME
 
     def for_compactor(self) -> CompactorWriteIdList:
-        """What a compaction may read: nothing at or above the lowest open write ID, aborted ones left out."""
+        """Returns the list that a compaction reads by: nothing from the lowest open write ID on, and no aborted ones."""
         watermark = self.high_watermark if self.min_open is None else WriteId(self.min_open - 1)
         watermark = min(watermark, self.high_watermark)
         return CompactorWriteIdList(
@@ -129,7 +130,7 @@ class ValidWriteIdList:
         )
 
     def for_cleaner(self, highest: WriteId) -> CleanerWriteIdList:
-        """The list under which a cleaner judges one entry: nothing above what that entry compacted."""
+        """Returns the list under which a cleaner judges one entry: nothing above what that entry compacted."""
         return CleanerWriteIdList(
             table=self.table,
             high_watermark=min(self.high_watermark, highest),
@@ -172,7 +173,7 @@ class ValidWriteIdList:
 
 @dataclass(frozen=True, kw_only=True)
 class CompactorWriteIdList(ValidWriteIdList):
-    """A directory counts only when it lies wholly at or below the high watermark."""
+    """A compactor's list: a directory counts only if all of it is at or below the high watermark."""
 
     def range_valid(self, low: WriteId, high: WriteId) -> RangeAnswer:
         return RangeAnswer.ALL if high <= self.high_watermark else RangeAnswer.NONE
@@ -180,7 +181,7 @@ class CompactorWriteIdList(ValidWriteIdList):
 
 @dataclass(frozen=True, kw_only=True)
 class CleanerWriteIdList(ValidWriteIdList):
-    """A reader's list, but a directory that reaches above the high watermark is none of this entry's business."""
+    """A reader's list, except that a directory reaching above the high watermark is left to other entries."""
 
     def range_valid(self, low: WriteId, high: WriteId) -> RangeAnswer:
         if high > self.high_watermark:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar
 
-from compactor.acid.directory import AcidDir, AcidDirectory, DataFile
+from compactor.acid.directory import AcidDirectory
+from compactor.acid.listing import AcidDir, DataFile
 from compactor.acid.names import Base, DeltaKind
 from compactor.acid.names import parse_directory as parse_name
 from compactor.compaction.condition import SMALL_FILE

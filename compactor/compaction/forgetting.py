@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import Base, Delta, parse_directory
 from compactor.errors import BadName
 from compactor.ids import WriteId

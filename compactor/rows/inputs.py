@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compactor.acid.directory import AcidDir, AcidDirectory
+from compactor.acid.directory import AcidDirectory
+from compactor.acid.listing import AcidDir
 from compactor.acid.names import Base
 from compactor.ids import WriteId
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities

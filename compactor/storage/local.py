@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from operator import attrgetter
 from types import MappingProxyType
 
-from compactor.acid.directory import FileStatus, Listing
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
 from compactor.storage.capabilities import LOCAL, Capabilities

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import CompactorError, NotSupported, StorageError
 from compactor.storage.capabilities import Capabilities

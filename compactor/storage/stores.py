@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities

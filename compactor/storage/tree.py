@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
-from compactor.acid.directory import FileStatus, Listing
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile
 

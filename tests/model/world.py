@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import update
 
-from compactor.acid.directory import Listing, acid_directory
+from compactor.acid.directory import acid_directory
+from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused

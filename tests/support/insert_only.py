@@ -142,7 +142,7 @@ def rows_of(site: Site, table: Table, file_format: FileFormat) -> list[tuple[Any
         txns = site.metastore.transactions.snapshot(txn)
         directory = acid_directory(site.storage.listing(target.location), site.write_ids(table, txns), txns)
         parts = [*([directory.base] if directory.base else []), *directory.deltas]
-        paths = [file.path for part in parts for file in (*part.files, *part.strangers)]
+        paths = [file.path for part in parts for file in (*part.files, *part.unnumbered)]
         contents = (site.storage.read(f"{target.location}/{path}") for path in paths)
         found = [row for content in contents for row in read_content(content, file_format)]
     finally:

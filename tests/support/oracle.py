@@ -17,7 +17,8 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from compactor.acid.bucket import encode
-from compactor.acid.directory import AcidDirectory, DataFile, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import DataFile
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import WriteId

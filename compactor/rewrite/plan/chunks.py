@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, takewhile
 
-from compactor.acid.directory import AcidDir, AcidDirectory
+from compactor.acid.directory import AcidDirectory
+from compactor.acid.listing import AcidDir
 from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
@@ -118,7 +119,7 @@ def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
 
 def size(run: Iterable[AcidDir]) -> int:
     """Bytes of the data files of some deltas."""
-    return sum(file.length for delta in run for file in (*delta.files, *delta.strangers))
+    return sum(file.length for delta in run for file in (*delta.files, *delta.unnumbered))
 
 
 def _merging(directory: AcidDirectory, runs: Iterable[tuple[AcidDir, ...]]) -> list[tuple[AcidDir, ...]]:

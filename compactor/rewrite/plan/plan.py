@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from compactor.acid.directory import AcidDir, AcidDirectory
+from compactor.acid.directory import AcidDirectory
+from compactor.acid.listing import AcidDir
 from compactor.acid.names import Base, Delta, DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refused
@@ -238,7 +239,7 @@ def _as_hive_2_reads_it(directory: AcidDirectory, location: str) -> None:
 def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
     """Also files that other writers of insert-only tables named their own way: readers show them all."""
     group = directory.directory
-    named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.strangers]
+    named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.unnumbered]
     return [*of_directory(directory), *named]
 
 
@@ -261,8 +262,8 @@ def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
 
 
 def _inputs(directory: AcidDir) -> list[tuple[int, Input]]:
-    for stranger in directory.strangers:
-        raise _no_number(stranger.path)
+    for file in directory.unnumbered:
+        raise _no_number(file.path)
     return list(of_directory(directory))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, parse_directory
 from compactor.compaction.entry import Entity
 from compactor.errors import BadName, CompactorError

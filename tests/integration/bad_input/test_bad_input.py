@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from sqlalchemy import update
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.deployment import configure

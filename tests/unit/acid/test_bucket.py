@@ -19,13 +19,13 @@ def test_round_trip(number: int, statement: int) -> None:
     [(0, None, 536870912), (0, 0, 536870912), (0, 1, 536870913), (1, 0, 536936448), (4095, 4095, 805244927)],
 )
 def test_values_of_hive(number: int, statement: int | None, property_: int) -> None:
-    """As they stand in files of Hive 3 and 4 (``bucket`` of insert, update and MERGE rows)."""
+    """The values in files of Hive 3 and 4 (``bucket`` of insert, update and MERGE rows)."""
     assert encode(number, statement) == property_
 
 
 @pytest.mark.parametrize("number", [0, 7, 4095])
 def test_version_0_is_the_bucket_itself(number: int) -> None:
-    """Hive 2 wrote the number as it is."""
+    """Hive 2 wrote the plain number."""
     assert decode(number) == Bucket(version=0, number=number)
 
 

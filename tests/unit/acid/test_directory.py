@@ -1,4 +1,4 @@
-"""``acid_directory`` against golden cases: each file of tests/golden/acid_state is a listing and what it means."""
+"""``acid_directory`` against golden cases: each file of tests/golden/acid_state is a listing and its expected state."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import CleanerWriteIdList, CompactorWriteIdList, ValidTxnList, ValidWriteIdList
 from compactor.errors import NotEnoughHistory
 from compactor.ids import TxnId, WriteId
@@ -57,7 +58,7 @@ def _shown(directory: AcidDirectory, asked: dict[str, str]) -> dict[str, str]:
 
 
 def _padded(names: str) -> str:
-    """Names as the parser writes them; the cases write some of them short, as Hive's own tests do."""
+    """Returns ``names`` in full length; the cases abbreviate some of them, as Hive's own tests do."""
     from compactor.acid.names import parse_directory
 
     return ", ".join(sorted(parsed.name if (parsed := parse_directory(n)) else n for n in names.split(", ")))
@@ -88,22 +89,22 @@ ALL_TXNS = ValidTxnList.parse("")
 ALL = ValidWriteIdList.parse("")
 
 
-def test_exempt_transaction_is_not_there() -> None:
-    """A compaction that plans anew does not read, nor hide behind, what it named itself."""
+def test_exempt_transactions_are_ignored() -> None:
+    """A compaction that plans again neither reads what it named itself nor takes it for a reason to skip others."""
     listing = _listing("delta_1_1_0/bucket_0", "delta_2_2_0/bucket_0", "delta_1_2_v7/bucket_0")
     directory = acid_directory(listing, ALL, ALL_TXNS, exempt=frozenset({TxnId(7)}))
     assert [d.directory for d in directory.deltas] == ["delta_1_1_0", "delta_2_2_0"]
     assert directory.obsolete == ()
 
 
-def test_exempt_zero_means_nothing() -> None:
-    """No ``_v`` is no transaction: a user's directories are never exempt."""
+def test_exempting_zero_has_no_effect() -> None:
+    """A name without ``_v`` has no transaction: a user's directories are never exempt."""
     directory = acid_directory(_listing("delta_1_1_0/bucket_0"), ALL, ALL_TXNS, exempt=frozenset({TxnId(0)}))
     assert [d.directory for d in directory.deltas] == ["delta_1_1_0"]
 
 
 def test_aborted_write_ids_of_removed_directories() -> None:
-    """PROTOCOL 8: only write IDs whose directories go may be forgotten; one inside a shared delta stays."""
+    """PROTOCOL 8: only write IDs with removed directories may be forgotten; one inside a shared delta stays."""
     write_ids = ValidWriteIdList.parse("db.t:9:9223372036854775807::2,3,5")
     listing = _listing("delta_1_1_0/bucket_0", "delta_2_3/bucket_0", "delta_4_6/bucket_0")
     directory = acid_directory(listing, write_ids, ALL_TXNS)
@@ -135,38 +136,6 @@ def test_aborted_number_of_a_compacted_base() -> None:
     )
     assert directory.base is not None
     assert directory.aborted == ()
-
-
-def test_data_files_of_a_delta() -> None:
-    """Hidden files are no data and no bytes, a flush length marks its file, LOAD DATA makes a delta raw."""
-    listing = Listing(
-        files=(
-            FileStatus(path="delta_1_5/bucket_00001", length=100),
-            FileStatus(path="delta_1_5/bucket_00001_flush_length", length=8),
-            FileStatus(path="delta_1_5/bucket_00000_3", length=50),
-            FileStatus(path="delta_1_5/_orc_acid_version", length=1),
-            FileStatus(path="delta_1_5/.bucket_00001.crc", length=12),
-            FileStatus(path="delta_6_6_0/HIVE_UNION_SUBDIR_1/000003_0_copy_2", length=7),
-        ),
-        directories=("delta_1_5", "delta_6_6_0"),
-    )
-    streaming, loaded = acid_directory(listing, ALL, ALL_TXNS).deltas
-    assert [(f.path, f.number, f.has_flush_length) for f in streaming.files] == [
-        ("delta_1_5/bucket_00000_3", 0, False),
-        ("delta_1_5/bucket_00001", 1, True),
-    ]
-    assert (streaming.total_bytes, streaming.raw) == (158, False)
-    assert [(f.number, f.raw) for f in loaded.files] == [(3, True)]
-    assert loaded.raw
-
-
-def test_empty_directory_is_listed() -> None:
-    """A directory without a file is known from the listing of directories; Hive's cleaner sees it too."""
-    listing = Listing(files=(FileStatus(path="delta_1_1/bucket_0", length=1),), directories=("delta_1_1", "base_2_v5"))
-    directory = acid_directory(listing, ALL, ALL_TXNS)
-    assert directory.base is not None
-    assert directory.base.files == ()
-    assert directory.obsolete == ("delta_1_1",)
 
 
 def test_sizes() -> None:

@@ -1,6 +1,6 @@
-"""What a reader sees in every directory that a real Hive or Trino wrote, against tests/golden/fixture_states.txt.
+"""The state of every directory that a real Hive or Trino wrote, against tests/golden/fixture_states.txt.
 
-``python tests/unit/acid/test_fixture_states.py`` prints that file anew; read the difference before keeping it.
+``python tests/unit/acid/test_fixture_states.py`` prints that file again; read the difference before keeping it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, parse_directory, parse_file
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import TxnId, WriteId
@@ -26,7 +27,7 @@ WITH_ROW_IDS = [step for step in STEPS if (step / "expected_rowid.tsv").exists()
 
 
 def _tables(step: Path) -> dict[str, list[dict[str, str]]]:
-    """Each dumped table as rows by column name."""
+    """Returns each dumped table as rows by column name."""
     tables: dict[str, list[dict[str, str]]] = {}
     columns: list[str] = []
     rows: list[dict[str, str]] = []
@@ -65,7 +66,7 @@ def _is_acid(path: Path) -> bool:
 
 
 def _leaves(table: Path) -> Iterator[Path]:
-    """The table's directory, or those of its partitions: what holds bases, deltas or original files."""
+    """Yields the table's directory, or those of its partitions: the ones with bases, deltas or original files."""
     children = sorted(table.iterdir())
     if any(_is_acid(c) or (c.is_file() and parse_file(c.name)) for c in children) or not children:
         yield table
@@ -131,8 +132,8 @@ def test_state_is_the_golden_one(step: Path) -> None:
 
 
 @pytest.mark.parametrize("step", WITH_ROW_IDS, ids=lambda step: str(step.relative_to(FIXTURES)))
-def test_what_is_read_holds_every_row_that_hive_shows(step: Path) -> None:
-    """Each write ID of a row in SELECT ROW__ID lies in a base, a delta or (0) an original that is read."""
+def test_directories_read_hold_every_row_that_hive_shows(step: Path) -> None:
+    """Each write ID of a row in SELECT ROW__ID is in a base, a delta or (0) an original that is read."""
     text = (step / "expected_rowid.tsv").read_text()
     shown = {int(number) for number in re.findall(r'"(?:writeid|transactionid)":(\d+)', text)}
     held: set[int] = set()

@@ -1,8 +1,8 @@
 """Invariant 1 at the level of names: whatever is written, compacted and cleaned, every snapshot reads its rows once.
 
-A model of one table: directories with the write IDs whose rows they hold, and readers that keep their snapshots open.
-Compactions and cleanings choose what they read, name and remove by ``acid_directory`` alone. Random walks, the same in
-every run.
+A model of one table: directories with the write IDs of their rows, and readers that keep their snapshots open.
+Compactions and cleanings choose what they read, name and remove by ``acid_directory`` alone. The random walks are the
+same in every run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from compactor.acid.directory import AcidDir, AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import AcidDir, FileStatus, Listing
 from compactor.acid.names import Base, Delta, DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.cleaning import removable
@@ -21,7 +22,7 @@ from compactor.ids import TxnId, WriteId
 
 @dataclass(frozen=True)
 class Reader:
-    """A transaction that is still open and the snapshot that it took."""
+    """A transaction that is still open, and the snapshot it took."""
 
     txn: int
     write_ids: ValidWriteIdList
@@ -81,7 +82,7 @@ class Table:
         self._compact(major=True)
 
     def lost(self) -> None:
-        """A compaction that names its output and is gone; later its transaction is aborted."""
+        """A compaction that names its output and dies; later its transaction is aborted."""
         if self.open_compaction is not None:
             self.aborted_compactions.add(self.open_compaction)
             self.open_compaction = None
@@ -89,7 +90,7 @@ class Table:
             self._compact(major=self.random.random() < 0.5, commits=False)
 
     def _compact(self, *, major: bool, commits: bool = True) -> None:
-        """PROTOCOL 1.1, 1.2: reads by the compactor's list, is named by what was read. One compaction at a time."""
+        """Reads by the compactor's list and names the output by what was read (PROTOCOL 1.1, 1.2), one at a time."""
         if self.open_compaction is not None:
             return
         state = acid_directory(self._listing(), self._write_ids().for_compactor(), self._txns())
@@ -110,7 +111,7 @@ class Table:
             self.open_compaction = txn
 
     def clean(self) -> None:
-        """PROTOCOL 7.1: any entry past the strict gate, also one that a later compaction has overtaken."""
+        """Cleans any entry past the strict gate, including one that a later compaction has overtaken (PROTOCOL 7.1)."""
         lowest = min([r.txn for r in self.readers] + [self.open_compaction or 2**62, self.newest_txn + 1])
         free = [entry for entry in self.ready if entry[1] < lowest]
         if not free:

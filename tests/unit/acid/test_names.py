@@ -1,4 +1,4 @@
-"""Names of directories and files, in both directions."""
+"""Names of directories and files, parsed and formatted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_directory_round_trip(acid: Base | Delta) -> None:
 
 @given(st.one_of(bases, deltas()), st.integers(0, 2**63 - 1).map(TxnId))
 def test_hidden_round_trip(acid: Base | Delta, until: TxnId) -> None:
-    """A name that waits for its removal is hidden from every reader and keeps what it was."""
+    """A directory that waits to be removed is hidden from every reader and keeps its final name."""
     hidden = Hidden(final_name=acid.name, until=until)
     assert parse_hidden(hidden.name) == hidden
     assert is_skipped(hidden.name)
@@ -70,7 +70,7 @@ def test_staging_round_trip(txn: TxnId) -> None:
 
 @given(st.text(max_size=40))
 def test_any_text_is_none_or_parsed_or_refused(text: str) -> None:
-    """Bad input ends in BadName, never in another exception, and only for what begins like an ACID directory."""
+    """Bad input raises BadName, never another exception, and only if it begins like an ACID directory's name."""
     try:
         parse_directory(text)
     except BadName:
@@ -139,7 +139,7 @@ def test_bad_names(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "subdir", "Base_5", "delta", "deltas_1_1", "HIVE_UNION_SUBDIR_1", "p=delta_1_1"])
-def test_no_acid_directory(name: str) -> None:
+def test_other_directories(name: str) -> None:
     assert parse_directory(name) is None
 
 
@@ -177,7 +177,7 @@ def test_file_names(name: str, expected: BucketFile | OriginalFile | None) -> No
     ],
 )
 def test_skipped(name: str) -> None:
-    """PROTOCOL 3.1: what readers never look at, and Hive 4 writers' visible ``-tmp.`` manifests."""
+    """PROTOCOL 3.1: names that readers never look at, and Hive 4 writers' visible ``-tmp.`` manifests."""
     assert is_skipped(name)
     assert is_skipped_below(f"delta_1_1/{name}")
     assert is_skipped_below(f"delta_1_1/{name}/000000_0")

@@ -1,3 +1,5 @@
+"""Partition names, escaped once and twice."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,7 +24,7 @@ values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0
     ],
 )
 def test_escape(value: str, escaped: str) -> None:
-    """As a real Hive 4.1 named its directories."""
+    """The names are those of a real Hive 4.1's directories."""
     assert names.escape(value) == escaped
 
 

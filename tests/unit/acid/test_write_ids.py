@@ -1,4 +1,4 @@
-"""Snapshots: text forms of Hive, and what reader, compactor and cleaner may see."""
+"""Snapshots: Hive's text forms, and what a reader, a compactor and a cleaner may see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ small = st.integers(1, 40)
 
 @st.composite
 def split_ids(draw: st.DrawFn) -> tuple[int, frozenset[int], frozenset[int]]:
-    """A high watermark, open ids and aborted ids, apart from each other."""
+    """A high watermark, open ids and aborted ids, with no id in both."""
     watermark = draw(small)
     open_ids = draw(st.frozensets(st.integers(1, watermark)))
     aborted = draw(st.frozensets(st.integers(1, watermark))) - open_ids
@@ -56,7 +56,7 @@ def test_write_id_list_round_trip(ids: tuple[int, frozenset[int], frozenset[int]
 
 
 def test_txn_list_text() -> None:
-    """Hive 4 writes runs of five and more ids as ``a-b``, shorter ones one by one."""
+    """Hive 4 writes runs of five or more ids as ``a-b``, shorter ones one by one."""
     txns = _txns((20, frozenset({3, 4, 5, 6, 7, 9}), frozenset({11, 12, 13, 14})))
     assert str(txns) == "20:3:3-7,9:11,12,13,14"
     assert str(_txns((20, frozenset(), frozenset({2})))) == f"20:{NOTHING_OPEN}::2"
@@ -98,7 +98,7 @@ def test_aborted_above_the_watermark_is_not_known_yet() -> None:
 
 @given(split_ids(), small, small)
 def test_range_answers_count(ids: tuple[int, frozenset[int], frozenset[int]], a: int, b: int) -> None:
-    """``range_valid`` and ``range_aborted`` say what asking for each id one by one says."""
+    """``range_valid`` and ``range_aborted`` agree with asking for each id in turn."""
     write_ids = _writes(ids)
     low, high = WriteId(min(a, b)), WriteId(max(a, b))
     every = [WriteId(w) for w in range(low, high + 1)]
@@ -112,7 +112,7 @@ def test_range_answers_count(ids: tuple[int, frozenset[int], frozenset[int]], a:
 
 @given(split_ids())
 def test_base_is_valid_when_nothing_below_is_open(ids: tuple[int, frozenset[int], frozenset[int]]) -> None:
-    """HIVE-29601: also never above the high watermark."""
+    """HIVE-29601: never above the high watermark either."""
     write_ids = _writes(ids)
     for number in range(1, ids[0] + 3):
         expected = number <= ids[0] and not any(w <= number for w in ids[1])
@@ -141,7 +141,7 @@ def test_compactor_takes_a_directory_wholly_or_not() -> None:
 
 
 def test_cleaner_ignores_what_reaches_above_its_entry() -> None:
-    """PROTOCOL 7, HIVE-24314: a second compaction's inputs are none of this entry's business."""
+    """PROTOCOL 7, HIVE-24314: a second compaction's inputs are left to its own entry."""
     cleaner = _writes((9, frozenset({8}), frozenset({2}))).for_cleaner(WriteId(5))
     assert isinstance(cleaner, CleanerWriteIdList)
     assert cleaner.high_watermark == 5

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.acid.directory import FileStatus, Listing, acid_directory
+from compactor.acid.directory import acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.condition import SMALL_FILE, Condition
 from compactor.compaction.decision import Facts, decide

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.decision import (
     AbortCleanup,

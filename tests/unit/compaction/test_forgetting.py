@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.compaction.forgetting import forget_before, shown
 from compactor.ids import WriteId
 from compactor.settings.precedence import Layer, Settings

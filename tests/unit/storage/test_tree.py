@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.acid.directory import FileStatus
+from compactor.acid.listing import FileStatus
 from compactor.errors import BadFile
 from compactor.storage.tree import data_format, listing_of
 

@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import Refused

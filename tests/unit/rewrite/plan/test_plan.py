@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.acid.directory import AcidDirectory, FileStatus, Listing, acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import DeltaKind, Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import BadFile, BadName, Refused

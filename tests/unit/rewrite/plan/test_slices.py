@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.directory import FileStatus, Listing, acid_directory
+from compactor.acid.directory import acid_directory
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import VerificationFailed

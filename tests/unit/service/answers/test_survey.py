@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.demo.fixtures import register_fixture
 from compactor.service.answers.survey import Survey, tables
 from compactor.service.site import Site

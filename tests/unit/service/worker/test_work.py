@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from compactor.acid.directory import Listing
+from compactor.acid.listing import Listing
 from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State

@@ -1,0 +1,189 @@
+"""A directory's listing, sorted by Hive's names: bases, deltas, original files, and unnumbered or unparsable ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from types import MappingProxyType
+from typing import NamedTuple
+
+from compactor.acid.names import (
+    FLUSH_LENGTH_SUFFIX,
+    Base,
+    BucketFile,
+    Delta,
+    OriginalFile,
+    is_skipped,
+    is_skipped_below,
+    parse_directory,
+    parse_file,
+)
+from compactor.errors import BadName
+from compactor.ids import TxnId
+
+_PATH = attrgetter("path")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """A file below the table's or partition's directory: ``path`` relative to it, ``length`` in bytes."""
+
+    path: str
+    length: int
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The contents of a table's or partition's directory.
+
+    ``files`` are all files at any depth; ``directories`` the top-level directories, including empty ones;
+    ``data_formats`` gives the ``dataFormat`` of each ``_metadata_acid`` by its directory's name (``compacted`` by Hive 3's
+    major compaction, ``truncated``/``dropped`` by Hive 4). Names that readers skip may be present; they are ignored.
+    """
+
+    files: tuple[FileStatus, ...] = ()
+    directories: tuple[str, ...] = ()
+    data_formats: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """One file with rows. ``number`` is the file number: rows and delete events meet only within one number.
+
+    ``raw`` is set if the name is that of a file without ACID columns (original, or LOAD DATA into a delta),
+    ``has_flush_length`` if a streaming writer's side file gives the file's logical length.
+    """
+
+    path: str
+    length: int
+    number: int
+    raw: bool = False
+    has_flush_length: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcidDir:
+    """A base or delta that is read, with its data files in path order and the bytes of all files that aren't hidden.
+
+    ``unnumbered`` are files without a file number in their name (theirs is -1): some readers read them all the same.
+    """
+
+    acid: Base | Delta
+    directory: str
+    files: tuple[DataFile, ...]
+    total_bytes: int
+    raw: bool = False
+    unnumbered: tuple[DataFile, ...] = ()
+
+    @property
+    def base(self) -> Base:
+        assert isinstance(self.acid, Base)
+        return self.acid
+
+    @property
+    def delta(self) -> Delta:
+        assert isinstance(self.acid, Delta)
+        return self.acid
+
+
+class FoundBase(NamedTuple):
+    """A base in a listing; ``is_compacted`` if a compaction wrote it, not INSERT OVERWRITE or TRUNCATE."""
+
+    name: str
+    base: Base
+    is_compacted: bool
+
+
+class FoundDelta(NamedTuple):
+    """A delta or delete delta in a listing."""
+
+    name: str
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedListing:
+    """A listing sorted by the names in it; ``inside`` gives the files of each top-level directory."""
+
+    bases: tuple[FoundBase, ...]
+    deltas: tuple[FoundDelta, ...]
+    originals: tuple[DataFile, ...]
+    inside: Mapping[str, tuple[FileStatus, ...]]
+    unparsable: tuple[str, ...]
+
+    @classmethod
+    def of(cls, listing: Listing, exempt: frozenset[TxnId]) -> SortedListing:
+        """Sorts ``listing``; ``_v`` directories of the transactions ``exempt`` are ignored."""
+        inside: dict[str, list[FileStatus]] = {name: [] for name in listing.directories}
+        root: list[FileStatus] = []
+        for file in listing.files:
+            top, slash, _ = file.path.partition("/")
+            if slash:
+                inside.setdefault(top, []).append(file)
+            else:
+                root.append(file)
+        bases: list[FoundBase] = []
+        deltas: list[FoundDelta] = []
+        unparsable: list[str] = []
+        originals = [f for f in root if not is_skipped(f.name)]
+        for name in sorted(inside):
+            if is_skipped(name):
+                continue
+            try:
+                acid = parse_directory(name)
+            except BadName:
+                unparsable.append(name)
+                continue
+            if acid is None:
+                originals += [f for f in inside[name] if not is_skipped_below(f.path)]  # ``name`` itself is not skipped
+            elif acid.visibility_txn_id in exempt and acid.visibility_txn_id:
+                continue
+            elif isinstance(acid, Base):
+                is_compacted = acid.visibility_txn_id > 0 or listing.data_formats.get(name) == "compacted"
+                bases.append(FoundBase(name, acid, is_compacted))
+            else:
+                deltas.append(FoundDelta(name, acid))
+        return cls(
+            bases=tuple(bases),
+            deltas=tuple(deltas),
+            originals=tuple(_data_file(f) for f in sorted(originals, key=_PATH)),
+            inside=MappingProxyType({name: tuple(files) for name, files in inside.items()}),
+            unparsable=tuple(unparsable),
+        )
+
+    def acid_dir(self, name: str, acid: Base | Delta) -> AcidDir:
+        """Returns the directory ``name`` with its data files."""
+        visible = sorted((f for f in self.inside.get(name, ()) if not is_skipped_below(f.path)), key=_PATH)
+        flushed = {f.path for f in visible if f.path.endswith(FLUSH_LENGTH_SUFFIX)}
+        data: list[DataFile] = []
+        unnumbered: list[DataFile] = []
+        for file in visible:
+            found = _data_file(file, has_flush_length=file.path + FLUSH_LENGTH_SUFFIX in flushed)
+            if found.number >= 0:
+                data.append(found)
+            elif file.path not in flushed:
+                unnumbered.append(found)
+        return AcidDir(
+            acid=acid,
+            directory=name,
+            files=tuple(data),
+            total_bytes=sum(f.length for f in visible),
+            raw=any(f.raw for f in data),
+            unnumbered=tuple(unnumbered),
+        )
+
+
+def _data_file(file: FileStatus, *, has_flush_length: bool = False) -> DataFile:
+    parsed = parse_file(file.name)
+    match parsed:
+        case BucketFile(number=number):
+            return DataFile(path=file.path, length=file.length, number=number, has_flush_length=has_flush_length)
+        case OriginalFile(number=number):
+            return DataFile(path=file.path, length=file.length, number=number, raw=True)
+        case None:
+            return DataFile(path=file.path, length=file.length, number=-1, raw=True)

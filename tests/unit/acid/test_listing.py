@@ -1,0 +1,55 @@
+"""Files and directories of a listing, sorted by their names."""
+
+from __future__ import annotations
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.listing import FileStatus, Listing, SortedListing
+from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+
+ALL_TXNS = ValidTxnList.parse("")
+ALL = ValidWriteIdList.parse("")
+
+
+def test_data_files_of_a_delta() -> None:
+    """Hidden files count neither as data nor as bytes, a flush length marks its file, LOAD DATA makes a delta raw."""
+    listing = Listing(
+        files=(
+            FileStatus(path="delta_1_5/bucket_00001", length=100),
+            FileStatus(path="delta_1_5/bucket_00001_flush_length", length=8),
+            FileStatus(path="delta_1_5/bucket_00000_3", length=50),
+            FileStatus(path="delta_1_5/_orc_acid_version", length=1),
+            FileStatus(path="delta_1_5/.bucket_00001.crc", length=12),
+            FileStatus(path="delta_6_6_0/HIVE_UNION_SUBDIR_1/000003_0_copy_2", length=7),
+        ),
+        directories=("delta_1_5", "delta_6_6_0"),
+    )
+    streaming, loaded = acid_directory(listing, ALL, ALL_TXNS).deltas
+    assert [(f.path, f.number, f.has_flush_length) for f in streaming.files] == [
+        ("delta_1_5/bucket_00000_3", 0, False),
+        ("delta_1_5/bucket_00001", 1, True),
+    ]
+    assert (streaming.total_bytes, streaming.raw) == (158, False)
+    assert [(f.number, f.raw) for f in loaded.files] == [(3, True)]
+    assert loaded.raw
+
+
+def test_empty_directory_is_listed() -> None:
+    """A directory without a file is known from the listing of directories; Hive's cleaner sees it too."""
+    listing = Listing(files=(FileStatus(path="delta_1_1/bucket_0", length=1),), directories=("delta_1_1", "base_2_v5"))
+    directory = acid_directory(listing, ALL, ALL_TXNS)
+    assert directory.base is not None
+    assert directory.base.files == ()
+    assert directory.obsolete == ("delta_1_1",)
+
+
+def test_unnumbered_and_unparsable_names() -> None:
+    """A file without a file number is listed apart; a name that only begins like a delta is reported."""
+    paths = ("delta_1_1_0/bucket_0", "delta_1_1_0/part-00000.orc", "delta_x/bucket_0", "_staging/bucket_0")
+    listing = Listing(files=tuple(FileStatus(path=path, length=1) for path in paths))
+    found = SortedListing.of(listing, frozenset())
+    (delta,) = found.deltas
+    directory = found.acid_dir(delta.name, delta.delta)
+    assert [f.path for f in directory.files] == ["delta_1_1_0/bucket_0"]
+    assert [(f.path, f.number) for f in directory.unnumbered] == [("delta_1_1_0/part-00000.orc", -1)]
+    assert found.unparsable == ("delta_x",)
+    assert found.originals == ()
