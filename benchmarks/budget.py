@@ -30,7 +30,7 @@ from benchmarks.parts.peak import peak_of, planned, rewritten, seconds_of
 from benchmarks.parts.report import Row, disk, keep, machine, say, told
 from compactor.ids import WriteId
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import run_batch
+from compactor.service.batches.driver import run_batch
 from compactor.service.worker.outcome import Result
 from compactor.spark.runner import SparkRunner
 from tests.support import hive4

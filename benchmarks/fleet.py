@@ -24,7 +24,8 @@ from initiator import counted, facts, opened, say
 
 from compactor.rewrite.run.processes import ProcessRunner
 from compactor.rewrite.run.runner import InProcessRunner, Runner
-from compactor.service.batches.batch import TOGETHER, WorkerPass, plan_batches, run_batch
+from compactor.service.batches.assembly import plan_batches
+from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome
@@ -109,8 +110,8 @@ def main() -> None:
             def one_by_one() -> WorkerPass:
                 waiting = [entry.id for entry in site.metastore.compactions.queue()]
                 outcomes: list[Outcome] = []
-                for start in range(0, len(waiting), TOGETHER):
-                    group = waiting[start : start + TOGETHER]
+                for start in range(0, len(waiting), MAX_GROUP_SIZE):
+                    group = waiting[start : start + MAX_GROUP_SIZE]
                     profiler.runcall(work_together, site, group, InProcessRunner(), Options(), outcomes.append)
                 return WorkerPass(outcomes=tuple(outcomes))
 

@@ -27,8 +27,7 @@ from compactor.compaction.entry import Entry
 from compactor.demo.place import DemoPaths
 from compactor.demo.servers import AirflowServers
 from compactor.metastore.catalog.read import Table
-from compactor.service.batches.batch import own_state
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 from tests.support.tables import insert, make_table
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import open_metastore
 from compactor.rewrite.run.runner import Runner
-from compactor.service.batches.batch import run_entries
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result

@@ -12,7 +12,7 @@ from compactor.airflow.hooks import CompactorHook
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.service.batches import control
-from compactor.service.batches.control import Stand
+from compactor.service.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)
 MOST_LAUNCHES = 3  #: of one try; a driver that dies that often will die again
@@ -23,7 +23,7 @@ class BatchProgress:
     """A batch at one moment, in plain values."""
 
     batch_id: int
-    stand: Stand
+    status: BatchStatus
     application: str | None = None
     tracking_url: str | None = None
     entries: Mapping[int, str] = field(default_factory=dict)  #: id -> "demo.flights/month=1: working"
@@ -56,13 +56,13 @@ def next_step(progress: BatchProgress, launches: int) -> Next:
     A running application is watched, whoever launched it. One that is lost, or was taken from its driver, is launched
     anew. One that ended is not, except for a person who runs the task again while something of it waits still.
     """
-    if progress.stand is Stand.WAITS:
+    if progress.status is BatchStatus.WAITS:
         return Next.LAUNCH
-    if progress.stand is Stand.UNDER_WAY:
+    if progress.status is BatchStatus.UNDER_WAY:
         return Next.WATCH
     if not progress.still_open:
         return Next.CONCLUDE
-    if progress.stand is Stand.ENDED and launches > 0:
+    if progress.status is BatchStatus.ENDED and launches > 0:
         return Next.CONCLUDE
     return Next.RENEW
 
@@ -75,12 +75,12 @@ def look(metastore: str, batch_id: int) -> BatchProgress:
         CompactorError: the databases cannot be read, or there is no such batch.
     """
     found = _look(metastore, batch_id)
-    if found.stand is Stand.UNDER_WAY and processes.is_gone(found.application):
+    if found.status is BatchStatus.UNDER_WAY and processes.is_gone(found.application):
         found = _look(metastore, batch_id)  # it may have ended between the two looks, as it should
-        if found.stand is Stand.UNDER_WAY:
+        if found.status is BatchStatus.UNDER_WAY:
             return BatchProgress(
                 batch_id=batch_id,
-                stand=Stand.LOST,
+                status=BatchStatus.LOST,
                 application=found.application,
                 tracking_url=found.tracking_url,
                 entries=found.entries,
@@ -93,10 +93,10 @@ def look(metastore: str, batch_id: int) -> BatchProgress:
 
 def _look(metastore: str, batch_id: int) -> BatchProgress:
     with CompactorHook(metastore).get_conn() as site:
-        found = control.standing(site, batch_id)
+        found = control.read_batch(site, batch_id)
     return BatchProgress(
         batch_id=batch_id,
-        stand=found.stand,
+        status=found.status,
         application=found.batch.application_id,
         tracking_url=found.batch.tracking_url,
         entries={e.id: f"{e.entity}: {e.state.label}" for e in found.entries.values()},
@@ -120,28 +120,28 @@ def _compacted(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[int, ...
 def launched(metastore: str, batch_id: int, application: str) -> None:
     """Remember how the application is found again."""
     with CompactorHook(metastore).get_conn() as site:
-        control.launched(site, batch_id, application)
+        control.record_launch(site, batch_id, application)
 
 
 def renew(metastore: str, batch_id: int, because: str) -> bool:
     """Give the batch back and plan it again; False where another batch has its entries by now."""
     with CompactorHook(metastore).get_conn() as site:
-        control.release(site, batch_id, because)
-        return control.renew(site, batch_id)
+        control.release_batch(site, batch_id, because)
+        return control.replan_batch(site, batch_id)
 
 
 def release(metastore: str, batch_id: int, because: str) -> None:
     """Stop the driver; the requests stay in the queue."""
     with CompactorHook(metastore).get_conn() as site:
-        application = control.standing(site, batch_id).batch.application_id
-        control.release(site, batch_id, because)
+        application = control.read_batch(site, batch_id).batch.application_id
+        control.release_batch(site, batch_id, because)
     processes.end(application)
 
 
 def abort(metastore: str, batch_id: int) -> None:
     """Stop the driver; the requests that are not compacted yet end as aborted."""
     with CompactorHook(metastore).get_conn() as site:
-        application = control.standing(site, batch_id).batch.application_id
-        for entry in control.abort(site, batch_id):
+        application = control.read_batch(site, batch_id).batch.application_id
+        for entry in control.abort_batch(site, batch_id):
             log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
     processes.end(application)

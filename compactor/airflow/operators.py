@@ -108,7 +108,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 raise AirflowFailException(
                     f"batch {batch_id}: its driver was lost {launches} times; look into its log, or into that of Spark"
                 )
-            if step is Next.RENEW and not batches.renew(self.metastore, batch_id, progress.stand.value):
+            if step is Next.RENEW and not batches.renew(self.metastore, batch_id, progress.status.value):
                 self.log.info("batch %s: another batch has what is left of it", batch_id)
                 return self._conclude(context, progress)
             launches += 1
@@ -173,7 +173,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
         on a command line or in Spark's configuration a password would be there for all to read."""
         from compactor.airflow import batches
-        from compactor.service.batches.control import Stand
+        from compactor.service.batches.control import BatchStatus
 
         os.environ.update(self._connection())
         self._attached = context["ti"]
@@ -183,7 +183,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             progress = batches.look(self.metastore, int(self.batch_id))
             if progress.failed:
                 self._conclude(context, progress)
-            if progress.stand is Stand.UNDER_WAY:
+            if progress.status is BatchStatus.UNDER_WAY:
                 batches.release(self.metastore, int(self.batch_id), "its driver died")
             raise
         finally:

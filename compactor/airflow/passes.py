@@ -16,7 +16,7 @@ from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.marker import change_marker
 from compactor.service.answers.preview import Preview, preview
-from compactor.service.batches.batch import plan_batches
+from compactor.service.batches.assembly import plan_batches
 from compactor.service.mode import Mode, may
 from compactor.service.requests.request import parse_table, request_compaction
 from compactor.service.roles.cleaner import clean

@@ -13,7 +13,7 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 from compactor.airflow import batches, passes
 from compactor.airflow.ended_by import ENDED, state_of, waits_again
 from compactor.errors import CompactorError
-from compactor.service.batches.control import Stand
+from compactor.service.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)
 #: Seconds after which a database that could not be read is tried again.
@@ -132,8 +132,8 @@ class BatchTrigger(BaseTrigger):
             for line in progress.news(before):
                 log.info("%s", line)
             before = progress
-            if progress.stand is not Stand.UNDER_WAY:
-                yield TriggerEvent(progress.stand.value)
+            if progress.status is not BatchStatus.UNDER_WAY:
+                yield TriggerEvent(progress.status.value)
                 return
             await asyncio.sleep(self.poll_seconds)
 

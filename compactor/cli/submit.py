@@ -19,7 +19,7 @@ from compactor.cli.output import print_json, size
 from compactor.errors import NotSupported
 
 if TYPE_CHECKING:
-    from compactor.service.batches.batch import PlannedBatch
+    from compactor.service.batches.assembly import PlannedBatch
 
 _STDERR = 2  #: the descriptor
 
@@ -31,7 +31,7 @@ _STDERR = 2  #: the descriptor
 @faced
 def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | None) -> None:
     """Plan batches of what waits in the queue and run each as a Spark application."""
-    from compactor.service.batches.batch import plan_batches
+    from compactor.service.batches.assembly import plan_batches
 
     with face.site() as site:
         batches = plan_batches(site, pool)

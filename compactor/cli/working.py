@@ -13,7 +13,8 @@ import click
 
 from compactor.cli.stopping import Stop
 from compactor.errors import CompactorError
-from compactor.service.batches.batch import TOGETHER, WorkerPass, claimable, run_batch, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_entries, run_without_repair
 from compactor.service.repair import repair
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
@@ -127,11 +128,12 @@ class Working:
         if not ids:
             return
         runner = self._runs()
-        most = self._width * TOGETHER
+        most = self._width * MAX_GROUP_SIZE
         for start in range(0, len(ids), most):
             if self._stop.asked:
                 return
-            yield run_entries(
+            run = run_entries if start == 0 else run_without_repair
+            yield run(
                 self._site,
                 ids[start : start + most],
                 runner,
@@ -139,7 +141,6 @@ class Working:
                 parallel=self._width,
                 progress=self._progress,
                 wanted=lambda: not self._stop.asked,
-                repairs=start == 0,
             )
 
     def _runs(self) -> Runner:

@@ -17,9 +17,9 @@ from collections.abc import Callable
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
-from compactor.service.batches.batch import WorkerPass, own_state, run_batch
+from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.service.worker.work import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import is_alive, session
@@ -81,13 +81,14 @@ def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], 
                 runner,
                 Options(full_verify=given.verify == "full"),
                 parallel=runner.groups,
-                tracking_url=context.uiWebUrl,
-                max_seconds=left(),
+                application=Application(tracking_url=context.uiWebUrl, max_seconds=left()),
             )
 
         report(run(given.batch))
         if given.linger > 0 and given.max_seconds is None:
-            linger(site, given.batch, context.applicationId, given.linger, run, report, lives=lambda: is_alive(spark))
+            linger(
+                site, given.batch, context.applicationId, given.linger, run, report, is_alive=lambda: is_alive(spark)
+            )
     finally:
         spark.stop()
 

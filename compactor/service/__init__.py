@@ -1,1 +1,1 @@
-"""One pass of each role, and the verbs that faces offer. Knows neither Airflow nor a command line."""
+"""Runs one pass of each role, and carries out and answers what people ask. Knows neither Airflow nor a command line."""

@@ -16,7 +16,7 @@ from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.compaction.pools import DEFAULT, POOL, PoolPolicy, settings_at
-from compactor.errors import NotFound, Refused
+from compactor.errors import DatabaseUnavailable, NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
@@ -124,6 +124,19 @@ class Site:
 
     def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         return self.metastore.write_ids.valid(table.database, table.name, txns)
+
+
+def own_state(site: Site) -> OwnState:
+    """Returns our own state, for work that cannot do without it.
+
+    Raises:
+        DatabaseUnavailable: this metastore has none.
+    """
+    if site.state is None:
+        raise DatabaseUnavailable(
+            f"metastore {site.name}: batches need our own state and none is configured; set state_url"
+        )
+    return site.state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

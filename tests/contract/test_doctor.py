@@ -20,7 +20,8 @@ from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers import show
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.doctor import deployment
 from compactor.service.doctor import metastore as doctor_metastore
 from compactor.service.doctor.deployment import Finding, Level

@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
 from compactor.metastore.store import Metastore
-from compactor.service.batches.batch import claimable
+from compactor.service.batches.assembly import claimable
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import InitiatorPass, initiate
 from compactor.service.site import Site

@@ -7,7 +7,8 @@ from pathlib import Path
 from compactor.acid.names import Base, parse_directory
 from compactor.metastore.store import Metastore
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house

@@ -11,7 +11,8 @@ import pytest
 from compactor.acid.names import Base, Delta, parse_directory
 from compactor.metastore.catalog.read import Table
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.worker.outcome import Result
 from compactor.service.worker.work import Options

@@ -7,7 +7,8 @@ from concurrent.futures import Future
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import LockState
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile, entity
 from tests.support.patience import PATIENCE, until

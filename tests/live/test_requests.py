@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.compaction.states import State
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result
 from tests.support.beside import TRANSACTIONAL, Beside, Meanwhile
 from tests.support.hive4 import HiveError

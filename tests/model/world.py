@@ -21,7 +21,8 @@ from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema.tables import COLUMNS_V2
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site

@@ -166,7 +166,8 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
 def again(site: Site) -> Outcome:
     """The request that is in the queue, worked on once more."""
     from compactor.rewrite.run.runner import InProcessRunner
-    from compactor.service.batches.batch import claimable, run_entries
+    from compactor.service.batches.assembly import claimable
+    from compactor.service.batches.driver import run_entries
 
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
     return outcome

@@ -22,9 +22,8 @@ from compactor.demo.servers import AirflowServers, ServersFailed, free_port
 from compactor.deployment import open_deployment
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.schema import create
-from compactor.service.batches.batch import own_state
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch
 from compactor.state.store import upgrade
 from tests.support.downloads import ROOT

@@ -9,7 +9,8 @@ from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site

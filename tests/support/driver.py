@@ -17,7 +17,8 @@ from pathlib import Path
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
 from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
-from compactor.service.batches.batch import own_state, run_batch
+from compactor.service.batches.driver import Application, run_batch
+from compactor.service.site import own_state
 
 ROOT = Path(__file__).parents[2]
 FOLDER = "TEST_DRIVER_FOLDER"
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> int:
         ids = own_state(site).batches.get(given.batch).entry_ids
         tables = {site.metastore.compactions.entry(entry).entity.table for entry in ids}
         runner = Held(Path(os.environ[FOLDER]), tables)
-        done = run_batch(site, given.batch, runner, tracking_url=TRACKING_URL)
+        done = run_batch(site, given.batch, runner, application=Application(tracking_url=TRACKING_URL))
     return 1 if done.failed else 0
 
 

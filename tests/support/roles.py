@@ -11,7 +11,8 @@ from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import repair as repairing
-from compactor.service.batches import batch
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests import abort as aborting
 from compactor.service.roles import cleaner as cleaning
 from compactor.service.roles import initiator as initiating
@@ -31,7 +32,7 @@ def initiator(metastore_url: str) -> None:
 
 
 def worker(metastore_url: str) -> None:
-    _with_site(metastore_url, lambda site: batch.run_entries(site, batch.claimable(site), InProcessRunner()), {})
+    _with_site(metastore_url, lambda site: run_entries(site, claimable(site), InProcessRunner()), {})
 
 
 def cleaner(metastore_url: str) -> None:
@@ -74,7 +75,7 @@ def slow_worker(metastore_url: str, signs: str) -> None:
             time.sleep(0.01)
 
     def work(site: Site) -> None:
-        done = batch.run_entries(site, batch.claimable(site), Interrupted(after=wait))
+        done = run_entries(site, claimable(site), Interrupted(after=wait))
         (Path(signs) / "fate").write_text(",".join(outcome.result.name for outcome in done.outcomes))
 
     _with_site(metastore_url, work, {})

@@ -1,3 +1,3 @@
-"""Answers to questions; nothing is written."""
+"""Answers to questions (show, explain, plan, the page); nothing is written."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A batch seen from outside of its driver: how it stands, and how it is given back or aborted.
+"""Watches and controls a batch from outside its driver: its status, giving it back, aborting it, planning it again.
 
-The driver is never spoken to. It learns from the rows of our state and of the queue that it is not wanted any more,
-whatever cluster manager started it.
+Nothing is ever sent to the driver. It learns from the rows of our state and of the queue that it is no longer wanted,
+whichever cluster manager started it.
 """
 
 from __future__ import annotations
@@ -15,47 +15,45 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused
 from compactor.service import repair
-from compactor.service.batches.batch import own_state
 from compactor.service.requests.abort import abort_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 
 log = logging.getLogger(__name__)
-#: States that nobody of us will lead any further in this batch.
-_OPEN = (State.INITIATED, State.WORKING)
+_OPEN = (State.INITIATED, State.WORKING)  #: states of an entry that the batch has not finished with
 
 
-class Stand(enum.Enum):
-    """How a batch stands."""
+class BatchStatus(enum.Enum):
+    """The status of a batch. The values are sentences for people."""
 
     WAITS = "nobody has launched it"
     UNDER_WAY = "launched, given to a resident, or registered by its driver"
-    LOST = "its reservation has ended without a word of its driver"
+    LOST = "its reservation expired without a word from its driver"
     RELEASED = "it was given back before its driver ended"
     ENDED = "its driver has ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """A batch and the entries that it was planned with; an entry that the history has dropped is left out."""
+class BatchWithEntries:
+    """A batch and the entries it was planned with, without those that the history has dropped."""
 
     batch: Batch
     entries: Mapping[int, Entry]
 
     @property
-    def stand(self) -> Stand:
+    def status(self) -> BatchStatus:
         batch = self.batch
         if batch.state is BatchState.DONE:
-            return Stand.ENDED
+            return BatchStatus.ENDED
         if batch.state is BatchState.RELEASED:
-            return Stand.RELEASED
+            return BatchStatus.RELEASED
         if batch.state is BatchState.PLANNED and batch.application_id is None and batch.resident is None:
-            return Stand.WAITS
-        return Stand.UNDER_WAY if batch.reserved_until > batch.read_at else Stand.LOST
+            return BatchStatus.WAITS
+        return BatchStatus.UNDER_WAY if batch.reserved_until > batch.read_at else BatchStatus.LOST
 
     @property
     def open_entries(self) -> tuple[Entry, ...]:
-        """Those that are queued or worked on."""
+        """The entries that are queued or being worked on."""
         return tuple(entry for entry in self.entries.values() if entry.state in _OPEN)
 
     @property
@@ -63,8 +61,8 @@ class Standing:
         return tuple(entry for entry in self.entries.values() if entry.state is State.FAILED)
 
 
-def standing(site: Site, batch_id: int) -> Standing:
-    """How the batch stands now.
+def read_batch(site: Site, batch_id: int) -> BatchWithEntries:
+    """Returns the batch as it is now.
 
     Raises:
         NotFound: there is no such batch.
@@ -76,40 +74,40 @@ def standing(site: Site, batch_id: int) -> Standing:
             entries[entry_id] = site.metastore.compactions.entry(entry_id)
         except NotFound:
             continue
-    return Standing(batch=batch, entries=entries)
+    return BatchWithEntries(batch=batch, entries=entries)
 
 
-def launched(site: Site, batch_id: int, application_id: str) -> None:
-    """Remember under which name the launcher finds the application again; the batch is reserved anew for its start."""
+def record_launch(site: Site, batch_id: int, application_id: str) -> None:
+    """Records the name by which the launcher finds the application again, and renews the reservation while it starts."""
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
     own_state(site).batches.set_application(batch_id, application_id, reserved_ms)
 
 
-def release(site: Site, batch_id: int, because: str) -> None:
-    """Give the batch back: its driver begins no further entry, and what he is at cannot commit any more.
+def release_batch(site: Site, batch_id: int, because: str) -> None:
+    """Gives the batch back: its driver begins no further entry and can no longer commit the ones it is working on.
 
-    The entries stay requested. Those that were worked on are queued again by the next pass, once their transaction is
-    seen to be aborted and what they staged is removed (PROTOCOL 6).
+    The entries stay requested. The next pass queues those that were being worked on again, once it has seen their
+    transaction aborted and removed what they staged (PROTOCOL 6).
     """
-    held = standing(site, batch_id)
+    held = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
-    for entry in _his(held):
+    for entry in _entries_of_driver(held):
         if entry.txn_id is not None and repair.give_up(site, entry, entry.txn_id, because):
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
 
 
-def abort(site: Site, batch_id: int) -> tuple[Entry, ...]:
-    """End the batch and the requests in it that are not compacted yet, as ``compactor abort compaction`` does.
+def abort_batch(site: Site, batch_id: int) -> tuple[Entry, ...]:
+    """Ends the batch, and aborts its requests that are not compacted yet, as ``compactor abort compaction`` does.
 
     Returns:
-        The entries as they are then, without those that had ended before.
+        The aborted entries as they are afterwards, without those that had ended before.
     """
-    held = standing(site, batch_id)
+    held = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
-    his = {entry.id for entry in _his(held)}
+    of_driver = {entry.id for entry in _entries_of_driver(held)}
     ended = []
     for entry in held.open_entries:
-        if entry.state is State.WORKING and entry.id not in his:
+        if entry.state is State.WORKING and entry.id not in of_driver:
             continue
         try:
             ended.append(abort_compaction(site, entry.id))
@@ -118,14 +116,14 @@ def abort(site: Site, batch_id: int) -> tuple[Entry, ...]:
     return tuple(ended)
 
 
-def renew(site: Site, batch_id: int) -> bool:
-    """Plan the batch again; False where it is reserved, or where nothing of it waits any more."""
+def replan_batch(site: Site, batch_id: int) -> bool:
+    """Plans the batch again. Returns false if it is reserved, or if none of its entries is waiting any longer."""
     reserved_ms = site.settings.milliseconds("compactor.batch.reserved")
     return own_state(site).batches.renew(batch_id, reserved_ms)
 
 
-def _his(held: Standing) -> tuple[Entry, ...]:
-    """Entries that the driver of the batch works on: workers bear his host and process in their name."""
+def _entries_of_driver(held: BatchWithEntries) -> tuple[Entry, ...]:
+    """Returns the entries that the batch's driver works on: a worker's id contains the driver's host and process."""
     driver = held.batch.driver
     if driver is None:
         return ()

@@ -1,10 +1,10 @@
-"""How long a reader takes to open what a compaction read, and what it made instead: measured, not estimated.
+"""Measures how long a reader takes to open a compaction's inputs, and its output.
 
-Measured is what every reader does before its first row: list each directory, open each of its ORC files and read the
-footer. Both sides are measured one after the other by the worker once the compaction is committed, when the operating
-system or the store has both at hand; rows are not read, and of three rounds the shortest counts. It is a sample: of the
-runs of a pass at most one in ``compactor.opening.interval``, and of each side no more than fits into ``LONGEST`` seconds,
-the rest in proportion.
+The measurement does what every reader does before its first row: list each directory, open each of its ORC files and
+read the footer. The worker measures both sides one after the other once the compaction is committed, when the operating
+system or the store has both cached; no rows are read, and the shortest of three rounds counts. It is a sample: at most
+one run of a pass per ``compactor.opening.interval``, and on each side only as much as fits into ``LONGEST`` seconds, with
+the rest extrapolated.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from compactor.service.worker.outcome import Outcome, Result
 from compactor.storage.protocol import Storage
 
 log = logging.getLogger(__name__)
-LONGEST = 1.0  #: seconds that one side may take, but for the round that it ends in
+LONGEST = 1.0  #: seconds that one side may take; the round in progress is completed
 ROUNDS = 3
 _NOT_ROWS = (METADATA_FILE, ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """Seconds until a reader has opened everything, before and after."""
+    """Seconds until a reader has opened everything, before and after the compaction."""
 
     before: float
     after: float
 
 
 class Sampler:
-    """Chooses the runs of one pass that are measured. Used by several threads."""
+    """Chooses which runs of a pass to measure. Used by several threads."""
 
     def __init__(self, site: Site, clock: Callable[[], float] = time.perf_counter) -> None:
         self._site = site
@@ -48,18 +48,18 @@ class Sampler:
         self._lock = threading.Lock()
 
     def measure(self, outcome: Outcome) -> ReadCost | None:
-        """What the compaction brought its readers; None where it is not its turn, or there is nothing to compare."""
-        if self._site.state is None or outcome.result is not Result.COMPACTED or not self._is_its_turn():
+        """Returns the read cost before and after; None if this run is not sampled, or there is nothing to compare."""
+        if self._site.state is None or outcome.result is not Result.COMPACTED or not self._is_due():
             return None
         try:
             after = seconds_to_open(self._site.storage, outcome.location, outcome.output, self._clock)
             before = seconds_to_open(self._site.storage, outcome.location, outcome.inputs, self._clock)
-        except CompactorError as error:  # a file of another format, or gone: the cleaner may have been there already
-            log.debug("%s: how long it takes to open is not measured: %s", outcome.entry.entity, error)
+        except CompactorError as error:  # another file format, or already removed by the cleaner
+            log.debug("%s: the time to open it is not measured: %s", outcome.entry.entity, error)
             return None
         return None if before is None or after is None else ReadCost(before=before, after=after)
 
-    def _is_its_turn(self) -> bool:
+    def _is_due(self) -> bool:
         with self._lock:
             now = self._clock()
             if not self._every or (self._next is not None and now < self._next):
@@ -71,12 +71,13 @@ class Sampler:
 def seconds_to_open(
     storage: Storage, location: str, names: Sequence[str], clock: Callable[[], float] = time.perf_counter
 ) -> float | None:
-    """Seconds to list the directories ``names`` and to read the footer of each of their files; None without a file.
+    """Returns the seconds to list the directories ``names`` and read the footer of each of their files; None if there is
+    no file.
 
-    The least of ``ROUNDS``, as long as there is time for another: what else the machine did meanwhile is no reader's wait.
+    It is the minimum of up to ``ROUNDS`` rounds, as time allows, so that other work of the machine does not count.
 
     Raises:
-        BadFile: a file is none of ORC, or gone.
+        BadFile: a file is not ORC, or is gone.
         StorageError: the store does not answer.
     """
     until = clock() + LONGEST

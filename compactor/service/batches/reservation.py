@@ -1,4 +1,4 @@
-"""Keeps a batch reserved while its driver works, and says when it has been taken away from him."""
+"""Keeps a batch reserved while its driver works, and notices when it has been taken away."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from compactor.service.periodic import Periodic
 from compactor.state.batches import Batches
 
 log = logging.getLogger(__name__)
-_AT_LEAST_EVERY_S = 10.0  #: so soon a driver learns that a person has cancelled it
+_AT_LEAST_EVERY_S = 10.0  #: so that a driver soon learns that a person has cancelled its batch
 
 
 class Reservation(Periodic):
-    """A thread that extends the reservation of ``batch_id`` ten times in its length, at least every ten seconds.
+    """A thread that extends the reservation of ``batch_id`` ten times within its length, and at least every ten seconds.
 
-    A database that is away for a while changes nothing: the entries' own transactions say who may commit.
+    A database that is unreachable for a while changes nothing: the entries' own transactions decide who may commit.
     """
 
     def __init__(self, batches: Batches, batch_id: int, driver: str, reserved_ms: int) -> None:
@@ -29,7 +29,7 @@ class Reservation(Periodic):
 
     @property
     def is_held(self) -> bool:
-        """False once the batch is not this driver's any more: no further entry is to be begun."""
+        """False once the batch is no longer this driver's: no further entry may be begun."""
         return not self._taken.is_set()
 
     def _act(self) -> bool:

@@ -1,6 +1,6 @@
 """An application that waits for further batches of its route once its own is done (``--linger``).
 
-It is given batches by planners, who need not start an application then, and plans for itself what nobody has planned.
+Planners give it batches instead of starting another application, and it plans waiting entries itself if nobody else has.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable
 
 from compactor.errors import CompactorError, LostClaim
-from compactor.service.batches.batch import WorkerPass, claimable, own_state, plan_batches
+from compactor.service.batches.assembly import claimable, plan_batches
+from compactor.service.batches.driver import WorkerPass
 from compactor.service.periodic import Periodic
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.state.residents import Residents
 
 log = logging.getLogger(__name__)
-ALIVE_MS = 60_000  #: for so long a resident that is gone may be given batches
-_LOOK_S = 1.0  #: between two looks for a batch
+ALIVE_MS = 60_000  #: for this long after it is gone, a resident may still be given batches
+_LOOK_S = 1.0  #: seconds between two looks for a batch
 
 
 def linger(
@@ -28,32 +29,33 @@ def linger(
     run: Callable[[int], WorkerPass],
     report: Callable[[WorkerPass], None],
     *,
-    lives: Callable[[], bool] = lambda: True,
-    alive_ms: int = ALIVE_MS,
+    is_alive: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Works on batches of the route of ``batch_id`` until there was none for ``seconds``.
+    """Works on batches of the route of ``batch_id`` until there has been none for ``seconds``.
 
     Args:
         run: works on a planned batch.
-        report: gets what became of each.
-        lives: whether there is still a Spark to work with; without one no batch is taken any more.
+        report: called with the result of each batch.
+        is_alive: tells whether Spark is still there to work with; without it no further batch is taken.
 
     Raises:
         NotFound: there is no such batch.
-        DatabaseUnavailable: the state cannot be reached any more.
+        DatabaseUnavailable: our state can no longer be reached.
     """
     store = own_state(site)
     batch = store.batches.get(batch_id)
     if batch.route is None:
-        log.warning("batch %d was planned by an older release; its application does not wait for others", batch_id)
+        log.warning(
+            "batch %d was planned by an older release; its application does not wait for further batches", batch_id
+        )
         return
-    with Presence(store.residents, site.name, batch.route, application_id, alive_ms) as presence:
+    with Presence(store.residents, site.name, batch.route, application_id, ALIVE_MS) as presence:
         idle_since = time.monotonic()
-        others: frozenset[int] = frozenset()  # entries of other routes, whose directories need not be listed again
-        while lives():
+        others: frozenset[int] = frozenset()  # entries of other routes: no need to list their directories again
+        while is_alive():
             given = store.residents.given(presence.id)
             if given is None and not (waiting := frozenset(claimable(site, batch.pool))) <= others:
-                given = _planned(site, batch.pool, batch.route, presence.id)
+                given = _plan_one(site, batch.pool, batch.route, presence.id)
                 others = waiting if given is None else frozenset()
             if given is not None:
                 report(run(given))
@@ -62,12 +64,12 @@ def linger(
                 time.sleep(min(_LOOK_S, seconds / 4))
             elif store.residents.leave(presence.id):
                 return
-        log.error("application %s is gone; what was given to it is planned anew", application_id)
+        log.error("application %s is gone; batches given to it are planned again", application_id)
         store.residents.extend(presence.id, 0)
 
 
-def _planned(site: Site, pool: str | None, route: str, resident: int) -> int | None:
-    """A batch of what waits, unless another resident of the route is to take it."""
+def _plan_one(site: Site, pool: str | None, route: str, resident: int) -> int | None:
+    """Plans a batch of the waiting entries and returns it, unless another resident of the route is to take it."""
     try:
         made = plan_batches(site, pool, route=route)
     except LostClaim:  # a planner was faster
@@ -76,7 +78,7 @@ def _planned(site: Site, pool: str | None, route: str, resident: int) -> int | N
 
 
 class Presence(Periodic):
-    """A resident's row, whose time a thread extends while the block runs."""
+    """A resident's row in our state; a thread keeps it alive while the block runs."""
 
     def __init__(self, residents: Residents, metastore: str, route: str, application_id: str, alive_ms: int) -> None:
         self._residents = residents
@@ -88,8 +90,8 @@ class Presence(Periodic):
         try:
             held = self._residents.extend(self.id, self._alive_ms)
         except CompactorError as error:
-            log.warning("resident %d: its time could not be extended: %s", self.id, error)
+            log.warning("resident %d: it could not be marked as alive: %s", self.id, error)
             return True
         if not held:
-            log.warning("resident %d was taken for dead; no batch is given to it any more", self.id)
+            log.warning("resident %d was taken for dead; it is given no further batches", self.id)
         return held

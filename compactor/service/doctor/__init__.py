@@ -1,3 +1,3 @@
-"""Checks of a deployment, and alarms."""
+"""Checks of an installation and its metastore, and the alarms; nothing is repaired."""
 
 from __future__ import annotations

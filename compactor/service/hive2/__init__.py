@@ -1,3 +1,3 @@
-"""The last major compactions of Hive 2, before a later Hive takes over."""
+"""Preparing the tables of a Hive 2 metastore for an upgrade to Hive 3 or later."""
 
 from __future__ import annotations

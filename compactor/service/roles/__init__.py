@@ -1,3 +1,3 @@
-"""One pass of the initiator, the cleaner and the housekeeper."""
+"""One pass of the initiator, the cleaner or the housekeeper."""
 
 from __future__ import annotations

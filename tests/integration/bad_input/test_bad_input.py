@@ -22,7 +22,8 @@ from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema.tables import SDS
 from compactor.rewrite.run.runner import Runner
 from compactor.service.answers.explain import explain
-from compactor.service.batches.batch import WorkerPass, plan_batches, run_batch
+from compactor.service.batches.assembly import plan_batches
+from compactor.service.batches.driver import WorkerPass, run_batch
 from compactor.service.doctor.deployment import doctor
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean

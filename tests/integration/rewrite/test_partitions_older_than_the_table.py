@@ -16,7 +16,8 @@ from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
 from compactor.orc.format.types import schema_text
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.tables.transaction import WriteOperation, writing

@@ -12,7 +12,8 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site

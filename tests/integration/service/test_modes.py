@@ -24,7 +24,8 @@ from compactor.service.answers import show
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
 from compactor.service.answers.survey import tables
-from compactor.service.batches.batch import claimable, plan_batches, run_batch, run_entries
+from compactor.service.batches.assembly import claimable, plan_batches
+from compactor.service.batches.driver import run_batch, run_entries
 from compactor.service.doctor.deployment import doctor
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean

@@ -29,7 +29,8 @@ from compactor.metastore.locks.hive_locks import LockState
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean

@@ -11,7 +11,7 @@ from sqlalchemy import update
 from compactor.compaction.states import State
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.schema.tables import TBLS
-from compactor.service.batches.batch import claimable
+from compactor.service.batches.assembly import claimable
 from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean

@@ -8,7 +8,8 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import claimable, plan_batches, run_batch
+from compactor.service.batches.assembly import claimable, plan_batches
+from compactor.service.batches.driver import run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result

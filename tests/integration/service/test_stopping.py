@@ -23,7 +23,8 @@ from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.processes import ProcessRunner
 from compactor.rewrite.run.runner import Answer, InProcessRunner, Job, Runner
 from compactor.rows.reader import read_snapshot
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.repair import repair
 from compactor.service.requests.abort import abort_compaction, abort_transaction
 from compactor.service.requests.request import request_compaction

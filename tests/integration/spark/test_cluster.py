@@ -13,11 +13,11 @@ from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import PARCEL_UNITS
-from compactor.service.batches.batch import own_state, plan_batches
+from compactor.service.batches.assembly import plan_batches
 from compactor.service.repair import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.tables.writer import write_rows
 from tests.support import insert_only
 from tests.support.many import make_partitions, make_table, row_type

@@ -10,42 +10,43 @@ from compactor.airflow.batches import BatchProgress, Next, next_step
 from compactor.compaction.states import State
 from compactor.deployment import open_deployment
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import own_state, plan_batches, run_batch
-from compactor.service.batches.control import Stand
+from compactor.service.batches.assembly import plan_batches
+from compactor.service.batches.control import BatchStatus
+from compactor.service.batches.driver import run_batch
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from tests.support.tables import insert, make_table
 
 
-def progress(stand: Stand, *still_open: int) -> BatchProgress:
-    return BatchProgress(batch_id=1, stand=stand, still_open=still_open)
+def progress(status: BatchStatus, *still_open: int) -> BatchProgress:
+    return BatchProgress(batch_id=1, status=status, still_open=still_open)
 
 
 @pytest.mark.parametrize(
-    ("stand", "still_open", "launches", "wanted"),
+    ("status", "still_open", "launches", "wanted"),
     [
-        (Stand.WAITS, (1,), 0, Next.LAUNCH),
-        (Stand.UNDER_WAY, (1,), 0, Next.WATCH),
-        (Stand.UNDER_WAY, (), 1, Next.WATCH),
-        (Stand.LOST, (1,), 0, Next.RENEW),
-        (Stand.LOST, (1,), 2, Next.RENEW),
-        (Stand.LOST, (), 1, Next.CONCLUDE),
-        (Stand.RELEASED, (1,), 1, Next.RENEW),
-        (Stand.RELEASED, (), 0, Next.CONCLUDE),
-        (Stand.ENDED, (), 0, Next.CONCLUDE),
-        (Stand.ENDED, (1,), 1, Next.CONCLUDE),
-        (Stand.ENDED, (1,), 0, Next.RENEW),
+        (BatchStatus.WAITS, (1,), 0, Next.LAUNCH),
+        (BatchStatus.UNDER_WAY, (1,), 0, Next.WATCH),
+        (BatchStatus.UNDER_WAY, (), 1, Next.WATCH),
+        (BatchStatus.LOST, (1,), 0, Next.RENEW),
+        (BatchStatus.LOST, (1,), 2, Next.RENEW),
+        (BatchStatus.LOST, (), 1, Next.CONCLUDE),
+        (BatchStatus.RELEASED, (1,), 1, Next.RENEW),
+        (BatchStatus.RELEASED, (), 0, Next.CONCLUDE),
+        (BatchStatus.ENDED, (), 0, Next.CONCLUDE),
+        (BatchStatus.ENDED, (1,), 1, Next.CONCLUDE),
+        (BatchStatus.ENDED, (1,), 0, Next.RENEW),
     ],
 )
-def test_what_comes_next(stand: Stand, still_open: tuple[int, ...], launches: int, wanted: Next) -> None:
-    assert next_step(progress(stand, *still_open), launches) is wanted
+def test_what_comes_next(status: BatchStatus, still_open: tuple[int, ...], launches: int, wanted: Next) -> None:
+    assert next_step(progress(status, *still_open), launches) is wanted
 
 
 def test_only_news_is_told() -> None:
-    first = BatchProgress(batch_id=3, stand=Stand.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
+    first = BatchProgress(batch_id=3, status=BatchStatus.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
     second = BatchProgress(
         batch_id=3,
-        stand=Stand.UNDER_WAY,
+        status=BatchStatus.UNDER_WAY,
         tracking_url="http://h:4040",
         entries={1: "a.b: working", 2: "a.c: initiated"},
     )
@@ -69,15 +70,15 @@ def planned(deployment: Site, warehouse: Path, metastore_url: str, monkeypatch: 
 
 def test_from_planned_to_ended(planned: tuple[Site, int]) -> None:
     _, batch = planned
-    assert batches.look("default", batch).stand is Stand.WAITS
+    assert batches.look("default", batch).status is BatchStatus.WAITS
     batches.launched("default", batch, "application_1")
     found = batches.look("default", batch)
-    assert (found.stand, found.application, len(found.still_open)) == (Stand.UNDER_WAY, "application_1", 1)
+    assert (found.status, found.application, len(found.still_open)) == (BatchStatus.UNDER_WAY, "application_1", 1)
     assert found.compacted == {}
     with open_deployment() as other:
         run_batch(other, batch, InProcessRunner())
     found = batches.look("default", batch)
-    assert (found.stand, found.still_open, found.failed) == (Stand.ENDED, (), {})
+    assert (found.status, found.still_open, found.failed) == (BatchStatus.ENDED, (), {})
     assert list(found.entries.values()) == ["default.t: ready for cleaning"]
     assert found.compacted == {("default", "t"): tuple(found.entries)}
 
@@ -87,15 +88,15 @@ def test_a_driver_that_is_a_dead_process_is_lost_at_once(planned: tuple[Site, in
     name = processes.start(["true"], dict(os.environ), tmp_path / "log")
     os.waitpid(int(name.split(":")[2]), 0)
     batches.launched("default", batch, name)
-    assert batches.look("default", batch).stand is Stand.LOST
+    assert batches.look("default", batch).status is BatchStatus.LOST
     assert batches.renew("default", batch, "its driver died")
-    assert batches.look("default", batch).stand is Stand.WAITS
+    assert batches.look("default", batch).status is BatchStatus.WAITS
 
 
 def test_released_the_requests_stay_and_aborted_they_go(planned: tuple[Site, int]) -> None:
     site, batch = planned
     batches.release("default", batch, "its task was cleared")
-    assert batches.look("default", batch).stand is Stand.RELEASED
+    assert batches.look("default", batch).status is BatchStatus.RELEASED
     assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
     assert batches.renew("default", batch, "again")
     batches.abort("default", batch)

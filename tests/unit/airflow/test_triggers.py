@@ -12,7 +12,7 @@ from compactor.airflow import batches, passes, triggers
 from compactor.airflow.batches import BatchProgress
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
 from compactor.errors import DatabaseUnavailable
-from compactor.service.batches.control import Stand
+from compactor.service.batches.control import BatchStatus
 from tests.support.patience import PATIENCE
 
 EACH = [
@@ -96,16 +96,16 @@ def test_a_batch_is_watched_while_it_is_under_way(
 ) -> None:
     monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
 
-    def seen(stand: Stand, state: str) -> BatchProgress:
-        return BatchProgress(batch_id=7, stand=stand, tracking_url="http://h:4040", entries={1: f"a.b: {state}"})
+    def seen(status: BatchStatus, state: str) -> BatchProgress:
+        return BatchProgress(batch_id=7, status=status, tracking_url="http://h:4040", entries={1: f"a.b: {state}"})
 
     answers: Iterator[Any] = iter(
         [
-            seen(Stand.UNDER_WAY, "initiated"),
-            seen(Stand.UNDER_WAY, "initiated"),
+            seen(BatchStatus.UNDER_WAY, "initiated"),
+            seen(BatchStatus.UNDER_WAY, "initiated"),
             DatabaseUnavailable("it restarts"),
-            seen(Stand.UNDER_WAY, "working"),
-            seen(Stand.ENDED, "ready for cleaning"),
+            seen(BatchStatus.UNDER_WAY, "working"),
+            seen(BatchStatus.ENDED, "ready for cleaning"),
         ]
     )
 
@@ -118,7 +118,7 @@ def test_a_batch_is_watched_while_it_is_under_way(
     monkeypatch.setattr(batches, "look", look)
     with caplog.at_level("INFO", logger=triggers.__name__):
         event = first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001))
-    assert event.payload == Stand.ENDED.value
+    assert event.payload == BatchStatus.ENDED.value
     told = [record.getMessage() for record in caplog.records if record.levelname == "INFO"]
     assert told == [
         "batch 7: Spark shows it at http://h:4040",

@@ -8,7 +8,7 @@ import pytest
 from compactor.cli import submit
 from compactor.cli.face import Face
 from compactor.errors import NotSupported
-from compactor.service.batches.batch import PlannedBatch
+from compactor.service.batches.assembly import PlannedBatch
 
 BATCH = PlannedBatch(
     batch_id=7,

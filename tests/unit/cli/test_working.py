@@ -13,7 +13,7 @@ from compactor.database.engine import open_database
 from compactor.errors import NotFound
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.store import Metastore
-from compactor.service.batches.batch import WorkerPass
+from compactor.service.batches.driver import WorkerPass
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result

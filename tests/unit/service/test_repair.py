@@ -18,7 +18,8 @@ from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service import repair
-from compactor.service.batches.batch import claimable, plan_batches, run_entries
+from compactor.service.batches.assembly import claimable, plan_batches
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house

@@ -11,7 +11,7 @@ from compactor.demo.fixtures import register_fixture
 from compactor.errors import NotFound, Refused
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
-from compactor.service.batches.batch import run_entries
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings

@@ -9,7 +9,7 @@ from compactor.demo.fixtures import register_fixture
 from compactor.errors import BadFile, NotFound, NotSupported, Refused
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.preview import preview
-from compactor.service.batches.batch import run_entries
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.expected import step

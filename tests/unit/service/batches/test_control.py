@@ -11,10 +11,11 @@ from compactor.locking.kinds import LockType
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches import control
-from compactor.service.batches.batch import own_state, plan_batches, run_batch
-from compactor.service.batches.control import Stand, standing
+from compactor.service.batches.assembly import plan_batches
+from compactor.service.batches.control import BatchStatus, read_batch
+from compactor.service.batches.driver import run_batch
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from tests.support.passes import Hides, with_storage
 from tests.support.tables import insert, make_table, rows_of, with_settings
 
@@ -49,43 +50,43 @@ def begin(site: Site, batch: int, worker: str = WORKER) -> Entry:
 
 
 def test_from_planned_to_ended(site: Site, batch: int) -> None:
-    assert standing(site, batch).stand is Stand.WAITS
-    control.launched(site, batch, "application_17_1")
-    assert standing(site, batch).stand is Stand.UNDER_WAY
-    assert len(standing(site, batch).open_entries) == 2
+    assert read_batch(site, batch).status is BatchStatus.WAITS
+    control.record_launch(site, batch, "application_17_1")
+    assert read_batch(site, batch).status is BatchStatus.UNDER_WAY
+    assert len(read_batch(site, batch).open_entries) == 2
     run_batch(site, batch, InProcessRunner())
-    ended = standing(site, batch)
-    assert (ended.stand, ended.open_entries, ended.failed_entries) == (Stand.ENDED, (), ())
+    ended = read_batch(site, batch)
+    assert (ended.status, ended.open_entries, ended.failed_entries) == (BatchStatus.ENDED, (), ())
 
 
-def test_a_driver_that_says_nothing_is_lost(site: Site, batch: int) -> None:
+def test_a_driver_whose_reservation_expires_is_lost(site: Site, batch: int) -> None:
     assert own_state(site).batches.register(batch, DRIVER, 60_000)
-    assert standing(site, batch).stand is Stand.UNDER_WAY
+    assert read_batch(site, batch).status is BatchStatus.UNDER_WAY
     own_state(site).batches.extend(batch, DRIVER, -1)
-    assert standing(site, batch).stand is Stand.LOST
-    assert control.renew(site, batch)
-    assert standing(site, batch).stand is Stand.WAITS
+    assert read_batch(site, batch).status is BatchStatus.LOST
+    assert control.replan_batch(site, batch)
+    assert read_batch(site, batch).status is BatchStatus.WAITS
 
 
-def test_a_released_batch_can_be_done_anew_and_its_driver_cannot_commit(site: Site, batch: int) -> None:
-    """PROTOCOL 6: the transaction of who is given up is aborted before his request is queued again."""
+def test_a_released_batch_can_run_again_and_its_driver_cannot_commit(site: Site, batch: int) -> None:
+    """PROTOCOL 6: the transaction of a worker given up on is aborted before its request is queued again."""
     entry = begin(site, batch)
     assert entry.txn_id is not None
-    control.release(site, batch, "its task was cleared")
+    control.release_batch(site, batch, "its task was cleared")
     assert site.metastore.transactions.state(entry.txn_id) == "a"
-    assert standing(site, batch).stand is Stand.RELEASED
-    assert {e.state for e in standing(site, batch).open_entries} == {State.INITIATED, State.WORKING}
-    assert control.renew(site, batch)
+    assert read_batch(site, batch).status is BatchStatus.RELEASED
+    assert {e.state for e in read_batch(site, batch).open_entries} == {State.INITIATED, State.WORKING}
+    assert control.replan_batch(site, batch)
     done = run_batch(site, batch, InProcessRunner())
     assert len(done.outcomes) == 2
     assert not done.failed
-    assert standing(site, batch).open_entries == ()
+    assert read_batch(site, batch).open_entries == ()
     for name in ("a", "b"):
         assert len(rows_of(site, site.metastore.catalog.table("default", name))) == 2
 
 
 def test_what_a_released_driver_named_is_hidden_before_its_locks_go(site: Site, batch: int) -> None:
-    """PROTOCOL 6: it may have died between the two names of a pair, and nobody repairs before the next pass."""
+    """PROTOCOL 6: the driver may have died between the two renames of a pair, and no pass has repaired that yet."""
     entry = begin(site, batch)
     assert entry.txn_id is not None
     target = site.target(entry.entity)
@@ -94,21 +95,21 @@ def test_what_a_released_driver_named_is_hidden_before_its_locks_go(site: Site, 
     named = f"delta_0000001_0000002_v{entry.txn_id:07d}"
     site.storage.make_directories(f"{target.location}/{named}", like=target.location)
     disk = Hides(site)
-    control.release(with_storage(site, disk), batch, "its driver died")
+    control.release_batch(with_storage(site, disk), batch, "its driver died")
     assert disk.seen == [(named, [entry.txn_id])]
     assert (site.metastore.transactions.state(entry.txn_id), site.metastore.locks.show()) == ("a", [])
 
 
 def test_an_aborted_batch_takes_its_requests_with_it(site: Site, batch: int) -> None:
     begin(site, batch)
-    assert {e.state for e in control.abort(site, batch)} == {State.ABORTED}
-    assert standing(site, batch).stand is Stand.RELEASED
+    assert {e.state for e in control.abort_batch(site, batch)} == {State.ABORTED}
+    assert read_batch(site, batch).status is BatchStatus.RELEASED
     assert site.metastore.compactions.queue() == []
     assert plan_batches(site) == []
 
 
-@pytest.mark.parametrize("end", [lambda s, b: control.release(s, b, "cleared"), control.abort])
-def test_what_somebody_else_works_on_is_his(site: Site, batch: int, end: object) -> None:
+@pytest.mark.parametrize("end", [lambda s, b: control.release_batch(s, b, "cleared"), control.abort_batch])
+def test_an_entry_that_another_worker_has_is_left_to_it(site: Site, batch: int, end: object) -> None:
     entry = begin(site, batch, worker="compactor-worker-h-78-cccc")
     assert entry.txn_id is not None
     end(site, batch)  # type: ignore[operator]
@@ -120,4 +121,4 @@ def test_an_entry_that_the_history_dropped_is_left_out(site: Site, batch: int) -
     ids = own_state(site).batches.get(batch).entry_ids
     site.metastore.compactions.abort_request(ids[0])
     site.metastore.housekeeping.purge_history([ids[0]])
-    assert set(standing(site, batch).entries) == {ids[1]}
+    assert set(read_batch(site, batch).entries) == {ids[1]}

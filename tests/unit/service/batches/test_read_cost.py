@@ -8,7 +8,8 @@ import pytest
 from compactor.errors import BadFile
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.show import history
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.batches.read_cost import LONGEST, Sampler, seconds_to_open
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
@@ -18,7 +19,7 @@ from tests.support.tables import insert, make_table, with_settings
 
 
 class Ticks:
-    """A clock that goes on by so many seconds at each look."""
+    """A clock that advances by ``step`` seconds each time it is read."""
 
     def __init__(self, step: float) -> None:
         self.step = step
@@ -39,7 +40,7 @@ def compacted(site: Site, warehouse: Path, name: str, deltas: int = 3) -> Outcom
     return outcome
 
 
-def test_what_a_run_brought_its_readers_is_measured_and_told(deployment: Site, warehouse: Path) -> None:
+def test_the_read_cost_of_a_run_is_measured_and_shown(deployment: Site, warehouse: Path) -> None:
     compacted(deployment, warehouse, "t")
     assert deployment.state is not None
     (run,) = deployment.state.runs.latest(deployment.name)
@@ -58,7 +59,7 @@ def test_a_setting_switches_it_off(deployment: Site, warehouse: Path) -> None:
     assert (run.opening_before, run.opening_after) == (None, None)
 
 
-def test_one_run_in_an_interval(deployment: Site, warehouse: Path) -> None:
+def test_one_run_per_interval_is_measured(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t")
     clock = Ticks(0.001)
     sampler = Sampler(deployment, clock)
@@ -69,7 +70,7 @@ def test_one_run_in_an_interval(deployment: Site, warehouse: Path) -> None:
     assert sampler.measure(outcome) is not None
 
 
-def test_a_side_that_takes_long_is_measured_in_part(deployment: Site, warehouse: Path) -> None:
+def test_a_slow_side_is_measured_in_part(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t", deltas=6)
     clock = Ticks(LONGEST)
     found = seconds_to_open(deployment.storage, outcome.location, outcome.inputs, clock)
@@ -78,7 +79,7 @@ def test_a_side_that_takes_long_is_measured_in_part(deployment: Site, warehouse:
     assert found == pytest.approx(LONGEST + 6 * 3 * LONGEST / 2)
 
 
-def test_of_some_rounds_the_shortest_counts(deployment: Site, warehouse: Path) -> None:
+def test_the_shortest_round_counts(deployment: Site, warehouse: Path) -> None:
     outcome = compacted(deployment, warehouse, "t", deltas=2)
     slow = [0.0, 0.1, 0.1, 0.2, 0.3, 0.3]
     fast = [0.4, 0.42, 0.42, 0.44, 0.46, 0.48]
@@ -88,8 +89,8 @@ def test_of_some_rounds_the_shortest_counts(deployment: Site, warehouse: Path) -
     assert next(looks, None) is None
 
 
-def test_what_cannot_be_opened_is_not_measured(deployment: Site, warehouse: Path) -> None:
-    """The cleaner may have been there, or files are none of ORC: the run itself is none the worse for it."""
+def test_files_that_cannot_be_opened_are_not_measured(deployment: Site, warehouse: Path) -> None:
+    """The cleaner may have removed them, or they are not ORC; the run itself does not suffer."""
     outcome = compacted(deployment, warehouse, "t")
     gone = replace(outcome, inputs=("delta_0000077_0000077",))
     with pytest.raises(BadFile):

@@ -3,9 +3,8 @@ from __future__ import annotations
 import pytest
 
 from compactor.errors import DatabaseUnavailable
-from compactor.service.batches.batch import own_state
 from compactor.service.batches.reservation import Reservation
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from tests.support.patience import until
 
 MINE = "compactor-driver-h-1-x"
@@ -19,7 +18,7 @@ def batch(deployment: Site) -> int:
     return number
 
 
-def test_a_driver_at_work_keeps_his_batch(deployment: Site, batch: int) -> None:
+def test_a_working_driver_keeps_its_batch(deployment: Site, batch: int) -> None:
     batches = own_state(deployment).batches
     first = batches.get(batch).reserved_until
     with Reservation(batches, batch, MINE, 200) as reservation:
@@ -27,14 +26,14 @@ def test_a_driver_at_work_keeps_his_batch(deployment: Site, batch: int) -> None:
         assert reservation.is_held
 
 
-def test_he_hears_that_it_is_taken_away(deployment: Site, batch: int) -> None:
+def test_a_driver_notices_that_its_batch_is_taken_away(deployment: Site, batch: int) -> None:
     batches = own_state(deployment).batches
     with Reservation(batches, batch, MINE, 200) as reservation:
         batches.done(batch)
-        until("he hears of it", lambda: not reservation.is_held)
+        until("the driver notices", lambda: not reservation.is_held)
 
 
-def test_a_database_that_is_away_takes_nothing_away(
+def test_an_unreachable_database_takes_no_batch_away(
     deployment: Site, batch: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     batches = own_state(deployment).batches

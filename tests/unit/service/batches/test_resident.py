@@ -7,10 +7,11 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import PlannedBatch, WorkerPass, own_state, plan_batches, run_batch
+from compactor.service.batches.assembly import PlannedBatch, plan_batches
+from compactor.service.batches.driver import WorkerPass, run_batch
 from compactor.service.batches.resident import Presence, linger
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Result
 from compactor.state.batches import BatchState
 from tests.support.patience import until
@@ -24,9 +25,9 @@ def ask(site: Site, warehouse: Path, name: str, **parameters: str) -> None:
     request_compaction(site, table=name)
 
 
-def lingered(site: Site, batch: int, seconds: float = 0.01, **more: int) -> list[WorkerPass]:
+def lingered(site: Site, batch: int, seconds: float = 0.01) -> list[WorkerPass]:
     done: list[WorkerPass] = []
-    linger(site, batch, "app-1", seconds, lambda b: run_batch(site, b, InProcessRunner()), done.append, **more)
+    linger(site, batch, "app-1", seconds, lambda b: run_batch(site, b, InProcessRunner()), done.append)
     return done
 
 
@@ -37,7 +38,7 @@ def first_batch(site: Site, warehouse: Path) -> int:
     return batch.batch_id
 
 
-def test_what_comes_meanwhile_is_taken_by_the_same_application(deployment: Site, warehouse: Path) -> None:
+def test_entries_that_arrive_meanwhile_run_in_the_same_application(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     ask(deployment, warehouse, "b")
     (done,) = lingered(deployment, batch)
@@ -45,7 +46,7 @@ def test_what_comes_meanwhile_is_taken_by_the_same_application(deployment: Site,
     assert own_state(deployment).residents.find(deployment.name) == []
 
 
-def test_without_work_it_ends(deployment: Site, warehouse: Path) -> None:
+def test_it_ends_without_work(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     started = time.monotonic()
     assert lingered(deployment, batch, 0.05) == []
@@ -65,7 +66,7 @@ def test_other_routes_are_left_to_applications_of_their_own(deployment: Site, wa
     ]
 
 
-def test_what_waits_for_others_is_looked_at_once(
+def test_entries_of_other_routes_are_listed_once(
     deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thousand entries of another queue are not listed every second."""
@@ -82,7 +83,7 @@ def test_what_waits_for_others_is_looked_at_once(
     assert looks == [None]
 
 
-def test_what_a_planner_gives_it_needs_no_application(deployment: Site, warehouse: Path) -> None:
+def test_a_batch_given_to_a_resident_needs_no_application(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     store = own_state(deployment)
     route = store.batches.get(batch).route
@@ -103,10 +104,10 @@ def test_a_resident_that_works_stays_alive(deployment: Site, warehouse: Path) ->
         def is_later() -> bool:
             return any(found.alive_until > before.alive_until for found in store.residents.find(deployment.name))
 
-        until("it is alive for longer", is_later)
+        until("it is marked as alive for longer", is_later)
 
 
-def test_what_was_given_to_one_that_died_is_planned_anew(deployment: Site, warehouse: Path) -> None:
+def test_a_batch_given_to_a_dead_resident_is_planned_again(deployment: Site, warehouse: Path) -> None:
     batch = first_batch(deployment, warehouse)
     store = own_state(deployment)
     dead = store.residents.enter(deployment.name, store.batches.get(batch).route or "", "app-1", 60_000)
@@ -119,20 +120,26 @@ def test_what_was_given_to_one_that_died_is_planned_anew(deployment: Site, wareh
     assert run_batch(deployment, again.batch_id, InProcessRunner()).outcomes[0].entry.state is State.WORKING
 
 
-def test_without_a_spark_nothing_is_taken(deployment: Site, warehouse: Path) -> None:
-    """A driver outlives a JVM that is killed; what it took then would only fail."""
+def test_without_spark_no_batch_is_taken(deployment: Site, warehouse: Path) -> None:
+    """A driver outlives a killed JVM; every batch it took then would only fail."""
     batch = first_batch(deployment, warehouse)
     ask(deployment, warehouse, "b")
     done: list[WorkerPass] = []
     linger(
-        deployment, batch, "app-1", 60, lambda b: run_batch(deployment, b, InProcessRunner()), done.append, lives=bool
+        deployment,
+        batch,
+        "app-1",
+        60,
+        lambda b: run_batch(deployment, b, InProcessRunner()),
+        done.append,
+        is_alive=bool,
     )
     assert done == []
     assert own_state(deployment).residents.find(deployment.name) == []
     assert [planned.resident for planned in plan_batches(deployment)] == [None]
 
 
-def test_a_batch_of_an_older_release_is_alone(
+def test_a_batch_of_an_older_release_does_not_linger(
     deployment: Site, warehouse: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     batch = own_state(deployment).batches.plan(deployment.name, None, None, [7], {})

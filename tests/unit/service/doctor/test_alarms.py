@@ -7,7 +7,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import run_entries
+from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.alarms import Readings, alarms, readings
 from compactor.service.doctor.finding import Level
 from compactor.service.requests.request import request_compaction

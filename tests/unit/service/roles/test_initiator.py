@@ -10,7 +10,8 @@ from compactor.errors import DatabaseUnavailable, StorageError
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.queue.compactions import Compactions
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.roles import initiator
 from compactor.service.roles.initiator import initiate, look
 from compactor.service.site import Site

@@ -13,7 +13,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers import show
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.bounds import bound_of

@@ -16,8 +16,9 @@ from compactor.locking.kinds import LockType
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.queue.compactions import Commit, Committing, Compactions
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.batches import batch
-from compactor.service.batches.batch import claimable, run_entries
+from compactor.service.batches import driver
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker import work
@@ -191,7 +192,7 @@ def test_transactions_are_open_of_one_group_at_a_time(
     open_at_once: list[int],
 ) -> None:
     """PROTOCOL 3.2: not those of a whole batch, which would hold back every cleaner; what is large is open alone."""
-    monkeypatch.setattr(batch, "TOGETHER", together)
+    monkeypatch.setattr(driver, "MAX_GROUP_SIZE", together)
     monkeypatch.setattr(work, "TOGETHER_BYTES", bytes_together)
     found: list[int] = []
     runner = Interrupted(before=lambda: found.append(len(site.metastore.transactions.open_transactions())))

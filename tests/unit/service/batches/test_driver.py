@@ -1,19 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.read import Table
 from compactor.rewrite.run.runner import Answer, InProcessRunner
-from compactor.service.batches.batch import claimable, own_state, plan_batches, run_batch, run_entries
+from compactor.service.batches.assembly import claimable, plan_batches
+from compactor.service.batches.driver import Application, run_batch, run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.state.batches import BatchState
-from tests.support.tables import insert, make_table, with_settings
+from tests.support.tables import insert, make_table
 
 
 def asked(site: Site, warehouse: Path, name: str, pool: str | None = None, **parameters: str) -> Table:
@@ -24,41 +23,15 @@ def asked(site: Site, warehouse: Path, name: str, pool: str | None = None, **par
     return table
 
 
-def test_entries_of_one_route_share_a_batch(deployment: Site, warehouse: Path) -> None:
-    asked(deployment, warehouse, "a")
-    asked(deployment, warehouse, "b")
-    asked(deployment, warehouse, "c", pool="night")
-    default, night = sorted(plan_batches(deployment), key=lambda b: b.pool or "")
-    assert (default.pool, default.entries, night.pool, night.entries) == (None, 2, "night", 1)
-    assert default.bytes > 0
-    assert default.to_json()["batch"] == default.batch_id
-
-
-def test_one_pool_alone(deployment: Site, warehouse: Path) -> None:
-    asked(deployment, warehouse, "a")
-    asked(deployment, warehouse, "c", pool="night")
-    assert len(claimable(deployment, "night")) == 1
-    (night,) = plan_batches(deployment, "night")
-    assert night.pool == "night"
-    assert len(claimable(deployment)) == 1
-
-
-def test_a_batch_is_no_larger_than_its_bound(deployment: Site, warehouse: Path) -> None:
-    small = with_settings(deployment, compactor_batch_bytes="1")
-    asked(small, warehouse, "a")
-    asked(small, warehouse, "b")
-    assert [b.entries for b in plan_batches(small)] == [1, 1]
-
-
 @pytest.mark.parametrize("parallel", [1, 2])
-def test_every_entry_is_told_as_soon_as_it_is_done(deployment: Site, warehouse: Path, parallel: int) -> None:
+def test_every_entry_is_reported_as_soon_as_it_is_done(deployment: Site, warehouse: Path, parallel: int) -> None:
     for name in ("a", "b"):
         asked(deployment, warehouse, name)
-    told: list[Outcome] = []
+    reported: list[Outcome] = []
     (batch,) = plan_batches(deployment)
-    done = run_batch(deployment, batch.batch_id, InProcessRunner(), parallel=parallel, progress=told.append)
+    done = run_batch(deployment, batch.batch_id, InProcessRunner(), parallel=parallel, progress=reported.append)
     assert [o.result for o in done.outcomes] == [Result.COMPACTED] * 2
-    assert {o.entry.id for o in told} == {o.entry.id for o in done.outcomes}
+    assert {o.entry.id for o in reported} == {o.entry.id for o in done.outcomes}
     assert (done.mine, done.failed) == (True, ())
     first = done.to_json()["compactions"][0]  # type: ignore[index]
     assert (first["fate"], first["figures"]["rows_out"]) == ("compacted", 2)
@@ -86,39 +59,15 @@ def test_entries_say_which_application_works_on_them(deployment: Site, warehouse
     assert jobs == ["application_1700000000000_0001_a", None]
 
 
-def test_an_entry_that_somebody_took_is_passed_over(deployment: Site, warehouse: Path) -> None:
+def test_an_entry_taken_by_another_worker_is_skipped(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
     ids = claimable(deployment)
     deployment.metastore.compactions.claim("compactor-other", "1", pool_timeout_ms=0, ids=ids)
     assert run_entries(deployment, [*ids, 999], InProcessRunner()).outcomes == ()
 
 
-def test_without_our_own_state_there_are_no_batches(deployment: Site) -> None:
-    bare = replace(deployment, state=None)
-    with pytest.raises(DatabaseUnavailable, match="set state_url"):
-        own_state(bare)
-    with pytest.raises(DatabaseUnavailable, match="set state_url"):
-        plan_batches(bare)
-
-
-def test_a_job_of_one_entry_bears_its_name_as_hive_s_would(deployment: Site, warehouse: Path) -> None:
-    asked(deployment, warehouse, "a")
-    asked(deployment, warehouse, "c", pool="night")
-    asked(deployment, warehouse, "d", pool="night")
-    default, night = sorted(plan_batches(deployment), key=lambda b: b.pool or "")
-    assert default.job == f"{deployment.host}-compactor-default.a"
-    assert night.job == f"{deployment.host}-compactor-default-{night.batch_id}"
-
-
-def test_oneself_is_not_impersonated(deployment: Site, warehouse: Path) -> None:
-    for user, wanted in ((deployment.user, None), ("hive", "hive")):
-        site = with_settings(deployment, hive_compactor_run_as_user=user)
-        asked(site, warehouse, f"t_{user}")
-        assert plan_batches(site)[0].run_as == wanted
-
-
-def test_no_group_is_begun_once_the_batch_is_taken_away(deployment: Site, warehouse: Path) -> None:
-    """A cancelled batch ends at the next group of entries; what is not begun stays requested."""
+def test_no_group_begins_once_the_batch_is_taken_away(deployment: Site, warehouse: Path) -> None:
+    """A cancelled batch ends before the next group of entries; entries not yet begun stay requested."""
     for name in ("a", "b"):
         asked(deployment, warehouse, name)
     (batch,) = plan_batches(deployment)
@@ -127,7 +76,7 @@ def test_no_group_is_begun_once_the_batch_is_taken_away(deployment: Site, wareho
         deployment,
         own_state(deployment).batches.get(batch.batch_id).entry_ids,
         InProcessRunner(),
-        parallel=2,  # so that each goes for itself
+        parallel=2,  # so that each entry is a group of its own
         wanted=lambda: next(wants),
     )
     assert [o.result for o in done.outcomes] == [Result.COMPACTED]
@@ -136,10 +85,10 @@ def test_no_group_is_begun_once_the_batch_is_taken_away(deployment: Site, wareho
     assert len(claimable(deployment)) == 1
 
 
-def test_people_see_where_the_application_is(deployment: Site, warehouse: Path) -> None:
+def test_the_tracking_url_is_recorded(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
     (batch,) = plan_batches(deployment)
-    run_batch(deployment, batch.batch_id, InProcessRunner(), tracking_url="http://driver:4040")
+    run_batch(deployment, batch.batch_id, InProcessRunner(), application=Application(tracking_url="http://driver:4040"))
     assert own_state(deployment).batches.get(batch.batch_id).tracking_url == "http://driver:4040"
 
 

@@ -11,10 +11,11 @@ from compactor.compaction.pools import PoolPolicy
 from compactor.compaction.windows import Window
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
-from compactor.service.batches.batch import claimable, own_state, plan_batches, run_batch
+from compactor.service.batches.assembly import claimable, plan_batches
+from compactor.service.batches.driver import Application, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.initiator import look
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from tests.support.tables import insert, make_table, with_settings
 
 
@@ -35,7 +36,7 @@ def asked(deployment: Site, warehouse: Path) -> Site:
     return site
 
 
-def test_outside_of_its_hours_a_pool_waits_and_others_do_not(asked: Site) -> None:
+def test_outside_its_hours_a_pool_waits_and_others_do_not(asked: Site) -> None:
     site = replace(asked, pools={"night": PoolPolicy(name="night", windows=(around(asked, 2),))})
     (planned,) = plan_batches(site)
     assert planned.pool is None
@@ -44,7 +45,7 @@ def test_outside_of_its_hours_a_pool_waits_and_others_do_not(asked: Site) -> Non
     assert [batch.pool for batch in plan_batches(within)] == ["night", "night"]
 
 
-def test_no_more_than_allowed_at_one_time_whoever_planned_them(asked: Site) -> None:
+def test_a_pool_starts_no_more_applications_than_allowed(asked: Site) -> None:
     site = replace(asked, pools={"night": PoolPolicy(name="night", applications=1, queue="q")})
     first, other = plan_batches(site)
     assert (first.pool, first.queue, other.pool, other.queue) == ("night", "q", None, None)
@@ -68,8 +69,8 @@ def test_an_application_stops_when_its_hours_end(asked: Site) -> None:
     assert other.max_seconds == 90
 
 
-def test_in_a_pools_quiet_hours_its_tables_are_judged_by_other_thresholds(deployment: Site, warehouse: Path) -> None:
-    """By the clock of the database, and only where neither table nor database says otherwise."""
+def test_in_a_pools_off_peak_hours_other_thresholds_apply(deployment: Site, warehouse: Path) -> None:
+    """By the clock of the database, and only if neither table nor database sets them."""
     num = "hive.compactor.delta.num.threshold"
     for name, more in (
         ("a", {}),
@@ -81,23 +82,23 @@ def test_in_a_pools_quiet_hours_its_tables_are_judged_by_other_thresholds(deploy
             insert(deployment, table, [value])
 
     def outcomes(hours: int) -> dict[str, str]:
-        quiet = PoolPolicy(name="default", off_peak=(around(deployment, hours),), off_peak_settings={num: "2"})
-        site = replace(deployment, pools={"default": quiet})
+        off_peak = PoolPolicy(name="default", off_peak=(around(deployment, hours),), off_peak_settings={num: "2"})
+        site = replace(deployment, pools={"default": off_peak})
         return {name: look(site, Entity(database="default", table=name)).outcome for name in ("a", "b", "c")}
 
     assert outcomes(0) == {"a": "major", "b": "notneeded", "c": "notneeded"}
     assert outcomes(2) == {"a": "notneeded", "b": "notneeded", "c": "notneeded"}
-    quiet = PoolPolicy(name="default", off_peak=(around(deployment, 0),), off_peak_settings={num: "2"})
-    told = explain(replace(deployment, pools={"default": quiet}), "default.a")
-    assert (num, "2", "off-peak hours") in [(one.key, one.value, one.source) for one in told.settings]
+    off_peak = PoolPolicy(name="default", off_peak=(around(deployment, 0),), off_peak_settings={num: "2"})
+    explained = explain(replace(deployment, pools={"default": off_peak}), "default.a")
+    assert (num, "2", "off-peak hours") in [(one.key, one.value, one.source) for one in explained.settings]
 
 
-def test_when_its_time_is_over_nothing_more_is_begun(deployment: Site, warehouse: Path) -> None:
+def test_once_its_time_is_over_no_entry_is_begun(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     for value in (1, 2):
         insert(deployment, table, [value])
     request_compaction(deployment, table="t")
     (batch,) = plan_batches(deployment)
-    done = run_batch(deployment, batch.batch_id, InProcessRunner(), max_seconds=0)
+    done = run_batch(deployment, batch.batch_id, InProcessRunner(), application=Application(max_seconds=0))
     assert (done.mine, done.outcomes) == (True, ())
     assert len(claimable(deployment)) == 1

@@ -1,0 +1,139 @@
+"""Assembles batches: chooses the queue entries that one Spark application takes, and records them in our state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from compactor.compaction.batching import Item, RouteBatch, batches
+from compactor.compaction.entry import Entry
+from compactor.compaction.routing import Route, route
+from compactor.compaction.states import State
+from compactor.errors import CompactorError
+from compactor.service import repair
+from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site, Target, own_state
+from compactor.service.worker.work import is_ours
+from compactor.state.store import OwnState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBatch:
+    """A batch as our state records it: everything a launcher needs to start its application."""
+
+    batch_id: int
+    pool: str | None
+    queue: str | None
+    run_as: str | None
+    conf: Mapping[str, str]
+    entries: int
+    bytes: int
+    job: str = ""  #: the application's name: the host that planned it, and the table or batch
+    resident: int | None = None  #: a waiting application that will take the batch, so that none has to be started
+    max_seconds: int | None = None  #: when the application has to stop, because its pool's hours end then
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "batch": self.batch_id,
+            "pool": self.pool,
+            "queue": self.queue,
+            "run_as": self.run_as,
+            "conf": dict(self.conf),
+            "entries": self.entries,
+            "bytes": self.bytes,
+            "job": self.job,
+            "resident": self.resident,
+            "max_seconds": self.max_seconds,
+        }
+
+
+def plan_batches(site: Site, pool: str | None = None, *, route: str | None = None) -> list[PlannedBatch]:
+    """Puts everything that can be claimed now into batches; entries that another batch has reserved are left alone.
+
+    Args:
+        pool: plan only this pool's entries; None plans every pool.
+        route: digest of the only route to plan for, at most one batch of it; used by a resident application.
+    """
+    store = own_state(site)
+    if may(site.settings, Mode.COMPACT):
+        repair.repair(site)
+    store.residents.bury(site.name)
+    reserved = store.batches.reserved(site.name)
+    items = [_item(site, entry) for entry in _claimable(site, pool, reserved)]
+    if route is not None:
+        items = [item for item in items if item.route.digest == route]
+    made = batches(items, site.settings.integer("compactor.batch.bytes"))[: None if route is None else 1]
+    return [_register(site, store, found) for found in startable_batches(site, made)]
+
+
+def claimable(site: Site, pool: str | None = None) -> list[int]:
+    """Returns the ids of the entries that a worker without a batch may take now."""
+    reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
+    return [entry.id for entry in _claimable(site, pool, reserved)]
+
+
+def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[Entry]:
+    """Returns the waiting entries that their table's mode does not leave to Hive's workers. The mode is read once per
+    table."""
+    ours: dict[tuple[str, str], bool] = {}
+    waiting: list[Entry] = []
+    for entry in site.metastore.compactions.queue(states=(State.INITIATED,)):
+        if entry.id in reserved or not (pool is None or entry.pool == pool):
+            continue
+        table = (entry.entity.database, entry.entity.table)
+        if table not in ours:
+            ours[table] = is_ours(site, entry.entity)
+        if ours[table]:
+            waiting.append(entry)
+    return waiting
+
+
+def _item(site: Site, entry: Entry) -> Item:
+    """Returns the entry with its size in bytes and its route."""
+    try:
+        target = site.target(entry.entity, entry.properties)
+        size = sum(f.length for f in site.storage.listing(target.location).files)
+    except CompactorError:  # the worker will record the problem in the row's history
+        return Item(entry=entry, bytes=0, route=Route(pool=entry.pool))
+    return Item(entry=entry, bytes=size, route=_route(site, entry, target))
+
+
+def _route(site: Site, entry: Entry, target: Target) -> Route:
+    """Returns the route that the settings give, with the pool's queue where they name none."""
+    found = route(entry, target.settings, owner=target.table.owner)
+    policy = policy_of(site, found.pool)
+    return found if found.queue or policy is None else replace(found, queue=policy.queue)
+
+
+def _register(site: Site, store: OwnState, found: StartableBatch) -> PlannedBatch:
+    batch, r = found.batch, found.batch.route
+    number = store.batches.plan(
+        site.name,
+        r.pool,
+        r.queue,
+        [item.entry.id for item in batch.items],
+        dict(r.conf),
+        route=r.digest,
+        reserved_ms=site.settings.milliseconds("compactor.batch.reserved"),
+    )
+    return PlannedBatch(
+        batch_id=number,
+        pool=r.pool,
+        queue=r.queue,
+        run_as=None if r.run_as == site.user else r.run_as,
+        conf=dict(r.conf),
+        entries=len(batch.items),
+        bytes=batch.bytes,
+        job=_job(site, batch, number),
+        resident=store.batches.get(number).resident,
+        max_seconds=found.max_seconds,
+    )
+
+
+def _job(site: Site, batch: RouteBatch, number: int) -> str:
+    """Returns the application's name: a single compaction's is named as Hive names its job, others after the batch."""
+    if len(batch.items) > 1:
+        return f"{site.host}-compactor-{site.name}-{number}"
+    e = batch.items[0].entry.entity
+    return f"{site.host}-compactor-" + ".".join(name for name in (e.database, e.table, e.partition) if name is not None)
