@@ -108,7 +108,7 @@ def main() -> None:
                 return run_batch(site, batch_id, runner, parallel=given.parallel)
 
             def one_by_one() -> WorkerPass:
-                waiting = [entry.id for entry in site.metastore.compactions.queue()]
+                waiting = [entry.id for entry in site.metastore.entries.queue()]
                 outcomes: list[Outcome] = []
                 for start in range(0, len(waiting), MAX_GROUP_SIZE):
                     group = waiting[start : start + MAX_GROUP_SIZE]

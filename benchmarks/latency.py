@@ -107,7 +107,7 @@ class Lab:
         """Wait until what came before is cleaned and scanned: the sensor waits, and no run follows on its own."""
         self._until(
             "the sensor waits",
-            lambda: time.time() - self._newest_waits() >= SETTLED and not self._site.metastore.compactions.queue(),
+            lambda: time.time() - self._newest_waits() >= SETTLED and not self._site.metastore.entries.queue(),
         )
 
     def _newest_waits(self) -> float:
@@ -125,10 +125,8 @@ class Lab:
         return entry, batch
 
     def _entry_of(self, table: Table) -> Entry | None:
-        compactions = self._site.metastore.compactions
-        entries = (
-            entry for entry in (*compactions.queue(), *compactions.history()) if entry.entity.table == table.name
-        )
+        entries = self._site.metastore.entries
+        entries = (entry for entry in (*entries.queue(), *entries.history()) if entry.entity.table == table.name)
         return next((entry for entry in entries if entry.commit_time is not None), None)
 
     def _scan_before(self, entry: Entry) -> tuple[float, float] | None:

@@ -68,7 +68,7 @@ def prepare(metastore: Metastore, calls: int) -> list[TxnId]:
     """Open transactions and waiting requests, one of each for a call."""
     metastore.catalog.create_database("default", "/warehouse")
     entities = [Entity(database="default", table="t", partition=f"p={number}") for number in range(calls)]
-    metastore.compactions.request_all(
+    metastore.requests.request_all(
         [Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-bench") for entity in entities]
     )
     return metastore.transactions.open("u", "bench", count=calls)
@@ -78,7 +78,7 @@ def workloads(metastore: Metastore, txns: list[TxnId]) -> dict[str, Callable[[in
     """What is measured, by name: the call of a number."""
     return {
         "write ids": lambda number: metastore.write_ids.allocate(txns[number], "default", "t"),
-        "claims": lambda number: metastore.compactions.claim("compactor-bench", "1", pool_timeout_ms=1000),
+        "claims": lambda number: metastore.claims.claim("compactor-bench", "1", pool_timeout_ms=1000),
     }
 
 

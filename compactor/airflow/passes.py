@@ -56,7 +56,7 @@ def waiting(site: Site) -> dict[str, int]:
     if not may(site.settings, Mode.COMPACT):
         return {}
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
-    entries = site.metastore.compactions.queue(states=(State.INITIATED,))
+    entries = site.metastore.entries.queue(states=(State.INITIATED,))
     return dict(Counter(entry.pool or "" for entry in entries if entry.id not in reserved))
 
 
@@ -92,7 +92,7 @@ def ready_for_cleaning(metastore: str) -> int:
     with CompactorHook(metastore).get_conn() as site:
         if not may(site.settings, Mode.CLEAN):
             return 0
-        return len(site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,)))
+        return len(site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)))
 
 
 def clean_once(metastore: str) -> dict[str, object]:
@@ -189,7 +189,7 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
 def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:
     """Each entry's state in the words of SHOW COMPACTIONS, from the queue or the history."""
     with CompactorHook(metastore).get_conn() as site:
-        return {entry: site.metastore.compactions.entry(entry).state.label for entry in ids}
+        return {entry: site.metastore.entries.get(entry).state.label for entry in ids}
 
 
 def under_way(found: Mapping[int, str]) -> bool:
@@ -207,7 +207,7 @@ def complaint(metastore: str, wrong: Mapping[int, str]) -> str:
     lines = []
     with CompactorHook(metastore).get_conn() as site:
         for entry_id, state in wrong.items():
-            entry = site.metastore.compactions.entry(entry_id)
+            entry = site.metastore.entries.get(entry_id)
             after = " when the time to wait was over" if state in _UNDER_WAY else ""
             lines.append(
                 f"compaction {entry_id} of {entry.entity}: {state}{after}" + (f": {entry.error}" if entry.error else "")

@@ -64,7 +64,7 @@ def metastore_info(face: Face) -> None:
             "transactional_tables": sum(table.is_transactional for table in tables),
             "newest_transaction": site.metastore.transactions.newest(),
             "open_transactions": len(site.metastore.transactions.open_transactions()),
-            "queue": len(site.metastore.compactions.queue()),
+            "queue": len(site.metastore.entries.queue()),
         }
     _say(face, found, "\n".join(f"{key}: {'-' if value is None else value}" for key, value in found.items()))
 

@@ -49,8 +49,8 @@ class Story:
 
     def compacted(self, entities: Collection[Entity]) -> bool:
         """Whether each of ``entities`` is compacted and cleaned, and nothing else waits."""
-        done = {e.entity for e in self._site.metastore.compactions.history() if e.state is State.SUCCEEDED}
-        return done >= set(entities) and not self._site.metastore.compactions.queue()
+        done = {e.entity for e in self._site.metastore.entries.history() if e.state is State.SUCCEEDED}
+        return done >= set(entities) and not self._site.metastore.entries.queue()
 
     def succeeded(self, dag: str, kind: str = "", times: int = 1) -> bool:
         """Whether so many runs of ``dag`` whose id begins with ``kind`` ended well."""
@@ -96,7 +96,7 @@ class Story:
         if queue != self._queue:
             self._queue = queue
             self.tell(f"compactions: {queue or 'none in the queue'}")
-        failed = [e for e in self._site.metastore.compactions.history() if e.state is State.FAILED]
+        failed = [e for e in self._site.metastore.entries.history() if e.state is State.FAILED]
         if failed:
             raise ServersFailed(f"compaction {failed[0].id} of {failed[0].entity} failed: {failed[0].error}")
 
@@ -114,7 +114,7 @@ class Story:
 
     def _queue_text(self) -> str:
         counts: dict[str, int] = {}
-        for entry in self._site.metastore.compactions.queue():
+        for entry in self._site.metastore.entries.queue():
             counts[entry.state.label] = counts.get(entry.state.label, 0) + 1
         return ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
 

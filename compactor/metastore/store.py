@@ -9,8 +9,15 @@ from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.mutex import Mutexes
-from compactor.metastore.queue.compactions import Compactions
+from compactor.metastore.queue.candidates import Candidates
+from compactor.metastore.queue.claims import Claims
+from compactor.metastore.queue.cleaning import Cleaning
+from compactor.metastore.queue.commits import Commits
+from compactor.metastore.queue.endings import Endings
+from compactor.metastore.queue.entries import Entries
 from compactor.metastore.queue.pages import CompactionLists
+from compactor.metastore.queue.requests import Requests
+from compactor.metastore.queue.table import QueueTable
 from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
@@ -36,8 +43,15 @@ class Metastore:
         self.transactions = Transactions(database, dialect, limits)
         self.write_ids = WriteIds(database, dialect)
         self.locks = Locks(database, dialect)
-        self.compactions = Compactions(database, dialect)
-        self.compaction_lists = CompactionLists(database, self.compactions.rows)
+        self.queue = QueueTable(database, dialect)
+        self.requests = Requests(self.queue)
+        self.claims = Claims(self.queue)
+        self.commits = Commits(self.queue)
+        self.endings = Endings(self.queue)
+        self.cleaning = Cleaning(self.queue)
+        self.entries = Entries(self.queue)
+        self.candidates = Candidates(database, dialect)
+        self.compaction_lists = CompactionLists(database, self.queue.rows)
         self.housekeeping = Housekeeping(database, dialect)
         self.aborts = Aborts(database)
         self.mutexes = Mutexes(database, dialect)

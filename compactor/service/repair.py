@@ -16,7 +16,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError, TryAgain
 from compactor.ids import TxnId
-from compactor.metastore.queue.compactions import is_being_aborted
+from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import names as publish
 from compactor.service.exclusive import renames, to_take_away
 from compactor.service.mode import Mode, may
@@ -45,7 +45,7 @@ def repair(site: Site) -> tuple[Repaired, ...]:
     if not may(site.settings, Mode.COMPACT):
         return ()
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
-    working = [e for e in site.metastore.compactions.working() if (e.worker_id or "").startswith(PREFIX)]
+    working = [e for e in site.metastore.entries.working() if (e.worker_id or "").startswith(PREFIX)]
     if working:
         deadline = site.metastore.now_ms() - timeouts[0]
         silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
@@ -127,7 +127,7 @@ def _hide_named(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
 
 def lost(site: Site) -> tuple[tuple[Entry, str], ...]:
     """The same requests, only told: for modes that may not act."""
-    entries = [e for e in site.metastore.compactions.working() if (e.worker_id or "").startswith(PREFIX)]
+    entries = [e for e in site.metastore.entries.working() if (e.worker_id or "").startswith(PREFIX)]
     return tuple((entry, because) for entry in entries if (because := _lost(site, entry)) is not None)
 
 
@@ -168,10 +168,10 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
             erase(site, target, entry.txn_id)
         sweep(site, target)
     except (NotFound, BadFile) as error:
-        site.metastore.compactions.finish(entry, State.REFUSED, str(error))
+        site.metastore.endings.finish(entry, State.REFUSED, str(error))
         return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.REFUSED)
     reach(Step.REPAIR_HIDDEN)
-    site.metastore.compactions.requeue(entry.id, entry.worker_id or "")
+    site.metastore.endings.requeue(entry.id, entry.worker_id or "")
     return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.INITIATED)
 
 

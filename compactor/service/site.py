@@ -63,7 +63,7 @@ class Site:
         everything that changes its queue.
         """
         if state is not None:
-            metastore.compactions.keep_in(state.entries(name))
+            metastore.queue.keep_in(state.kept_columns(name))
         user = os.environ.get("USER") or str(os.getuid())
         return cls(
             name=name,

@@ -15,7 +15,7 @@ from compactor.errors import DatabaseUnavailable
 from compactor.state.batches import Batches
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
-from compactor.state.entries import Entries
+from compactor.state.kept_columns import KeptColumns
 from compactor.state.overrides import StoredOverrides
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
@@ -36,9 +36,9 @@ class OwnState:
         self.conditions = Conditions(database)
         self.overrides = StoredOverrides(database)
 
-    def entries(self, metastore: str) -> Entries:
+    def kept_columns(self, metastore: str) -> KeptColumns:
         """What the queue of ``metastore`` has no columns for."""
-        return Entries(self.database, metastore)
+        return KeptColumns(self.database, metastore)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -102,7 +102,7 @@ def server_store(server: Callable[[str], servers.Server]) -> Iterator[Callable[[
             url = server(kind).make(name, servers.hive_schema(kind, version))
             state = init(url)
             metastore = open_metastore("default", url)
-            metastore.compactions.keep_in(state.entries("default"))
+            metastore.queue.keep_in(state.kept_columns("default"))
             made[name] = Store(url=url, rows=servers.Rows(url), metastore=metastore, state=state)
         return made[name]
 

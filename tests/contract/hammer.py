@@ -24,7 +24,7 @@ EXCLUSIVE = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
 def work(url: str, number: int, rounds: int, counter: Path, results: Any) -> None:
     metastore = open_metastore("default", url)
     if not metastore.dialect.layout.has_visibility:
-        metastore.compactions.keep_in(open_state(url).entries("default"))
+        metastore.queue.keep_in(open_state(url).kept_columns("default"))
     got: dict[str, list[int]] = {"txns": [], "write_ids": [], "locks": [], "claims": []}
     for _ in range(rounds):
         [txn] = metastore.transactions.open("u", f"h{number}")
@@ -37,7 +37,7 @@ def work(url: str, number: int, rounds: int, counter: Path, results: Any) -> Non
         got["locks"].append(lock.id)
         counter.write_text(str(int(counter.read_text()) + 1))  # only safe under the exclusive lock
         metastore.transactions.commit(txn)
-        entry = metastore.compactions.claim(f"compactor-{number}", "test", pool_timeout_ms=0)
+        entry = metastore.claims.claim(f"compactor-{number}", "test", pool_timeout_ms=0)
         got["claims"] += [entry.id] if entry is not None else []
     results.put(got)
 

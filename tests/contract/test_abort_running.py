@@ -13,7 +13,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.read import Column, Table
-from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
@@ -36,8 +36,8 @@ def table(metastore: Metastore) -> Table:
 
 @pytest.fixture
 def claimed(metastore: Metastore, table: Table) -> Entry:
-    metastore.compactions.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
-    entry = metastore.compactions.claim(WORKER, "1", pool_timeout_ms=0)
+    metastore.requests.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
+    entry = metastore.claims.claim(WORKER, "1", pool_timeout_ms=0)
     assert entry is not None
     return entry
 
@@ -48,7 +48,7 @@ def begin(metastore: Metastore) -> TxnId:
 
 @pytest.fixture
 def recorded(metastore: Metastore, claimed: Entry) -> Entry:
-    return metastore.compactions.record(claimed, WORKER, begin(metastore), None, WriteId(1))
+    return metastore.claims.record(claimed, WORKER, begin(metastore), None, WriteId(1))
 
 
 def commit(metastore: Metastore, table: Table, entry: Entry, body: Callable[[], None] = lambda: None) -> None:
@@ -60,68 +60,67 @@ def commit(metastore: Metastore, table: Table, entry: Entry, body: Callable[[], 
 
 
 def ended(metastore: Metastore) -> list[tuple[State, str | None]]:
-    assert metastore.compactions.queue() == []
-    return [(entry.state, entry.error) for entry in metastore.compactions.history()]
+    assert metastore.entries.queue() == []
+    return [(entry.state, entry.error) for entry in metastore.entries.history()]
 
 
 def test_its_transaction_and_its_row_go_together(metastore: Metastore, table: Table, recorded: Entry) -> None:
     """The transaction is aborted and the row marked; the worker can do nothing more; it ends when storage is tidy."""
-    compactions = metastore.compactions
     assert recorded.txn_id is not None
-    assert compactions.abort_running(recorded.id) is State.WORKING
+    assert metastore.endings.abort_running(recorded.id) is State.WORKING
     with metastore.database.read() as conn:
         row = conn.execute(select(t.TXNS).where(recorded.txn_id == t.TXNS.c.TXN_ID)).one()
     assert (row.TXN_STATE, row.TXN_META_INFO) == ("a", ABORT_MESSAGE)
-    marked = compactions.entry(recorded.id)
+    marked = metastore.entries.get(recorded.id)
     assert (marked.state, marked.error, marked.worker_id) == (State.WORKING, ABORT_MESSAGE, WORKER)
     with pytest.raises(TransactionAborted):
         metastore.transactions.heartbeat(recorded.txn_id)
     with pytest.raises(LostClaim):
         commit(metastore, table, recorded)
     with pytest.raises(Refused, match="already scheduled"):  # nobody works there before it is tidy
-        compactions.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
-    assert not compactions.end_aborted(recorded.id, "compactor-another")
-    assert compactions.end_aborted(recorded.id, WORKER)
+        metastore.requests.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
+    assert not metastore.endings.end_aborted(recorded.id, "compactor-another")
+    assert metastore.endings.end_aborted(recorded.id, WORKER)
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
-    assert not compactions.end_aborted(recorded.id, WORKER)
+    assert not metastore.endings.end_aborted(recorded.id, WORKER)
 
 
 def test_twice_is_as_once(metastore: Metastore, recorded: Entry) -> None:
     for _ in range(2):
-        assert metastore.compactions.abort_running(recorded.id) is State.WORKING
+        assert metastore.endings.abort_running(recorded.id) is State.WORKING
 
 
 def test_repair_ends_it_instead_of_queueing_it_again(metastore: Metastore, recorded: Entry) -> None:
     """PROTOCOL 6: cancelled is ``x``; a crash between the abort and the end is made good by the next pass."""
-    metastore.compactions.abort_running(recorded.id)
-    assert metastore.compactions.requeue(recorded.id, WORKER)
+    metastore.endings.abort_running(recorded.id)
+    assert metastore.endings.requeue(recorded.id, WORKER)
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
 
 
 @pytest.mark.parametrize("fate", [State.FAILED, State.REFUSED])
 def test_what_fails_of_it_was_aborted(fate: State, metastore: Metastore, recorded: Entry) -> None:
-    metastore.compactions.abort_running(recorded.id)
-    metastore.compactions.finish(recorded, fate, "the directory is not there")
+    metastore.endings.abort_running(recorded.id)
+    metastore.endings.finish(recorded, fate, "the directory is not there")
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
 
 
 def test_without_a_recorded_transaction_it_ends_at_once(metastore: Metastore, claimed: Entry) -> None:
     """Nothing is staged before the transaction is recorded (PROTOCOL 3.2), and recording finds the row gone."""
     opened, other = begin(metastore), metastore.transactions.open("u", "h", agent="compactor-worker-h-2")[0]
-    assert metastore.compactions.abort_running(claimed.id) is State.ABORTED
+    assert metastore.endings.abort_running(claimed.id) is State.ABORTED
     assert ended(metastore) == [(State.ABORTED, ABORT_MESSAGE)]
     assert metastore.transactions.states([opened, other]) == {opened: "a", other: "o"}
     late = begin(metastore)
     with pytest.raises(LostClaim):
-        metastore.compactions.record(claimed, WORKER, late, None, WriteId(1))
+        metastore.claims.record(claimed, WORKER, late, None, WriteId(1))
 
 
 def test_what_is_committed_stays(metastore: Metastore, table: Table, recorded: Entry) -> None:
     commit(metastore, table, recorded)
-    before = metastore.compactions.entry(recorded.id)
+    before = metastore.entries.get(recorded.id)
     with pytest.raises(Refused, match="committed and readers use its result"):
-        metastore.compactions.abort_running(recorded.id)
-    assert metastore.compactions.entry(recorded.id) == before
+        metastore.endings.abort_running(recorded.id)
+    assert metastore.entries.get(recorded.id) == before
 
 
 def test_who_commits_at_this_moment_wins(metastore: Metastore, table: Table, recorded: Entry) -> None:
@@ -130,7 +129,7 @@ def test_who_commits_at_this_moment_wins(metastore: Metastore, table: Table, rec
 
     def abort() -> None:
         try:
-            told.append(metastore.compactions.abort_running(recorded.id))
+            told.append(metastore.endings.abort_running(recorded.id))
         except CompactorError as error:
             told.append(error)
 
@@ -144,7 +143,7 @@ def test_who_commits_at_this_moment_wins(metastore: Metastore, table: Table, rec
     commit(metastore, table, recorded, name)
     aborter.join(PATIENCE)
     assert [type(answer) for answer in told] == [Refused]
-    entry = metastore.compactions.entry(recorded.id)
+    entry = metastore.entries.get(recorded.id)
     assert (entry.state, entry.error) == (State.READY_FOR_CLEANING, None)
     committed = "c" if metastore.dialect.remembers_commits else None  # Hive 3.1 keeps no row of it
     assert metastore.transactions.state(recorded.txn_id or TxnId(0)) == committed
@@ -154,15 +153,13 @@ def test_workers_of_hive_are_hives(metastore: Metastore, recorded: Entry) -> Non
     with metastore.database.write() as conn:
         conn.execute(update(t.COMPACTION_QUEUE).values(CQ_WORKER_ID="host-17"))
     with pytest.raises(Refused, match="a worker of Hive's own"):
-        metastore.compactions.abort_running(recorded.id)
+        metastore.endings.abort_running(recorded.id)
     assert metastore.transactions.state(recorded.txn_id or TxnId(0)) == "o"
 
 
 def test_what_nobody_works_on(metastore: Metastore, table: Table) -> None:
-    waiting = metastore.compactions.request(
-        Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test")
-    )
+    waiting = metastore.requests.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
     with pytest.raises(Refused, match="nobody works on it"):
-        metastore.compactions.abort_running(waiting)
+        metastore.endings.abort_running(waiting)
     with pytest.raises(NotFound, match="compaction 99 is not in the queue"):
-        metastore.compactions.abort_running(99)
+        metastore.endings.abort_running(99)

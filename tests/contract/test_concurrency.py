@@ -27,7 +27,7 @@ def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp
     total = PROCESSES * ROUNDS
     wanted = total - 5  # fewer than attempts: the last claims find nothing
     requested = [
-        metastore.compactions.request(
+        metastore.requests.request(
             Request(
                 entity=Entity(database="default", table="t", partition=f"p={number}"),
                 type=CompactionType.MINOR,
@@ -70,7 +70,7 @@ def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> N
 
         def ask(answers: list[object] = answers) -> None:
             try:
-                answers.append(metastore.compactions.request(asked))
+                answers.append(metastore.requests.request(asked))
             except Refused as error:
                 answers.append(error)
 
@@ -87,4 +87,4 @@ def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> N
         thread.join(PATIENCE)
         [answer] = answers
         assert isinstance(answer, Refused), answer
-        metastore.compactions.abort_request(number)
+        metastore.endings.abort_request(number)

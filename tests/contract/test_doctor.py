@@ -95,7 +95,7 @@ def test_history_that_somebody_left(site: Site) -> None:
 
 
 def requested(site: Site) -> int:
-    return site.metastore.compactions.request(
+    return site.metastore.requests.request(
         Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test")
     )
 
@@ -123,10 +123,10 @@ def test_entries_that_are_stuck(values: dict[str, object], subject: str, said: s
 def test_an_entry_that_contradicts_its_transaction(site: Site) -> None:
     """PROTOCOL 5: both commit or neither, so somebody else wrote one of them; no pass can know which."""
     number = requested(site)
-    entry = site.metastore.compactions.claim("compactor-x", "1", pool_timeout_ms=0)
+    entry = site.metastore.claims.claim("compactor-x", "1", pool_timeout_ms=0)
     assert entry is not None
     [txn] = site.metastore.transactions.open("u", "h", type=TxnType.COMPACTION, agent="compactor-x")
-    site.metastore.compactions.record(entry, "compactor-x", txn, None, WriteId(1))
+    site.metastore.claims.record(entry, "compactor-x", txn, None, WriteId(1))
     with site.metastore.database.write() as conn:
         conn.execute(update(t.TXNS).values(TXN_STATE="c"))
     finding = found(site, f"compaction {number}")
@@ -240,7 +240,7 @@ def test_blockers_of_what_is_ready_for_cleaning(site: Site, tmp_path: Path) -> N
     )
     assert 5_000 <= row.age_ms < 60_000
     assert row.bytes_waiting == sum(path.stat().st_size for path in files) > 0
-    stamped = site.metastore.compactions.entry(row.compactionid).next_txn_id is not None
+    stamped = site.metastore.entries.get(row.compactionid).next_txn_id is not None
     assert [other.txnid for other in others] == ([] if stamped else [younger])
     for txn in (reader, younger):
         site.metastore.transactions.commit(txn)

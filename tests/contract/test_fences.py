@@ -14,7 +14,7 @@ from compactor.compaction.states import NEXT, CompactionType, IllegalTransition,
 from compactor.errors import CommitUnknown, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.read import Column, Table
-from compactor.metastore.queue.compactions import Commit, Committing
+from compactor.metastore.queue.commits import Commit, Committing
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
@@ -52,11 +52,11 @@ def insert(metastore: Metastore, entity: Entity = ENTITY, *, abort: bool = False
 
 
 def request(metastore: Metastore, entity: Entity = ENTITY, type: CompactionType = CompactionType.MAJOR) -> int:
-    return metastore.compactions.request(Request(entity=entity, type=type, initiator="compactor-test"))
+    return metastore.requests.request(Request(entity=entity, type=type, initiator="compactor-test"))
 
 
 def claim(metastore: Metastore, worker: str = WORKER) -> Entry:
-    entry = metastore.compactions.claim(worker, "test", pool_timeout_ms=0)
+    entry = metastore.claims.claim(worker, "test", pool_timeout_ms=0)
     assert entry is not None
     return entry
 
@@ -71,7 +71,7 @@ class Compaction:
         request(metastore)
         entry = claim(metastore)
         [self.txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
-        self.entry = metastore.compactions.record(entry, WORKER, self.txn, None, self.highest)
+        self.entry = metastore.claims.record(entry, WORKER, self.txn, None, self.highest)
 
     def commit(self, body: Callable[[], None] = lambda: None) -> None:
         place: dict[str, Any] = {"table_id": self.table.id, "partition_id": None, "location": self.table.location}
@@ -90,7 +90,7 @@ def _aborted(compaction: Compaction) -> None:
 
 def _taken_away(compaction: Compaction) -> None:
     _aborted(compaction)
-    assert compaction.metastore.compactions.requeue(compaction.entry.id, WORKER)
+    assert compaction.metastore.endings.requeue(compaction.entry.id, WORKER)
 
 
 def _other_worker(compaction: Compaction) -> None:
@@ -107,11 +107,11 @@ def _waits_again(compaction: Compaction) -> None:
 def _of_another_transaction(compaction: Compaction) -> None:
     """The same worker has recorded another one."""
     [other] = compaction.metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
-    compaction.metastore.compactions.record(compaction.entry, WORKER, other, None, compaction.highest)
+    compaction.metastore.claims.record(compaction.entry, WORKER, other, None, compaction.highest)
 
 
 def _ended(compaction: Compaction) -> None:
-    compaction.metastore.compactions.finish(compaction.entry, State.FAILED, "cancelled")
+    compaction.metastore.endings.finish(compaction.entry, State.FAILED, "cancelled")
 
 
 def _dropped(compaction: Compaction) -> None:
@@ -212,15 +212,15 @@ def test_what_is_locked_and_read_in_which_order(compaction: Compaction, store: s
 
 def _requeued(compaction: Compaction) -> None:
     _aborted(compaction)
-    compaction.metastore.compactions.requeue(compaction.entry.id, WORKER)
+    compaction.metastore.endings.requeue(compaction.entry.id, WORKER)
 
 
 def _recorded_again(compaction: Compaction) -> None:
-    compaction.metastore.compactions.record(compaction.entry, WORKER, compaction.txn, None, compaction.highest)
+    compaction.metastore.claims.record(compaction.entry, WORKER, compaction.txn, None, compaction.highest)
 
 
 def _stopped(compaction: Compaction) -> None:
-    compaction.metastore.compactions.abort_running(compaction.entry.id)
+    compaction.metastore.endings.abort_running(compaction.entry.id)
 
 
 @pytest.mark.parametrize("step", [_recorded_again, Compaction.commit, _stopped, _requeued])
@@ -267,7 +267,7 @@ def test_committing_stamps_the_newest_transaction(compaction: Compaction) -> Non
     """PROTOCOL 7.1: a reader opened before our commit is at or below CQ_NEXT_TXN_ID, so the gate waits for him."""
     [reader] = compaction.metastore.transactions.open("u", "h")
     compaction.commit()
-    entry = compaction.metastore.compactions.entry(compaction.entry.id)
+    entry = compaction.metastore.entries.get(compaction.entry.id)
     assert entry.state is State.READY_FOR_CLEANING
     assert entry.next_txn_id == reader
     assert entry.commit_time is not None
@@ -295,26 +295,26 @@ def test_a_lost_answer_is_unknown_whether_or_not_it_happened(compaction: Compact
     finally:
         event.remove(engine, "commit", lose)
     assert is_committed(compaction.metastore, compaction.txn)
-    assert compaction.metastore.compactions.committed(compaction.entry, compaction.txn)
-    assert compaction.metastore.compactions.entry(compaction.entry.id).state is State.READY_FOR_CLEANING
+    assert compaction.metastore.commits.committed(compaction.entry, compaction.txn)
+    assert compaction.metastore.entries.get(compaction.entry.id).state is State.READY_FOR_CLEANING
 
 
 def test_what_did_not_commit_is_not_known_to_be_committed(compaction: Compaction) -> None:
     metastore = compaction.metastore
-    assert not metastore.compactions.committed(compaction.entry, compaction.txn)
+    assert not metastore.commits.committed(compaction.entry, compaction.txn)
     metastore.transactions.abort(compaction.txn, "worker lost")
-    assert not metastore.compactions.committed(compaction.entry, compaction.txn)
-    assert metastore.compactions.txn_state(compaction.entry) == "a"
-    metastore.compactions.requeue(compaction.entry.id, WORKER)
-    assert not metastore.compactions.committed(compaction.entry, compaction.txn)
+    assert not metastore.commits.committed(compaction.entry, compaction.txn)
+    assert metastore.commits.txn_state(compaction.entry) == "a"
+    metastore.endings.requeue(compaction.entry.id, WORKER)
+    assert not metastore.commits.committed(compaction.entry, compaction.txn)
 
 
 def test_the_outcome_of_a_ready_entry_is_known(compaction: Compaction) -> None:
     compaction.commit()
-    ready = compaction.metastore.compactions.entry(compaction.entry.id)
-    assert compaction.metastore.compactions.txn_state(ready) == "c"
-    compaction.metastore.compactions.mark_cleaned(ready, [], all_below=True)
-    assert compaction.metastore.compactions.committed(ready, compaction.txn)
+    ready = compaction.metastore.entries.get(compaction.entry.id)
+    assert compaction.metastore.commits.txn_state(ready) == "c"
+    compaction.metastore.cleaning.mark_cleaned(ready, [], all_below=True)
+    assert compaction.metastore.commits.committed(ready, compaction.txn)
 
 
 def _several(metastore: Metastore) -> list[Commit]:
@@ -332,7 +332,7 @@ def _several(metastore: Metastore) -> list[Commit]:
         [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
         commits.append(
             Commit(
-                entry=metastore.compactions.record(entry, WORKER, txn, None, highest),
+                entry=metastore.claims.record(entry, WORKER, txn, None, highest),
                 worker_id=WORKER,
                 txn=txn,
                 table_id=table.id,
@@ -347,26 +347,26 @@ def test_several_are_committed_at_once_but_for_those_that_are_lost(metastore: Me
     """PROTOCOL 5: each is checked for itself; those that hold get the stamps of one commit."""
     commits = _several(metastore)
     metastore.transactions.abort(commits[1].txn, "by hand")
-    with metastore.compactions.committing_all(commits) as found:
+    with metastore.commits.committing_all(commits) as found:
         held = [found[commit.entry.id] for commit in commits]
         assert [isinstance(one, Committing) for one in held] == [True, False, True]
         assert "aborted" in str(held[1])
-    rows = [metastore.compactions.entry(commit.entry.id) for commit in commits]
+    rows = [metastore.entries.get(commit.entry.id) for commit in commits]
     assert [row.state for row in rows] == [State.READY_FOR_CLEANING, State.WORKING, State.READY_FOR_CLEANING]
     newest = metastore.transactions.newest()
     assert [row.next_txn_id for row in rows] == [newest, None, newest]
-    assert [metastore.compactions.committed(row, c.txn) for row, c in zip(rows, commits, strict=True)] == [
+    assert [metastore.commits.committed(row, c.txn) for row, c in zip(rows, commits, strict=True)] == [
         True,
         False,
         True,
     ]
-    assert metastore.compactions.requeue(commits[1].entry.id, WORKER)
+    assert metastore.endings.requeue(commits[1].entry.id, WORKER)
 
 
 def test_where_naming_fails_none_of_several_is_committed(metastore: Metastore) -> None:
     commits = _several(metastore)
     before = everything(metastore)
-    with pytest.raises(ZeroDivisionError), metastore.compactions.committing_all(commits):
+    with pytest.raises(ZeroDivisionError), metastore.commits.committing_all(commits):
         raise ZeroDivisionError
     assert everything(metastore) == before
 
@@ -381,13 +381,13 @@ def test_rebalance_leaves_its_write_set(metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
     own = metastore.write_ids.allocate(txn, "default", "t")
     metastore.write_ids.add_component(txn, ENTITY, "u", own)
-    entry = metastore.compactions.record(entry, WORKER, txn, None, own)
+    entry = metastore.claims.record(entry, WORKER, txn, None, own)
     with committing(metastore, entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location):
         pass
     found = everything(metastore)
     assert [(row.WS_TXNID, row.WS_OPERATION_TYPE) for row in found["WRITE_SET"]] == [(txn, "u")]
     assert [row.CTC_TXNID for row in found["COMPLETED_TXN_COMPONENTS"]] == [1]
-    assert metastore.compactions.entry(entry.id).next_txn_id == txn
+    assert metastore.entries.get(entry.id).next_txn_id == txn
 
 
 @pytest.mark.usefixtures("hive4")
@@ -396,12 +396,12 @@ def test_what_tells_of_a_rebalance_whose_transaction_is_forgotten(metastore: Met
     create(metastore)
     [txn] = metastore.transactions.open("u", "h", type=TxnType.REBALANCE_COMPACTION)
     metastore.write_ids.add_component(txn, ENTITY, "u", metastore.write_ids.allocate(txn, "default", "t"))
-    assert not metastore.compactions.rebalance_committed(txn)
+    assert not metastore.commits.rebalance_committed(txn)
     with pytest.raises(IntegrityError), metastore.database.engine.begin() as conn:
         conn.execute(t.TXNS.delete().where(txn == t.TXNS.c.TXN_ID))
     metastore.transactions.commit(txn)
-    assert metastore.compactions.rebalance_committed(txn)
-    assert not metastore.compactions.rebalance_committed(TxnId(txn + 1))
+    assert metastore.commits.rebalance_committed(txn)
+    assert not metastore.commits.rebalance_committed(TxnId(txn + 1))
 
 
 def test_partition_is_checked_by_id(metastore: Metastore) -> None:
@@ -414,7 +414,7 @@ def test_partition_is_checked_by_id(metastore: Metastore) -> None:
     request(metastore, entity)
     entry = claim(metastore)
     [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
-    entry = metastore.compactions.record(entry, WORKER, txn, None, highest)
+    entry = metastore.claims.record(entry, WORKER, txn, None, highest)
     place: dict[str, Any] = {"table_id": table.id, "location": part.location}
     with (
         pytest.raises(LostClaim, match="made again"),
@@ -433,11 +433,11 @@ def test_record_needs_an_open_transaction_and_our_row(metastore: Metastore) -> N
     metastore.transactions.abort(dead, "x")
     before = everything(metastore)
     with pytest.raises(LostClaim, match="aborted"):
-        metastore.compactions.record(entry, WORKER, dead, None, WriteId(1))
+        metastore.claims.record(entry, WORKER, dead, None, WriteId(1))
     with pytest.raises(LostClaim, match="compactor-2"):
-        metastore.compactions.record(entry, "compactor-2", alive, None, WriteId(1))
+        metastore.claims.record(entry, "compactor-2", alive, None, WriteId(1))
     with pytest.raises(LostClaim, match="gone"):
-        metastore.compactions.record(entry, WORKER, TxnId(99), None, WriteId(1))
+        metastore.claims.record(entry, WORKER, TxnId(99), None, WriteId(1))
     assert everything(metastore) == before
 
 
@@ -445,62 +445,62 @@ def test_requeue_only_after_the_transaction_is_aborted(compaction: Compaction) -
     """PROTOCOL 6: abort its transaction, hide its files, only then i."""
     metastore, entry = compaction.metastore, compaction.entry
     with pytest.raises(Refused, match="not aborted"):
-        metastore.compactions.requeue(entry.id, WORKER)
+        metastore.endings.requeue(entry.id, WORKER)
     metastore.transactions.abort(compaction.txn, "worker lost")
-    assert not metastore.compactions.requeue(entry.id, "compactor")  # compared exactly, not by prefix
-    assert metastore.compactions.requeue(entry.id, WORKER)
-    back = metastore.compactions.entry(entry.id)
+    assert not metastore.endings.requeue(entry.id, "compactor")  # compared exactly, not by prefix
+    assert metastore.endings.requeue(entry.id, WORKER)
+    back = metastore.entries.get(entry.id)
     assert (back.state, back.worker_id, back.txn_id, back.start) == (State.INITIATED, None, None, None)
-    assert not metastore.compactions.requeue(entry.id, WORKER)
+    assert not metastore.endings.requeue(entry.id, WORKER)
 
 
 def test_worker_ids_say_that_they_are_ours(metastore: Metastore) -> None:
     """PROTOCOL 6: worker ids begin with compactor-, since a restarting Hive takes back those of its host."""
     with pytest.raises(Refused, match="compactor-"):
-        metastore.compactions.claim("host-1", "test", pool_timeout_ms=0)
+        metastore.claims.claim("host-1", "test", pool_timeout_ms=0)
     create(metastore)
     waiting = request(metastore)
     with pytest.raises(Refused, match="compactor-"):
-        metastore.compactions.claim_all({waiting: "host-1"}, "test")
-    assert metastore.compactions.entry(waiting).state is State.INITIATED
+        metastore.claims.claim_all({waiting: "host-1"}, "test")
+    assert metastore.entries.get(waiting).state is State.INITIATED
 
 
 @pytest.mark.parametrize("state", [state for state in State if state not in NEXT[State.WORKING]])
 def test_finish_follows_the_table_of_states(state: State, compaction: Compaction) -> None:
     before = everything(compaction.metastore)
     with pytest.raises(IllegalTransition):
-        compaction.metastore.compactions.finish(compaction.entry, state)
+        compaction.metastore.endings.finish(compaction.entry, state)
     assert everything(compaction.metastore) == before
 
 
 def test_finish_moves_the_row_once(compaction: Compaction) -> None:
     """PROTOCOL 6: no row vanishes without history."""
     metastore = compaction.metastore
-    metastore.compactions.finish(compaction.entry, State.FAILED, "rows in 3, rows out 2")
-    ended = metastore.compactions.entry(compaction.entry.id)
+    metastore.endings.finish(compaction.entry, State.FAILED, "rows in 3, rows out 2")
+    ended = metastore.entries.get(compaction.entry.id)
     assert (ended.state, ended.error, ended.worker_id) == (State.FAILED, "rows in 3, rows out 2", WORKER)
     assert ended.end is not None
-    assert metastore.compactions.queue() == []
+    assert metastore.entries.queue() == []
     with pytest.raises(LostClaim):
-        metastore.compactions.finish(compaction.entry, State.FAILED, "again")
-    assert len(metastore.compactions.history()) == 1
+        metastore.endings.finish(compaction.entry, State.FAILED, "again")
+    assert len(metastore.entries.history()) == 1
 
 
 def test_cleaner_steps_are_only_for_ready_rows(compaction: Compaction) -> None:
     metastore = compaction.metastore
     for step in (
-        lambda: metastore.compactions.mark_cleaner_start(compaction.entry),
-        lambda: metastore.compactions.back_off(compaction.entry, 1, None),
-        lambda: metastore.compactions.mark_cleaned(compaction.entry, [], all_below=True),
+        lambda: metastore.cleaning.mark_cleaner_start(compaction.entry),
+        lambda: metastore.cleaning.back_off(compaction.entry, 1, None),
+        lambda: metastore.cleaning.mark_cleaned(compaction.entry, [], all_below=True),
     ):
         with pytest.raises(LostClaim, match="ready for cleaning"):
             step()
     compaction.commit()
-    ready = metastore.compactions.entry(compaction.entry.id)
-    metastore.compactions.mark_cleaned(ready, [], all_below=True)
+    ready = metastore.entries.get(compaction.entry.id)
+    metastore.cleaning.mark_cleaned(ready, [], all_below=True)
     before = everything(metastore)
     with pytest.raises(LostClaim):
-        metastore.compactions.mark_cleaned(ready, [], all_below=True)
+        metastore.cleaning.mark_cleaned(ready, [], all_below=True)
     assert everything(metastore) == before
 
 

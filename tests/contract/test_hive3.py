@@ -51,7 +51,7 @@ def queued(metastore: Metastore, state: State = State.INITIATED) -> Entry:
     row = {"CQ_ID": 7, "CQ_DATABASE": "default", "CQ_TABLE": "t", "CQ_STATE": state.value, "CQ_TYPE": "a"}
     with metastore.database.write() as conn:
         conn.execute(t.COMPACTION_QUEUE.insert().values(metastore.dialect.row(t.COMPACTION_QUEUE, row)))
-    return metastore.compactions.entry(7)
+    return metastore.entries.get(7)
 
 
 def commit(metastore: Metastore, entry: Entry) -> None:
@@ -61,17 +61,17 @@ def commit(metastore: Metastore, entry: Entry) -> None:
 
 #: Everything that changes the queue or its history.
 ACTS: list[Callable[[Metastore, Entry], Any]] = [
-    lambda m, e: m.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1")),
-    lambda m, e: m.compactions.abort_request(e.id),
-    lambda m, e: m.compactions.did_not_initiate(T, "why"),
-    lambda m, e: m.compactions.claim("compactor-1", "test", pool_timeout_ms=0),
-    lambda m, e: m.compactions.record(e, "compactor-1", TxnId(1), None, WriteId(1)),
+    lambda m, e: m.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1")),
+    lambda m, e: m.endings.abort_request(e.id),
+    lambda m, e: m.requests.did_not_initiate(T, "why"),
+    lambda m, e: m.claims.claim("compactor-1", "test", pool_timeout_ms=0),
+    lambda m, e: m.claims.record(e, "compactor-1", TxnId(1), None, WriteId(1)),
     commit,
-    lambda m, e: m.compactions.requeue(e.id, "compactor-1"),
-    lambda m, e: m.compactions.finish(e, State.FAILED, "why"),
-    lambda m, e: m.compactions.mark_cleaner_start(e),
-    lambda m, e: m.compactions.back_off(e, 1, None),
-    lambda m, e: m.compactions.mark_cleaned(e, [], all_below=True),
+    lambda m, e: m.endings.requeue(e.id, "compactor-1"),
+    lambda m, e: m.endings.finish(e, State.FAILED, "why"),
+    lambda m, e: m.cleaning.mark_cleaner_start(e),
+    lambda m, e: m.cleaning.back_off(e, 1, None),
+    lambda m, e: m.cleaning.mark_cleaned(e, [], all_below=True),
 ]
 
 
@@ -91,7 +91,7 @@ def test_without_our_state_nothing_changes(
     entry = queued(metastore, State.READY_FOR_CLEANING if act in ACTS[-3:] else State.WORKING)
     with pytest.raises(NotSupported, match=r"schema 3\.1\.0 has no columns .* set state_url"):
         act(stateless, entry)
-    assert stateless.compactions.entry(7) == metastore.compactions.entry(7) == entry
+    assert stateless.entries.get(7) == metastore.entries.get(7) == entry
 
 
 def test_an_observer_needs_no_state(metastore: Metastore, url: str) -> None:
@@ -99,7 +99,7 @@ def test_an_observer_needs_no_state(metastore: Metastore, url: str) -> None:
     observer = open_metastore("default", url, read_only=True)
     assert observer.schema_version == "3.1.0"
     assert "default" in observer.catalog.databases()
-    assert [entry.id for entry in observer.compactions.queue()] == [7]
+    assert [entry.id for entry in observer.entries.queue()] == [7]
     observer.close()
 
 
@@ -115,11 +115,11 @@ def worked(metastore: Metastore, type: CompactionType = CompactionType.MAJOR) ->
     write_id = metastore.write_ids.allocate(writer, "default", "t")
     metastore.write_ids.add_component(writer, T, "i", write_id)
     metastore.transactions.commit(writer)
-    metastore.compactions.request(Request(entity=T, type=type, initiator="compactor-1", pool="p"))
-    entry = metastore.compactions.claim("compactor-1", "test", pool="p", pool_timeout_ms=0)
+    metastore.requests.request(Request(entity=T, type=type, initiator="compactor-1", pool="p"))
+    entry = metastore.claims.claim("compactor-1", "test", pool="p", pool_timeout_ms=0)
     assert entry is not None
     [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION, agent="compactor-1")
-    entry = metastore.compactions.record(entry, "compactor-1", txn, "me", write_id)
+    entry = metastore.claims.record(entry, "compactor-1", txn, "me", write_id)
     return entry, txn, {"table_id": table.id, "partition_id": None, "location": table.location}
 
 
@@ -142,7 +142,7 @@ def test_the_rows_are_those_that_hive_3_writes(metastore: Metastore) -> None:
     }
     assert [row["CTC_TXNID"] for row in rows(metastore, t.COMPLETED_TXN_COMPONENTS)] == [1]
     assert metastore.transactions.open_transactions() == []
-    ready = metastore.compactions.entry(entry.id)
+    ready = metastore.entries.get(entry.id)
     assert (ready.txn_id, ready.next_txn_id, ready.pool) == (txn, txn, "p")
 
 
@@ -151,32 +151,32 @@ def test_a_commit_whose_stamps_were_not_kept_is_a_commit(metastore: Metastore, s
     entry, txn, place = worked(metastore)
     with committing(metastore, entry, "compactor-1", txn, **place):
         pass
-    state.entries("default").put({entry.id: {"NEXT_TXN_ID": None, "COMMIT_TIME": None}})
-    ready = metastore.compactions.entry(entry.id)
+    state.kept_columns("default").put({entry.id: {"NEXT_TXN_ID": None, "COMMIT_TIME": None}})
+    ready = metastore.entries.get(entry.id)
     assert (ready.state, ready.next_txn_id) == (State.READY_FOR_CLEANING, None)
-    assert metastore.compactions.txn_state(ready) == "c"
-    assert metastore.compactions.committed(entry, txn)
+    assert metastore.commits.txn_state(ready) == "c"
+    assert metastore.commits.committed(entry, txn)
 
 
 def test_a_transaction_that_was_kept_and_not_recorded_is_not_ours(metastore: Metastore, state: OwnState) -> None:
     """Our state may be ahead of the row; the row's worker and TXNS decide who may commit."""
     entry, _, place = worked(metastore)
     [other] = metastore.transactions.open("u", "h")
-    state.entries("default").put({entry.id: {"TXN_ID": other}})
+    state.kept_columns("default").put({entry.id: {"TXN_ID": other}})
     with (
         pytest.raises(LostClaim),
         committing(metastore, entry, "compactor-2", other, **place),
     ):
         pytest.fail("nothing may be named there")
     metastore.transactions.abort(other, "x")
-    assert metastore.compactions.requeue(entry.id, "compactor-1")
-    assert metastore.compactions.entry(entry.id).txn_id is None
+    assert metastore.endings.requeue(entry.id, "compactor-1")
+    assert metastore.entries.get(entry.id).txn_id is None
 
 
 def test_a_row_of_a_number_drawn_again_has_nothing_of_the_first(metastore: Metastore, state: OwnState) -> None:
-    state.entries("default").put({1: {"POOL_NAME": "of a request that was not entered", "TXN_ID": 5}})
-    entry_id = metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
-    entry = metastore.compactions.entry(entry_id)
+    state.kept_columns("default").put({1: {"POOL_NAME": "of a request that was not entered", "TXN_ID": 5}})
+    entry_id = metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
+    entry = metastore.entries.get(entry_id)
     assert (entry.id, entry.pool, entry.txn_id) == (1, None, None)
 
 
@@ -184,17 +184,17 @@ def test_a_row_of_a_number_drawn_again_has_nothing_of_the_first(metastore: Metas
 def test_the_history_has_states_that_hive_3_can_show(ended: State, code: str, metastore: Metastore) -> None:
     entry, txn, _ = worked(metastore)
     metastore.transactions.abort(txn, "x")
-    metastore.compactions.finish(entry, ended, "why")
+    metastore.endings.finish(entry, ended, "why")
     assert [row["CC_STATE"] for row in rows(metastore, t.COMPLETED_COMPACTIONS)] == [code]
-    [past] = metastore.compactions.history(T)
+    [past] = metastore.entries.history(T)
     assert (past.state, past.error, past.pool, past.txn_id) == (ended, "why", "p", txn)
 
 
 @pytest.mark.parametrize("type", [CompactionType.REBALANCE, CompactionType.ABORT_CLEANUP])
 def test_types_that_hive_3_cannot_show_are_refused(type: CompactionType, metastore: Metastore) -> None:
     with pytest.raises(Refused, match=r"Hive 3\.1 knows no"):
-        metastore.compactions.request(Request(entity=T, type=type, initiator="compactor-1"))
-    assert metastore.compactions.queue() == []
+        metastore.requests.request(Request(entity=T, type=type, initiator="compactor-1"))
+    assert metastore.entries.queue() == []
 
 
 def cleaned(site: Site) -> list[str | None]:
@@ -336,11 +336,11 @@ def test_a_number_in_a_name_is_nobodys_there(site: Site, tmp_path: Path) -> None
     insert(site, table, [1])
     insert(site, table, [2])
     metastore = site.metastore
-    metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
-    entry = metastore.compactions.claim("compactor-1", "test", pool_timeout_ms=0)
+    metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1"))
+    entry = metastore.claims.claim("compactor-1", "test", pool_timeout_ms=0)
     assert entry is not None
     [txn] = metastore.transactions.open("u", "h", agent="compactor-1")
-    metastore.compactions.record(entry, "compactor-1", txn, None, WriteId(2))
+    metastore.claims.record(entry, "compactor-1", txn, None, WriteId(2))
     strange = tmp_path / "t" / f"base_0000009_v{txn:07d}"
     strange.mkdir()
     with metastore.database.write() as conn:
@@ -378,12 +378,12 @@ def test_the_queue_and_its_history_are_read(metastore: Metastore) -> None:
         row = metastore.dialect.row(t.COMPLETED_COMPACTIONS, ended)
         conn.execute(t.COMPLETED_COMPACTIONS.insert().values(row))
     entry = queued(metastore)
-    assert metastore.compactions.queue(states=[State.INITIATED]) == [entry]
+    assert metastore.entries.queue(states=[State.INITIATED]) == [entry]
     assert (entry.entity, entry.type, entry.state) == (T, CompactionType.MAJOR, State.INITIATED)
     assert (entry.pool, entry.txn_id, entry.commit_time, entry.retry_retention) == (None, None, None, 0)
-    [past] = metastore.compactions.history(T)
+    [past] = metastore.entries.history(T)
     assert (past.id, past.state, past.end, past.error) == (6, State.SUCCEEDED, 5, None)
-    assert metastore.compactions.ready_for_cleaning(0) == []
+    assert metastore.cleaning.ready_for_cleaning(0) == []
 
 
 def test_candidates_and_aborts_are_read(metastore: Metastore) -> None:
@@ -393,9 +393,9 @@ def test_candidates_and_aborts_are_read(metastore: Metastore) -> None:
         metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
     metastore.transactions.commit(committed)
     metastore.transactions.abort(aborted, "rollback")
-    assert metastore.compactions.candidates(10) == [T]
-    assert metastore.compactions.aborts()[T].count == 1
-    assert metastore.compactions.aborted(T).count == 1
+    assert metastore.candidates.page(10) == [T]
+    assert metastore.candidates.aborts()[T].count == 1
+    assert metastore.candidates.aborted(T).count == 1
 
 
 def test_what_committed_leaves_no_row(metastore: Metastore) -> None:
@@ -423,11 +423,11 @@ def test_two_deletes_do_not_conflict(metastore: Metastore) -> None:
 
 
 def test_what_is_kept_goes_with_the_history(site: Site, state: OwnState) -> None:
-    ids = [site.metastore.compactions.did_not_initiate(T, str(number)) for number in range(9)]
-    kept = state.entries("default")
+    ids = [site.metastore.requests.did_not_initiate(T, str(number)) for number in range(9)]
+    kept = state.kept_columns("default")
     assert kept.ids() == set(ids)
     keep_house(site)
-    assert kept.ids() == {entry.id for entry in site.metastore.compactions.history()} < set(ids)
+    assert kept.ids() == {entry.id for entry in site.metastore.entries.history()} < set(ids)
 
 
 def test_what_people_are_told(site: Site, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_compaction_and_cleaning_change_nothing_that_hive_3_shows(
     passed = clean(site)
     assert [w.because for w in (*passed.waiting, *passed.failed)] == []
     assert_shown(site, table, path)
-    assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
+    assert [e for e in site.metastore.entries.queue() if e.state is State.READY_FOR_CLEANING] == []
     for outcome in done.outcomes:
         if outcome.result is Result.COMPACTED:
             assert_readable_by_hive_3(Path(site.target(outcome.entry.entity).location), outcome.output)

@@ -194,11 +194,11 @@ class TestMinorCompaction:
         return metastore
 
     def requested(self, metastore: Metastore) -> int:
-        return metastore.compactions.request(Request(entity=TU, type=CompactionType.MINOR, initiator="compactor-HOST"))
+        return metastore.requests.request(Request(entity=TU, type=CompactionType.MINOR, initiator="compactor-HOST"))
 
     def claimed(self, metastore: Metastore) -> Entry:
         self.requested(metastore)
-        entry = metastore.compactions.claim("compactor-HOST-1", "4.1.0", pool_timeout_ms=0)
+        entry = metastore.claims.claim("compactor-HOST-1", "4.1.0", pool_timeout_ms=0)
         assert entry is not None
         return entry
 
@@ -206,14 +206,14 @@ class TestMinorCompaction:
         entry = self.claimed(metastore)
         [txn] = metastore.transactions.open("root", "HOST", type=TxnType.COMPACTION)
         assert metastore.locks.acquire(txn, [SHARED_READ], "root", "HOST").is_acquired
-        return metastore.compactions.record(entry, "compactor-HOST-1", txn, "root", WriteId(3)), txn
+        return metastore.claims.record(entry, "compactor-HOST-1", txn, "root", WriteId(3)), txn
 
     def commit(self, metastore: Metastore, tu: CatalogTable) -> Entry:
         entry, txn = self.recorded(metastore)
         place = {"table_id": tu.id, "partition_id": None, "location": tu.location}
         with committing(metastore, entry, "compactor-HOST-1", txn, **place):
             pass
-        return metastore.compactions.entry(entry.id)
+        return metastore.entries.get(entry.id)
 
     def test_requested(self, written: Metastore) -> None:
         self.requested(written)
@@ -243,9 +243,9 @@ class TestMinorCompaction:
 
     def test_cleaned(self, written: Metastore, tu: CatalogTable) -> None:
         entry = self.commit(written, tu)
-        written.compactions.mark_cleaner_start(entry)
+        written.cleaning.mark_cleaner_start(entry)
         assert rows(written, t.COMPACTION_QUEUE)[0]["CQ_CLEANER_START"] == "T"
-        written.compactions.mark_cleaned(entry, [], all_below=True)
+        written.cleaning.mark_cleaned(entry, [], all_below=True)
         done = {
             "CC_ID": 1,
             "CC_DATABASE": "default",

@@ -262,10 +262,10 @@ class Replay:
     # --- compaction ---------------------------------------------------------------------------------------------
 
     def request(self, entity: Entity, type: CompactionType, buckets: int | None = None) -> None:
-        self.metastore.compactions.request(Request(entity=entity, type=type, initiator="HOST-manual", buckets=buckets))
+        self.metastore.requests.request(Request(entity=entity, type=type, initiator="HOST-manual", buckets=buckets))
 
     def work(self, worker: str, highest: int, job: str | None) -> None:
-        entry = self.metastore.compactions.claim(worker, "4.1.0", pool_timeout_ms=0)
+        entry = self.metastore.claims.claim(worker, "4.1.0", pool_timeout_ms=0)
         assert entry is not None
         rebalance = entry.type is CompactionType.REBALANCE
         txn = self.open(TxnType.REBALANCE_COMPACTION if rebalance else TxnType.COMPACTION)
@@ -275,9 +275,9 @@ class Replay:
         names = {"database": "default", "table": entry.entity.table, "partition": entry.entity.partition}
         assert self.metastore.locks.acquire(txn, [LockRequest(**names, type=kind)], "root", "HOST").is_acquired
         asked = {"worker_id": worker, "txn": txn, "run_as": "root", "highest_write_id": WriteId(highest)}
-        entry = self.metastore.compactions.record(entry, **asked)
+        entry = self.metastore.claims.record(entry, **asked)
         if job is not None:
-            entry = self.metastore.compactions.record(entry, **asked, component=False, job=job)
+            entry = self.metastore.claims.record(entry, **asked, component=False, job=job)
         table = self.table(entry.entity.table)
         part = None
         if entry.entity.partition is not None:
@@ -289,12 +289,12 @@ class Replay:
         }
         with committing(self.metastore, entry, worker, txn, **place):
             pass
-        self.entry = self.metastore.compactions.entry(entry.id)
+        self.entry = self.metastore.entries.get(entry.id)
 
     def clean(self) -> None:
         assert self.entry is not None
-        self.metastore.compactions.mark_cleaner_start(self.entry)
-        self.metastore.compactions.mark_cleaned(self.metastore.compactions.entry(self.entry.id), [], all_below=True)
+        self.metastore.cleaning.mark_cleaner_start(self.entry)
+        self.metastore.cleaning.mark_cleaned(self.metastore.entries.get(self.entry.id), [], all_below=True)
 
     # --- the statements -----------------------------------------------------------------------------------------
 

@@ -67,31 +67,29 @@ def sent(site: Site, work: Callable[[], T]) -> tuple[int, T]:
 
 def test_of_many_requests_each_is_taken_or_refused_by_itself(metastore: Metastore) -> None:
     """DESIGN 8.3: at most one request is initiated or working for each entity, also within one asking."""
-    compactions = metastore.compactions
-    old = compactions.request(_request("p=1"))
-    whole = compactions.request(_request(None))
-    answers = compactions.request_all([_request(p) for p in ("p=2", "p=1", "p=2", None, "p=3", "P=3")])
+    old = metastore.requests.request(_request("p=1"))
+    whole = metastore.requests.request(_request(None))
+    answers = metastore.requests.request_all([_request(p) for p in ("p=2", "p=1", "p=2", None, "p=3", "P=3")])
     taken = [answer for answer in answers if not isinstance(answer, Refused)]
     assert [isinstance(answer, Refused) for answer in answers] == [False, True, True, True, False, False]
     assert taken == [whole + 1, whole + 2, whole + 3]
     assert str(answers[1]) == f"Compaction is already scheduled with state='initiated' and id={old}"
     assert str(answers[2]) == f"Compaction is already scheduled with state='initiated' and id={whole + 1}"
     assert str(answers[3]) == f"Compaction is already scheduled with state='initiated' and id={whole}"
-    assert [e.entity.partition for e in compactions.queue()] == ["p=1", None, "p=2", "p=3", "P=3"]
-    assert compactions.request(_request("p=4")) == whole + 4
-    assert compactions.request_all([]) == []
+    assert [e.entity.partition for e in metastore.entries.queue()] == ["p=1", None, "p=2", "p=3", "P=3"]
+    assert metastore.requests.request(_request("p=4")) == whole + 4
+    assert metastore.requests.request_all([]) == []
 
 
 def test_a_request_that_is_refused_draws_no_id(metastore: Metastore) -> None:
-    compactions = metastore.compactions
-    first = compactions.request(_request("p=1"))
-    assert isinstance(compactions.request_all([_request("p=1")])[0], Refused)
-    assert compactions.request(_request("p=2")) == first + 1
+    first = metastore.requests.request(_request("p=1"))
+    assert isinstance(metastore.requests.request_all([_request("p=1")])[0], Refused)
+    assert metastore.requests.request(_request("p=2")) == first + 1
 
 
 def test_both_forms_of_an_escaped_name_are_one_partition(metastore: Metastore) -> None:
     """PROTOCOL 9: Hive records a static partition's name escaped twice."""
-    answers = metastore.compactions.request_all([_request("p=a%3Ab"), _request("p=a%253Ab")])
+    answers = metastore.requests.request_all([_request("p=a%3Ab"), _request("p=a%253Ab")])
     assert [isinstance(answer, Refused) for answer in answers] == [False, True]
 
 
@@ -108,7 +106,7 @@ def test_a_whole_table_is_asked_for_and_found_waiting_in_as_many_statements(
         make_partitions(metastore, tmp_path, count, deltas=1, name=name)
     first = request_compaction(site, table="default.first")  # makes the mutex's row, once for all
     for enqueued in first:
-        metastore.compactions.abort_request(enqueued.entry_id)
+        metastore.endings.abort_request(enqueued.entry_id)
     few, asked = sent(site, lambda: request_compaction(site, table="default.few"))
     assert len(asked) == FEW
     found_few, waiting = sent(site, lambda: claimable(site))

@@ -39,16 +39,16 @@ def test_aborted_writes_of_the_other_are_not_forgotten(
         ids.append(write_id)
     assert metastore.aborts.forget(one, ids) == 1
     assert [found.write_id for found in metastore.aborts.writes(other)] == [ids[1]]
-    assert metastore.compactions.aborted(one).count == 0
-    assert metastore.compactions.aborted(other).count == 1
+    assert metastore.candidates.aborted(one).count == 0
+    assert metastore.candidates.aborted(other).count == 1
 
 
 @pytest.mark.usefixtures("hive4")
 @pytest.mark.parametrize(("one", "other"), ALIKE)
 def test_each_has_its_own_request(one: Entity, other: Entity, metastore: Metastore) -> None:
     for entity in (one, other):
-        metastore.compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test"))
-    assert {entry.entity for entry in metastore.compactions.queue()} == {one, other}
+        metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test"))
+    assert {entry.entity for entry in metastore.entries.queue()} == {one, other}
 
 
 @pytest.mark.parametrize(("one", "other"), [(SMALL, LARGE), (UMLAUT, PLAIN)])
@@ -56,12 +56,12 @@ def test_each_is_a_candidate(one: Entity, other: Entity, metastore: Metastore) -
     for entity in (one, other):
         metastore.transactions.commit(write(metastore, entity)[0])
         metastore.transactions.abort(write(metastore, entity)[0], "rollback")
-    assert set(metastore.compactions.candidates(10)) == {one, other}
-    assert [metastore.compactions.candidates(1, after)[0] for after in metastore.compactions.candidates(1)] != [
+    assert set(metastore.candidates.page(10)) == {one, other}
+    assert [metastore.candidates.page(1, after)[0] for after in metastore.candidates.page(1)] != [
         one,
         one,
     ]
-    assert {entity: found.count for entity, found in metastore.compactions.aborts().items()} == {one: 1, other: 1}
+    assert {entity: found.count for entity, found in metastore.candidates.aborts().items()} == {one: 1, other: 1}
 
 
 def test_writers_of_alike_partitions_do_not_conflict(metastore: Metastore) -> None:
@@ -85,5 +85,5 @@ def test_dropping_one_spares_the_other(metastore: Metastore) -> None:
     for entity in (SMALL, LARGE):
         metastore.transactions.commit(write(metastore, entity)[0])
     metastore.catalog.drop_partition(table, "p=US")
-    assert metastore.compactions.candidates(10) == [SMALL]
+    assert metastore.candidates.page(10) == [SMALL]
     assert [part.name for part in metastore.catalog.partitions(table)] == ["p=us"]

@@ -52,16 +52,16 @@ def write(metastore: Metastore, *entities: Entity, operation: str = "i", abort: 
 
 def request(metastore: Metastore, entity: Entity = T, **more: Any) -> int:
     values: dict[str, Any] = {"type": CompactionType.MAJOR, "initiator": "compactor-test"} | more
-    return metastore.compactions.request(Request(entity=entity, **values))
+    return metastore.requests.request(Request(entity=entity, **values))
 
 
 def ready(metastore: Metastore, entity: Entity, highest: WriteId) -> Entry:
     """An entry that is compacted up to ``highest``."""
     entry_id = request(metastore, entity)
-    entry = metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0, ids=[entry_id])
+    entry = metastore.claims.claim(WORKER, "test", pool_timeout_ms=0, ids=[entry_id])
     assert entry is not None
     [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
-    entry = metastore.compactions.record(entry, WORKER, txn, None, highest)
+    entry = metastore.claims.record(entry, WORKER, txn, None, highest)
     table = metastore.catalog.table(entity.database, entity.table)
     found = None if entity.partition is None else metastore.catalog.partition(table, entity.partition)
     place = (found or table).location
@@ -69,7 +69,7 @@ def ready(metastore: Metastore, entity: Entity, highest: WriteId) -> Entry:
         metastore, entry, WORKER, txn, table_id=table.id, partition_id=found.id if found else None, location=place
     ):
         pass
-    return metastore.compactions.entry(entry_id)
+    return metastore.entries.get(entry_id)
 
 
 def completed(metastore: Metastore) -> list[tuple[str | None, int | None]]:
@@ -92,7 +92,7 @@ def aborted(metastore: Metastore) -> list[tuple[str | None, int | None]]:
 def test_a_request_is_kept_as_asked(metastore: Metastore) -> None:
     properties = {"compactor.mapreduce.map.memory.mb": "512", "ü": ""}
     asked = {"pool": "p1", "properties": properties, "run_as": "me", "buckets": 3, "order_by": "order by a desc"}
-    entry = metastore.compactions.entry(request(metastore, **asked))
+    entry = metastore.entries.get(request(metastore, **asked))
     assert {name: getattr(entry, name) for name in asked} == asked
     assert (entry.state, entry.initiator_id, entry.retry_retention) == (State.INITIATED, "compactor-test", 0)
 
@@ -102,7 +102,7 @@ def test_a_second_request_is_refused_in_hives_words(metastore: Metastore) -> Non
     with pytest.raises(Refused) as refused:
         request(metastore, type=CompactionType.MINOR)
     assert str(refused.value) == f"Compaction is already scheduled with state='initiated' and id={first}"
-    metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    metastore.claims.claim(WORKER, "test", pool_timeout_ms=0)
     with pytest.raises(Refused, match="state='working'"):
         request(metastore)
     request(metastore, Entity(database="default", table="other"))
@@ -130,43 +130,43 @@ def test_twice_escaped_names_are_the_same_partition(order: tuple[int, int], meta
 def test_types_of_other_table_formats_are_left_alone_but_refuse_a_second(metastore: Metastore) -> None:
     """Hive's newer queues hold Iceberg's own types; one such row must not stop a pass over the others."""
     foreign = request(metastore)
-    metastore.compactions.did_not_initiate(T, "x")
+    metastore.requests.did_not_initiate(T, "x")
     with metastore.database.write() as conn:
         conn.execute(t.COMPACTION_QUEUE.update().values(CQ_TYPE="s"))
         conn.execute(t.COMPLETED_COMPACTIONS.update().values(CC_TYPE="s"))
-    assert metastore.compactions.queue() == metastore.compactions.history() == []
-    assert metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0) is None
+    assert metastore.entries.queue() == metastore.entries.history() == []
+    assert metastore.claims.claim(WORKER, "test", pool_timeout_ms=0) is None
     with pytest.raises(Refused, match=f"id={foreign}"):
         request(metastore)
     with pytest.raises(NotSupported, match="type 's'"):
-        metastore.compactions.abort_request(foreign)
+        metastore.endings.abort_request(foreign)
 
 
 def test_properties_that_do_not_fit_are_refused(metastore: Metastore) -> None:
     with pytest.raises(Refused, match="2048"):
         request(metastore, properties={"k": "x" * 2048})
-    assert metastore.compactions.queue() == []
+    assert metastore.entries.queue() == []
 
 
 def test_abort_request(metastore: Metastore) -> None:
     first = request(metastore)
-    metastore.compactions.abort_request(first)
-    entry = metastore.compactions.entry(first)
+    metastore.endings.abort_request(first)
+    entry = metastore.entries.get(first)
     assert (entry.state, entry.error) == (State.ABORTED, "Compaction Aborted by Abort Comapction request.")
     with pytest.raises(NotFound, match=f"compaction {first}"):
-        metastore.compactions.abort_request(first)
+        metastore.endings.abort_request(first)
     second = request(metastore)
-    metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    metastore.claims.claim(WORKER, "test", pool_timeout_ms=0)
     with pytest.raises(Refused, match="working"):
-        metastore.compactions.abort_request(second)
+        metastore.endings.abort_request(second)
 
 
 def test_did_not_initiate_stands_in_the_history_alone(metastore: Metastore) -> None:
-    entry_id = metastore.compactions.did_not_initiate(T, "failed twice", initiator="compactor-h")
-    entry = metastore.compactions.entry(entry_id)
+    entry_id = metastore.requests.did_not_initiate(T, "failed twice", initiator="compactor-h")
+    entry = metastore.entries.get(entry_id)
     assert (entry.state, entry.type, entry.error) == (State.DID_NOT_INITIATE, CompactionType.MINOR, "failed twice")
     assert entry.start == entry.end
-    assert metastore.compactions.queue() == []
+    assert metastore.entries.queue() == []
     assert request(metastore) == entry_id + 1
 
 
@@ -174,7 +174,7 @@ def test_did_not_initiate_stands_in_the_history_alone(metastore: Metastore) -> N
 
 
 def claimed(metastore: Metastore, **how: Any) -> int | None:
-    entry = metastore.compactions.claim(WORKER, "test", **({"pool_timeout_ms": 60_000} | how))
+    entry = metastore.claims.claim(WORKER, "test", **({"pool_timeout_ms": 60_000} | how))
     return None if entry is None else entry.id
 
 
@@ -197,7 +197,7 @@ def test_a_batch_claims_its_own_entries_only(metastore: Metastore) -> None:
     assert claimed(metastore, ids=[second, 99]) is None
     assert claimed(metastore, ids=[]) is None
     assert claimed(metastore) == first
-    assert [entry.id for entry in metastore.compactions.working()] == [first, second]
+    assert [entry.id for entry in metastore.entries.working()] == [first, second]
 
 
 def test_queue_filters(metastore: Metastore) -> None:
@@ -206,7 +206,7 @@ def test_queue_filters(metastore: Metastore) -> None:
     claimed(metastore)
 
     def ids(**filters: Any) -> list[int]:
-        return [entry.id for entry in metastore.compactions.queue(**filters)]
+        return [entry.id for entry in metastore.entries.queue(**filters)]
 
     assert ids() == [first, second]
     assert ids(database="default", table="p") == [second]
@@ -224,19 +224,19 @@ def test_only_the_lowest_of_an_entity_is_cleaned(metastore: Metastore, unpartiti
     first = ready(metastore, T, write(metastore, T))
     second = ready(metastore, T, write(metastore, T))
     now = second.commit_time or 0
-    assert metastore.compactions.ready_for_cleaning(now) == [first]
-    metastore.compactions.mark_cleaned(first, [], all_below=True)
-    assert metastore.compactions.ready_for_cleaning(now) == [second]
+    assert metastore.cleaning.ready_for_cleaning(now) == [first]
+    metastore.cleaning.mark_cleaned(first, [], all_below=True)
+    assert metastore.cleaning.ready_for_cleaning(now) == [second]
 
 
 def test_back_off(metastore: Metastore, unpartitioned: Table) -> None:
     entry = ready(metastore, T, write(metastore, T))
-    metastore.compactions.back_off(entry, 300_000, "permission denied")
-    waiting = metastore.compactions.entry(entry.id)
+    metastore.cleaning.back_off(entry, 300_000, "permission denied")
+    waiting = metastore.entries.get(entry.id)
     assert (waiting.retry_retention, waiting.error) == (300_000, "permission denied")
     tried = waiting.cleaner_start or 0
-    assert metastore.compactions.ready_for_cleaning(tried + 299_999) == []
-    assert [found.id for found in metastore.compactions.ready_for_cleaning(tried + 300_000)] == [entry.id]
+    assert metastore.cleaning.ready_for_cleaning(tried + 299_999) == []
+    assert [found.id for found in metastore.cleaning.ready_for_cleaning(tried + 300_000)] == [entry.id]
 
 
 def test_cleaning_a_partition_touches_no_other(metastore: Metastore, p: Table) -> None:
@@ -246,7 +246,7 @@ def test_cleaning_a_partition_touches_no_other(metastore: Metastore, p: Table) -
     highest = write(metastore, one)
     entry = ready(metastore, one, highest)
     later = write(metastore, one)
-    metastore.compactions.mark_cleaned(entry, [], all_below=True)
+    metastore.cleaning.mark_cleaned(entry, [], all_below=True)
     assert completed(metastore) == [(two.partition, 1), (one.partition, later)]
     assert aborted(metastore) == [(two.partition, 2)]
 
@@ -257,7 +257,7 @@ def test_a_row_without_a_partition_never_takes_the_partitions_along(metastore: M
     write(metastore, whole, abort=True)
     write(metastore, one, abort=True)
     highest = write(metastore, one)
-    metastore.compactions.mark_cleaned(ready(metastore, whole, highest), [], all_below=True)
+    metastore.cleaning.mark_cleaned(ready(metastore, whole, highest), [], all_below=True)
     assert aborted(metastore) == [(one.partition, 2)]
     assert completed(metastore) == [(one.partition, highest)]
 
@@ -267,7 +267,7 @@ def test_only_what_is_gone_from_storage_is_forgotten(metastore: Metastore, unpar
     first, second = write(metastore, T, abort=True), write(metastore, T, abort=True)
     entry = ready(metastore, T, write(metastore, T))
     write(metastore, T, abort=True)
-    metastore.compactions.mark_cleaned(entry, [first], all_below=False)
+    metastore.cleaning.mark_cleaned(entry, [first], all_below=False)
     assert aborted(metastore) == [(None, second), (None, 4)]
 
 
@@ -275,7 +275,7 @@ def test_open_transactions_keep_their_components(metastore: Metastore, unpartiti
     [txn] = metastore.transactions.open("u", "h")
     write_id = metastore.write_ids.allocate(txn, "default", "t")
     metastore.write_ids.add_component(txn, T, "i", write_id)
-    metastore.compactions.mark_cleaned(ready(metastore, T, write(metastore, T)), [write_id], all_below=True)
+    metastore.cleaning.mark_cleaned(ready(metastore, T, write(metastore, T)), [write_id], all_below=True)
     assert aborted(metastore) == [(None, write_id)]
 
 
@@ -288,16 +288,16 @@ def test_a_component_without_write_id_goes_with_the_last_one_that_has(
     metastore.write_ids.add_component(txn, T, "u", None)
     first = write(metastore, T)
     request(metastore)
-    entry = metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    entry = metastore.claims.claim(WORKER, "test", pool_timeout_ms=0)
     assert entry is not None
-    metastore.compactions.record(entry, WORKER, txn, None, first)
+    metastore.claims.record(entry, WORKER, txn, None, first)
     metastore.transactions.abort(txn, "x")
-    metastore.compactions.requeue(entry.id, WORKER)
-    metastore.compactions.abort_request(entry.id)
+    metastore.endings.requeue(entry.id, WORKER)
+    metastore.endings.abort_request(entry.id)
     cleaned = ready(metastore, T, write(metastore, T))
     assert metastore.aborts.forget(T, []) == 0
     assert aborted(metastore) == [(None, None), (None, first)]
-    metastore.compactions.mark_cleaned(cleaned, [], all_below=True)
+    metastore.cleaning.mark_cleaned(cleaned, [], all_below=True)
     assert aborted(metastore) == []
 
 
@@ -308,8 +308,8 @@ def test_records_under_the_twice_escaped_name_go_too(metastore: Metastore, p: Ta
     write(metastore, twice)
     write(metastore, twice, abort=True)
     highest = write(metastore, entity)
-    assert metastore.compactions.aborted(entity).count == 1
-    metastore.compactions.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
+    assert metastore.candidates.aborted(entity).count == 1
+    metastore.cleaning.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
     assert completed(metastore) == []
     assert aborted(metastore) == []
 
@@ -321,7 +321,7 @@ def test_another_partition_of_that_very_name_is_spared(metastore: Metastore, p: 
     write(metastore, other, abort=True)
     highest = write(metastore, entity)
     assert metastore.aborts.forget(entity, [WriteId(1)]) == 0
-    metastore.compactions.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
+    metastore.cleaning.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
     assert aborted(metastore) == [(other.partition, 1)]
 
 
@@ -331,9 +331,9 @@ def test_rows_of_trino_without_write_id_are_purged(metastore: Metastore, unparti
     second = write(metastore, T)
     with metastore.database.write() as conn:
         conn.execute(t.COMPLETED_TXN_COMPONENTS.update().values(CTC_WRITEID=None))
-    metastore.compactions.mark_cleaned(ready(metastore, T, first), [], all_below=True)
+    metastore.cleaning.mark_cleaned(ready(metastore, T, first), [], all_below=True)
     assert completed(metastore) == [(None, None)]
-    metastore.compactions.mark_cleaned(ready(metastore, T, second), [], all_below=True)
+    metastore.cleaning.mark_cleaned(ready(metastore, T, second), [], all_below=True)
     assert completed(metastore) == []
 
 
@@ -351,9 +351,9 @@ def test_candidates_come_in_one_order_and_from_behind_the_last(metastore: Metast
     for entity in reversed(wanted):
         write(metastore, entity, abort=entity.table == "c")
         write(metastore, entity, abort=entity.table == "c")
-    assert metastore.compactions.candidates(100) == wanted
+    assert metastore.candidates.page(100) == wanted
     seen: list[Entity] = []
-    while found := metastore.compactions.candidates(1, after=seen[-1] if seen else None):
+    while found := metastore.candidates.page(1, after=seen[-1] if seen else None):
         seen.extend(found)
     assert seen == wanted
 
@@ -364,20 +364,20 @@ def test_aborts_are_counted_by_transaction(metastore: Metastore) -> None:
     write(metastore, T, abort=True)
     write(metastore, T)
     write(metastore, one, one, abort=True)
-    found = metastore.compactions.aborts()
+    found = metastore.candidates.aborts()
     assert {entity: figures.count for entity, figures in found.items()} == {T: 2, one: 1}
-    assert found[T] == metastore.compactions.aborted(T)
+    assert found[T] == metastore.candidates.aborted(T)
     assert found[T].oldest_start <= found[one].oldest_start
-    assert metastore.compactions.aborted(Entity(database="default", table="none")).count == 0
+    assert metastore.candidates.aborted(Entity(database="default", table="none")).count == 0
 
 
 def test_history_is_newest_first(metastore: Metastore) -> None:
-    ids: Sequence[int] = [metastore.compactions.did_not_initiate(T, str(number)) for number in range(4)]
-    other = metastore.compactions.did_not_initiate(Entity(database="default", table="b"), "x")
-    assert [entry.id for entry in metastore.compactions.history(T)] == list(reversed(ids))
-    assert [entry.id for entry in metastore.compactions.history(limit=2)] == [other, ids[-1]]
+    ids: Sequence[int] = [metastore.requests.did_not_initiate(T, str(number)) for number in range(4)]
+    other = metastore.requests.did_not_initiate(Entity(database="default", table="b"), "x")
+    assert [entry.id for entry in metastore.entries.history(T)] == list(reversed(ids))
+    assert [entry.id for entry in metastore.entries.history(limit=2)] == [other, ids[-1]]
     assert metastore.housekeeping.purge_history(ids[:2]) == 2
-    assert [entry.id for entry in metastore.compactions.history(T)] == [ids[3], ids[2]]
+    assert [entry.id for entry in metastore.entries.history(T)] == [ids[3], ids[2]]
 
 
 def test_duplicate_components_are_purged(metastore: Metastore) -> None:
@@ -386,13 +386,13 @@ def test_duplicate_components_are_purged(metastore: Metastore) -> None:
     assert metastore.housekeeping.purge_components() == 4
     assert completed(metastore) == [(None, 1), (None, 3)]
     assert metastore.housekeeping.purge_components() == 0
-    assert metastore.compactions.candidates(10) == [T]
+    assert metastore.candidates.page(10) == [T]
 
 
 def test_duplicates_keep_one_and_trinos_go_once_compacted(metastore: Metastore, unpartitioned: Table) -> None:
     """PROTOCOL 8: null write IDs below what was compacted are purged too."""
     highest = write(metastore, T)
-    metastore.compactions.mark_cleaned(ready(metastore, T, highest), [], all_below=True)
+    metastore.cleaning.mark_cleaned(ready(metastore, T, highest), [], all_below=True)
     later = write(metastore, T, T)
     with metastore.database.write() as conn:
         for txn, write_id in ((TxnId(1), None), (TxnId(3), None)):
@@ -404,11 +404,11 @@ def test_duplicates_keep_one_and_trinos_go_once_compacted(metastore: Metastore, 
 
 @pytest.mark.usefixtures("hive4")
 def test_zeros_in_rows_that_hive_ended_read_as_not_set(metastore: Metastore) -> None:
-    entry_id = metastore.compactions.did_not_initiate(T, "x")
+    entry_id = metastore.requests.did_not_initiate(T, "x")
     zeros = {"CC_NEXT_TXN_ID": 0, "CC_COMMIT_TIME": 0, "CC_TXN_ID": 0, "CC_START": 0, "CC_NUMBER_OF_BUCKETS": 0}
     with metastore.database.write() as conn:
         conn.execute(t.COMPLETED_COMPACTIONS.update().values(**zeros))
-    entry = metastore.compactions.entry(entry_id)
+    entry = metastore.entries.get(entry_id)
     assert (entry.next_txn_id, entry.commit_time, entry.txn_id, entry.start, entry.buckets) == (None,) * 5
 
 

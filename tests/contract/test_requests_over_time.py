@@ -16,11 +16,11 @@ WORKER = "compactor-1"
 
 def asked(metastore: Metastore) -> Entry:
     request = Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test")
-    return metastore.compactions.entry(metastore.compactions.request(request))
+    return metastore.entries.get(metastore.requests.request(request))
 
 
 def claimed(metastore: Metastore) -> Entry:
-    entry = metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0)
+    entry = metastore.claims.claim(WORKER, "test", pool_timeout_ms=0)
     assert entry is not None
     return entry
 
@@ -32,10 +32,10 @@ def test_the_time_of_a_request_stays_to_the_end(metastore: Metastore) -> None:
     assert 0 <= metastore.now_ms() - at < 60_000
     entry = claimed(metastore)
     assert (entry.state, entry.enqueue_time) == (State.WORKING, at)
-    assert metastore.compactions.requeue(entry.id, WORKER)
-    assert metastore.compactions.entry(entry.id).enqueue_time == at
-    metastore.compactions.finish(claimed(metastore), State.FAILED, "broken")
-    [ended] = metastore.compactions.history()
+    assert metastore.endings.requeue(entry.id, WORKER)
+    assert metastore.entries.get(entry.id).enqueue_time == at
+    metastore.endings.finish(claimed(metastore), State.FAILED, "broken")
+    [ended] = metastore.entries.history()
     assert (ended.state, ended.enqueue_time) == (State.FAILED, at)
 
 
@@ -47,20 +47,20 @@ def test_the_time_of_a_request_stays_when_it_is_cleaned(metastore: Metastore) ->
     metastore.transactions.commit(writer)
     at = asked(metastore).enqueue_time
     [txn] = metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
-    entry = metastore.compactions.record(claimed(metastore), WORKER, txn, None, write_id)
+    entry = metastore.claims.record(claimed(metastore), WORKER, txn, None, write_id)
     with committing(metastore, entry, WORKER, txn, table_id=table.id, partition_id=None, location=table.location):
         pass
-    ready = metastore.compactions.entry(entry.id)
+    ready = metastore.entries.get(entry.id)
     assert (ready.state, ready.enqueue_time) == (State.READY_FOR_CLEANING, at)
-    metastore.compactions.mark_cleaned(ready, [], all_below=True)
-    [ended] = metastore.compactions.history()
+    metastore.cleaning.mark_cleaned(ready, [], all_below=True)
+    [ended] = metastore.entries.history()
     assert (ended.state, ended.enqueue_time) == (State.SUCCEEDED, at)
 
 
 def test_nothing_is_there_to_be_found(metastore: Metastore) -> None:
-    assert metastore.compactions.claim(WORKER, "test", pool_timeout_ms=0) is None
-    assert metastore.compactions.ready_for_cleaning(metastore.now_ms()) == []
-    assert metastore.compactions.candidates(10) == []
+    assert metastore.claims.claim(WORKER, "test", pool_timeout_ms=0) is None
+    assert metastore.cleaning.ready_for_cleaning(metastore.now_ms()) == []
+    assert metastore.candidates.page(10) == []
     assert metastore.locks.show() == []
 
 

@@ -303,10 +303,10 @@ def test_components_of_what_committed(begin: Begin, metastore: Metastore) -> Non
     lost = begin()
     lost.run("insert into u values (1)")
     lost.rollback()
-    names = metastore.compactions.candidates(10)
+    names = metastore.candidates.page(10)
     assert Entity(database="default", table="part", partition="p=1") in names
     assert Entity(database="default", table="part", partition="p=2") in names
-    assert metastore.compactions.aborted(Entity(database="default", table="u")).count == 1
+    assert metastore.candidates.aborted(Entity(database="default", table="u")).count == 1
 
 
 def test_locks_go_with_the_end_of_the_transaction(begin: Begin, metastore: Metastore) -> None:

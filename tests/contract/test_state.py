@@ -206,11 +206,11 @@ def test_the_first_sight_of_an_entry_stays(state: OwnState) -> None:
 
 
 def test_what_a_queue_has_no_columns_for(state: OwnState) -> None:
-    kept = state.entries("m")
+    kept = state.kept_columns("m")
     kept.put({3: {"POOL_NAME": "東京", "TXN_ID": 1}})
     kept.put({3: {"TXN_ID": None}, 4: {"TXN_ID": 2}})
     assert kept.get([3, 4, 5]) == {3: {"POOL_NAME": "東京", "TXN_ID": None}, 4: {"TXN_ID": 2}}
-    assert (state.entries("other").ids(), kept.ids()) == (set(), {3, 4})
+    assert (state.kept_columns("other").ids(), kept.ids()) == (set(), {3, 4})
     kept.forget([3])
     assert kept.ids() == {4}
 

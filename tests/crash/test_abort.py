@@ -19,7 +19,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import TxnId
 from compactor.metastore.catalog.read import Table
-from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
@@ -63,7 +63,7 @@ def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path)
     process.start()
     try:
         until("the worker has staged", (signs / "begun").exists)
-        (entry,) = site.metastore.compactions.working()
+        (entry,) = site.metastore.entries.working()
         assert staging_name(entry.txn_id or TxnId(0)) in names_in(Path(table.location))
         yield process, entry
     finally:
@@ -89,9 +89,9 @@ def go_on(process: BaseProcess, signs: Path) -> Result:
 
 def assert_aborted(site: Site, table: Table, entry: Entry, names: set[str]) -> None:
     """One row of the history, nothing in the queue, nothing new in storage, nothing open; and the table can go on."""
-    ended = site.metastore.compactions.entry(entry.id)
+    ended = site.metastore.entries.get(entry.id)
     assert (ended.state, ended.error) == (State.ABORTED, ABORT_MESSAGE)
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     assert site.metastore.transactions.open_transactions() == []
     assert site.metastore.transactions.state(entry.txn_id or TxnId(0)) == "a"
     assert names_in(Path(table.location)) == names
@@ -105,7 +105,7 @@ def test_a_living_worker_finds_its_compaction_aborted(
     names, wanted = names_in(Path(table.location)), rows_of(site, table)
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         assert abort(metastore_url, entry) == f"compaction {entry.id} is aborted\n"
-        assert site.metastore.compactions.queue() == []
+        assert site.metastore.entries.queue() == []
         assert go_on(process, signs) in (Result.LOST, Result.FAILED)  # its staging directory went while it waited
     assert rows_of(site, table) == wanted
     assert_aborted(site, table, entry, names)
@@ -117,7 +117,7 @@ def test_a_living_worker_ends_its_row_itself(site: Site, table: Table, metastore
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         said = abort(metastore_url, entry, "--set", "compactor.mode=request")
         assert said.startswith(f"compaction {entry.id} is stopped; ")
-        assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+        assert site.metastore.entries.get(entry.id).state is State.WORKING
         assert go_on(process, signs) is Result.ABORTED
     assert_aborted(site, table, entry, names)
 

@@ -169,7 +169,7 @@ def test_a_crash_between_the_members_of_a_group(
     assert [rows_of(site, table) for table in tables] == wanted
     for table in tables:
         assert_settled(site, Path(table.location))
-    ended = [entry.entity.table for entry in site.metastore.compactions.history() if entry.state is State.SUCCEEDED]
+    ended = [entry.entity.table for entry in site.metastore.entries.history() if entry.state is State.SUCCEEDED]
     assert set(ended) == {"t", "u", "v"}
 
 
@@ -347,7 +347,7 @@ def test_a_crash_where_there_is_only_to_remove(
         if kind == "clean-only":
             entity = Entity(database="default", table="t")
             request = Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-x")
-            site.metastore.compactions.request(request)
+            site.metastore.requests.request(request)
         if ROLE[step] == WORKER:
             killed(roles.worker, metastore_url, step)
         elif ROLE[step] == CLEANER:
@@ -361,7 +361,7 @@ def test_a_crash_where_there_is_only_to_remove(
     assert rows_of(site, table) == wanted
     assert "_" not in {name[0] for name in os.listdir(warehouse / "t")}
     assert len(os.listdir(warehouse / "t")) == (2 if kind == "aborts" else 1)
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
 
 
 def compact(site: Site, table: Table, kind: str) -> None:
@@ -395,10 +395,10 @@ def finish(site: Site) -> None:
     for _ in range(200):
         run_entries(site, claimable(site), InProcessRunner())
         clean(site)
-        if not site.metastore.compactions.queue():
+        if not site.metastore.entries.queue():
             return
         time.sleep(0.02)
-    raise AssertionError(f"stuck: {site.metastore.compactions.queue()}")
+    raise AssertionError(f"stuck: {site.metastore.entries.queue()}")
 
 
 @contextmanager
@@ -436,7 +436,7 @@ def watched(
 
 def assert_settled(site: Site, location: Path) -> None:
     """No orphan, no twin, no row stuck, no compaction transaction open."""
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     assert site.metastore.transactions.open_transactions() == []
     names = sorted(os.listdir(location))
     parsed = [parse_directory(name) for name in names]
@@ -447,7 +447,7 @@ def assert_settled(site: Site, location: Path) -> None:
         if isinstance(a, Base | Delta)
     ]
     assert len(ranges) == len(set(ranges)), f"twins: {names}"
-    assert State.SUCCEEDED in {entry.state for entry in site.metastore.compactions.history()}
+    assert State.SUCCEEDED in {entry.state for entry in site.metastore.entries.history()}
 
 
 def assert_plain(location: Path, kind: str) -> None:

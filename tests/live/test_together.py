@@ -106,7 +106,7 @@ def test_everything_at_once(beside: Beside, tmp_path: Path) -> None:
 
 
 def _ended(beside: Beside) -> list[Entry]:
-    history = beside.site.metastore.compactions.history()
+    history = beside.site.metastore.entries.history()
     return [entry for entry in history if entry.entity.table in ("busy", "parted")]
 
 

@@ -175,7 +175,7 @@ def test_the_next_cleaning_removes_what_one_key_left(deployment: Site, table: Ta
         told = _until(lambda: clean(site).failed)
         assert f"the first is {kept}: " in told[0].because
         assert rows(site, table) == rows(site, table, honours_visibility=False) == before
-        assert site.metastore.compactions.queue()
+        assert site.metastore.entries.queue()
     clean_all(site)
     assert left(site, table) == (base,)
     assert rows(site, table) == before

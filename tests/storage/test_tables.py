@@ -434,7 +434,7 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     request = site.target(entity_of(table)).lock(LockType.SHARED_READ)
     assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
     assert repair.repair(site) == ()
-    assert site.metastore.compactions.queue()[0].state is State.WORKING
+    assert site.metastore.entries.queue()[0].state is State.WORKING
     site.metastore.transactions.commit(reader)
     (repaired,) = repair.repair(site)
     assert repaired.result is State.INITIATED

@@ -134,8 +134,8 @@ class System:
     def entries(self, table: Table) -> list[Entry]:
         """Of the queue and of the history."""
         with self.site() as site:
-            compactions = site.metastore.compactions
-            every = (*compactions.queue(), *compactions.history())
+            entries = site.metastore.entries
+            every = (*entries.queue(), *entries.history())
             return [entry for entry in every if entry.entity.table == table.name]
 
     def runs(self, table: Table) -> int:

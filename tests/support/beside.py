@@ -179,11 +179,11 @@ class Beside:
         return sorted(lines)
 
     def queue(self, *states: State) -> list[Entry]:
-        return self.site.metastore.compactions.queue(states=states or None)
+        return self.site.metastore.entries.queue(states=states or None)
 
     def history(self, table: str, partition: str | None = None) -> list[Entry]:
         """What became of the table's compactions, newest first."""
-        return self.site.metastore.compactions.history(entity(table, partition))
+        return self.site.metastore.entries.history(entity(table, partition))
 
     def directory(self, table: str, partition: str | None = None) -> Path:
         target = self.site.target(entity(table, partition))

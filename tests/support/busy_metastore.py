@@ -77,16 +77,16 @@ def _failed(site: Site) -> int:
 
     (asked,) = request_compaction(site, table="default.payments", type="major")
     assert asked.entry_id is not None
-    entry = site.metastore.compactions.claim("compactor-worker-node3-811-1", "test", pool_timeout_ms=0)
+    entry = site.metastore.claims.claim("compactor-worker-node3-811-1", "test", pool_timeout_ms=0)
     assert entry is not None
-    site.metastore.compactions.finish(entry, State.FAILED, "StorageError: hdfs://nn/payments: no space left on device")
+    site.metastore.endings.finish(entry, State.FAILED, "StorageError: hdfs://nn/payments: no space left on device")
     return entry.id
 
 
 def _working(site: Site, warehouse: Path) -> int:
     _written(site, warehouse, "invoices")
     request_compaction(site, table="default.invoices", type="major")
-    entry = site.metastore.compactions.claim("compactor-worker-node4-902-1", "test", pool_timeout_ms=0)
+    entry = site.metastore.claims.claim("compactor-worker-node4-902-1", "test", pool_timeout_ms=0)
     assert entry is not None
     return entry.id
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event
 from compactor.compaction.entry import Entry
 from compactor.errors import LostClaim
 from compactor.ids import TxnId
-from compactor.metastore.queue.compactions import Commit, Committing, Compactions
+from compactor.metastore.queue.commits import Commit, Commits, Committing
 from compactor.metastore.store import Metastore
 
 
@@ -35,7 +35,7 @@ def committing(
     commit = Commit(
         entry=entry, worker_id=worker_id, txn=txn, table_id=table_id, partition_id=partition_id, location=location
     )
-    with metastore.compactions.committing_all([commit]) as found:
+    with metastore.commits.committing_all([commit]) as found:
         held = found[entry.id]
         if isinstance(held, LostClaim):
             raise held
@@ -54,10 +54,10 @@ class Sections:
 def watched_sections() -> Iterator[Sections]:
     """What the critical sections of the block do."""
     seen, inside = Sections(), [False]
-    committing_all = Compactions.committing_all
+    committing_all = Commits.committing_all
 
     @contextmanager
-    def watched(self: Compactions, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+    def watched(self: Commits, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
         with committing_all(self, commits) as found:
             seen.entries.append(len(commits))
             inside[0] = True
@@ -71,7 +71,7 @@ def watched_sections() -> Iterator[Sections]:
             seen.asked.append(statement)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Compactions, "committing_all", watched)
+        patched.setattr(Commits, "committing_all", watched)
         event.listen(Engine, "before_cursor_execute", see)
         try:
             yield seen

@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> int:
     given, _ = parser.parse_known_args(arguments)
     with open_deployment(given.metastore) as site:
         ids = own_state(site).batches.get(given.batch).entry_ids
-        tables = {site.metastore.compactions.entry(entry).entity.table for entry in ids}
+        tables = {site.metastore.entries.get(entry).entity.table for entry in ids}
         runner = Held(Path(os.environ[FOLDER]), tables)
         done = run_batch(site, given.batch, runner, application=Application(tracking_url=TRACKING_URL))
     return 1 if done.failed else 0

@@ -44,10 +44,10 @@ def clean_all(site: Site) -> None:
     """Cleans until nothing waits any more; a commit is settled only after hive.txn.opentxn.timeout."""
     for _ in range(200):
         clean(site)
-        if not site.metastore.compactions.queue():
+        if not site.metastore.entries.queue():
             return
         time.sleep(0.005)
-    raise AssertionError(f"stuck: {site.metastore.compactions.queue()}")
+    raise AssertionError(f"stuck: {site.metastore.entries.queue()}")
 
 
 def age(site: Site) -> None:

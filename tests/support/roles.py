@@ -58,7 +58,7 @@ def abort(metastore_url: str) -> None:
     """Aborts what somebody works on."""
     _with_site(
         metastore_url,
-        lambda site: [aborting.abort_compaction(site, e.id) for e in site.metastore.compactions.working()],
+        lambda site: [aborting.abort_compaction(site, e.id) for e in site.metastore.entries.working()],
         {},
     )
 
@@ -82,7 +82,7 @@ def slow_worker(metastore_url: str, signs: str) -> None:
 
 
 def _clean_until_done(site: Site) -> None:
-    while site.metastore.compactions.queue():
+    while site.metastore.entries.queue():
         cleaning.clean(site)
 
 

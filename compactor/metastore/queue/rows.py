@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from sqlalchemy import RowMapping, Table
+from sqlalchemy import RowMapping, Table, literal
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
@@ -196,3 +196,7 @@ def _type(entry_id: int, code: str) -> CompactionType:
 
 CQ = COMPACTION_QUEUE.c
 CC = COMPLETED_COMPACTIONS.c
+#: Types that only other table formats have (Iceberg's in a newer Hive) are not ours to touch.
+_TYPES = tuple(kind.value for kind in CompactionType)
+KNOWN_QUEUED = CQ.CQ_TYPE.in_([literal(kind) for kind in _TYPES])  # a plain list would be written out at each call
+KNOWN_ENDED = CC.CC_TYPE.in_(_TYPES)

@@ -198,7 +198,7 @@ def _changed(settings: Settings) -> tuple[Changed, ...]:
 
 def _queue(site: Site, table: Table, settings: Settings) -> dict[Entity, list[Queued]]:
     rows: dict[Entity, list[Queued]] = defaultdict(list)
-    for entry in site.metastore.compactions.queue(database=table.database, table=table.name):
+    for entry in site.metastore.entries.queue(database=table.database, table=table.name):
         rows[entry.entity].append(_queued(site, entry, settings))
     return rows
 
@@ -211,14 +211,14 @@ def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
     """What has to happen before an entry of the queue goes on; None while somebody works on it."""
     if entry.state is not State.READY_FOR_CLEANING:
         return "a worker" if entry.state is State.INITIATED else None
-    state = site.metastore.compactions.txn_state(entry)
+    state = site.metastore.commits.txn_state(entry)
     answer = may_clean(entry, repair.lowest_open(site), state, settings=settings, now_ms=site.metastore.now_ms())
     return answer.because if isinstance(answer, Wait) else "the cleaner's next pass"
 
 
 def _history(site: Site, table: Table) -> dict[Entity, list[Entry]]:
     rows: dict[Entity, list[Entry]] = defaultdict(list)
-    for entry in site.metastore.compactions.history():
+    for entry in site.metastore.entries.history():
         if (entry.entity.database, entry.entity.table) == (table.database, table.name):
             rows[entry.entity].append(entry)
     return rows

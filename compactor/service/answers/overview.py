@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.metastore.queue.compactions import WORKER_PREFIX
+from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.service.answers.explain import waits_for
 from compactor.service.answers.show import compaction_row
 from compactor.service.answers.survey import DUE
@@ -130,7 +130,7 @@ def _reserved(site: Site) -> dict[int, Batch]:
 
 
 def _batch(site: Site, batch: Batch) -> dict[str, object]:
-    left = site.metastore.compactions.queue(ids=batch.entry_ids, states=_UNDER_WAY)
+    left = site.metastore.entries.queue(ids=batch.entry_ids, states=_UNDER_WAY)
     return {
         "batch": batch.id,
         "state": batch.state.value,

@@ -192,7 +192,7 @@ def compactions(
         BadSetting: ``order`` names a column that there is not.
     """
     sorts = _orders(order)
-    entries = [*site.metastore.compactions.queue(), *site.metastore.compactions.history()]
+    entries = [*site.metastore.entries.queue(), *site.metastore.entries.history()]
     rows = [compaction_row(entry) for entry in sorted(entries, key=_latest)]
     rows = [row for row in rows if wanted is None or wanted.takes(row)]
     for column, descends in reversed(sorts):
@@ -217,7 +217,7 @@ def _orders(text: str) -> list[tuple[str, bool]]:
 
 def history(site: Site, entity: Entity | None = None) -> list[EndedRow]:
     """The history alone, of one table or partition or of all, newest first."""
-    entries = site.metastore.compactions.history()
+    entries = site.metastore.entries.history()
     if entity is not None:
         entries = [e for e in entries if (e.entity.database, e.entity.table) == (entity.database, entity.table)]
     if entity is not None and entity.partition is not None:

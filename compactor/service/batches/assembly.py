@@ -78,7 +78,7 @@ def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[
     table."""
     ours: dict[tuple[str, str], bool] = {}
     waiting: list[Entry] = []
-    for entry in site.metastore.compactions.queue(states=(State.INITIATED,)):
+    for entry in site.metastore.entries.queue(states=(State.INITIATED,)):
         if entry.id in reserved or not (pool is None or entry.pool == pool):
             continue
         table = (entry.entity.database, entry.entity.table)

@@ -71,7 +71,7 @@ def read_batch(site: Site, batch_id: int) -> BatchWithEntries:
     entries: dict[int, Entry] = {}
     for entry_id in batch.entry_ids:
         try:
-            entries[entry_id] = site.metastore.compactions.entry(entry_id)
+            entries[entry_id] = site.metastore.entries.get(entry_id)
         except NotFound:
             continue
     return BatchWithEntries(batch=batch, entries=entries)

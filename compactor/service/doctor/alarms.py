@@ -191,9 +191,9 @@ def _limit(rule: _Rule, wanted: str | int, settings: Settings) -> float:
 def readings(site: Site) -> Readings:
     """What the metastore says now, in a fixed number of statements."""
     now = site.metastore.now_ms()
-    queue, history = site.metastore.compactions.queue(), site.metastore.compactions.history()
+    queue, history = site.metastore.entries.queue(), site.metastore.entries.history()
     opened = site.metastore.transactions.open_transactions()
-    aborts = site.metastore.compactions.aborts().values()
+    aborts = site.metastore.candidates.aborts().values()
     counts = site.metastore.housekeeping.counts()
     by_state = {state: [e for e in queue if e.state is state] for state in State}
     recent = {e.worker_version for e in (*queue, *history) if e.worker_version and (e.start or 0) > now - _RECENTLY_MS}

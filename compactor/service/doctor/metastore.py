@@ -9,7 +9,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
-from compactor.metastore.queue.compactions import WORKER_PREFIX
+from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.service import repair
 from compactor.service.doctor.finding import Finding, Level, few, fine
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
@@ -172,7 +172,7 @@ def _grown(level: Level, table: str, rows: int, wanted: str) -> Finding:
 def queue(site: Site) -> Iterator[Finding]:
     """Entries that nobody will bring further by himself."""
     now, settings = site.metastore.now_ms(), site.settings
-    entries = site.metastore.compactions.queue()
+    entries = site.metastore.entries.queue()
     lost = repair.lost(site)
     for entry, because in lost:
         yield Finding(
@@ -242,7 +242,7 @@ def transactions(site: Site) -> Iterator[Finding]:
         )
     else:
         yield fine("transactions", f"{len(opened)} open, none for too long")
-    aborts = site.metastore.compactions.aborts()
+    aborts = site.metastore.candidates.aborts()
     most = site.settings.integer("hive.compactor.abortedtxn.threshold")
     many = [f"{entity} ({found.count})" for entity, found in aborts.items() if found.count > most]
     if many:

@@ -26,19 +26,19 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         Refused: its result is committed, a worker of Hive's own has it, or the mode is observe.
     """
     must_write(site.settings, f"metastore {site.name}")
-    compactions = site.metastore.compactions
-    entry = compactions.entry(entry_id)
+    metastore = site.metastore
+    entry = metastore.entries.get(entry_id)
     if entry.state is not State.WORKING:
-        compactions.abort_request(entry_id)
-        return compactions.entry(entry_id)
+        metastore.endings.abort_request(entry_id)
+        return metastore.entries.get(entry_id)
     tidies = may(site.settings_of(entry.entity), Mode.COMPACT)
     hide = repair.hiding(site, repair.target_of(site, entry)) if tidies else None
-    if compactions.abort_running(entry_id, hide) is State.WORKING and tidies:
+    if metastore.endings.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:
-            repair.take_back(site, compactions.entry(entry_id), "it was aborted by a person")
+            repair.take_back(site, metastore.entries.get(entry_id), "it was aborted by a person")
         except StorageError as error:
             log.warning("%s entry %d: what its worker left stays for now: %s", entry.entity, entry_id, error)
-    return compactions.entry(entry_id)
+    return metastore.entries.get(entry_id)
 
 
 def abort_transaction(site: Site, txn: TxnId, because: str) -> None:

@@ -122,7 +122,7 @@ def request_again(site: Site, entry_id: int) -> Enqueued:
         NotFound: there is no such row.
         Refused: it has not ended or was no request, or it can't be enqueued now.
     """
-    entry = site.metastore.compactions.entry(entry_id)
+    entry = site.metastore.entries.get(entry_id)
     if not may_be_asked_again(entry):
         raise Refused(
             f"compaction {entry_id} is {entry.state.label}; only one that failed, was refused or was aborted can be "
@@ -157,7 +157,7 @@ def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:
 
 
 def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:
-    answers = site.metastore.compactions.request_all(requests)
+    answers = site.metastore.requests.request_all(requests)
     return [
         Enqueued(entity=request.entity, refused=f"{request.entity}: {answer}")
         if isinstance(answer, Refused)
@@ -180,7 +180,7 @@ def wait_for(
     deadline = time.monotonic() + timeout_s
     poll = _FIRST_POLL_S
     while True:
-        entries = [site.metastore.compactions.entry(i) for i in ids]
+        entries = [site.metastore.entries.get(i) for i in ids]
         progress(entries)
         open_ones = [e for e in entries if e.state not in TERMINAL and e.state is not State.READY_FOR_CLEANING]
         if not open_ones:

@@ -47,7 +47,7 @@ def resume(site: Site, database: str, table: str) -> list[Resumed]:
     """
     found = changeable(site, database, table)
     history: dict[Entity, list[Entry]] = defaultdict(list)
-    for entry in site.metastore.compactions.history():
+    for entry in site.metastore.entries.history():
         if (entry.entity.database, entry.entity.table) == (found.database, found.name):
             history[entry.entity].append(entry)
     resumed = [

@@ -104,7 +104,7 @@ def _first_sight(site: Site, entry: Entry) -> TxnId | None:
 def all_blocked(site: Site) -> tuple[Blocked, ...]:
     """Every entry that is ready for cleaning and held by somebody."""
     found: list[Blocked] = []
-    for entry in site.metastore.compactions.queue():
+    for entry in site.metastore.entries.queue():
         if entry.state is not State.READY_FOR_CLEANING:
             continue
         holders = blockers(site, entry)
@@ -116,7 +116,7 @@ def all_blocked(site: Site) -> tuple[Blocked, ...]:
 def holders(site: Site) -> tuple[Holder, ...]:
     """Who keeps the cleaner away from what, oldest transaction first."""
     opened = _open(site)
-    ready = site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,)) if opened else []
+    ready = site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)) if opened else []
     held: dict[TxnId, list[Entry]] = {}
     for entry in ready:
         for blocker in _at_or_below(_stamp(site, entry), opened):

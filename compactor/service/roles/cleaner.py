@@ -19,7 +19,7 @@ from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim,
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType, conflicts
 from compactor.locking.requests import LockRequest
-from compactor.metastore.queue.compactions import next_cleaning
+from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import names as publish
 from compactor.service import repair
 from compactor.service.exclusive import to_take_away
@@ -107,7 +107,7 @@ def clean(site: Site) -> CleanerPass:
     repaired = repair.repair(site)
     results: list[Cleaned | Waiting | Ended] = []
     failed: list[Waiting] = []
-    for entry in site.metastore.compactions.ready_for_cleaning(site.metastore.now_ms()):
+    for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
         try:
             result = _clean_entry(site, entry)
         except CompactorError as error:
@@ -155,11 +155,11 @@ def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
             )
         case Clean():
             assert target is not None  # what is gone was dropped above
-            site.metastore.compactions.mark_cleaner_start(entry)
+            site.metastore.cleaning.mark_cleaner_start(entry)
             try:
                 return _remove(site, target, entry, lowest)
             except LockNotGranted as error:  # only where directories can't vanish in one step: not a failure
-                site.metastore.compactions.back_off(entry, 0, str(error))
+                site.metastore.cleaning.back_off(entry, 0, str(error))
                 return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
 
 
@@ -177,7 +177,7 @@ def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, set
     answer = may_clean(
         entry,
         lowest,
-        site.metastore.compactions.txn_state(entry),
+        site.metastore.commits.txn_state(entry),
         now_ms=site.metastore.now_ms(),
         settings=settings,
         exists=target is not None,
@@ -194,9 +194,9 @@ def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
     if drop.aborted and target is not None and entry.txn_id is not None:
         repair.erase(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
-        site.metastore.compactions.mark_cleaned(entry, (), all_below=target is None)
+        site.metastore.cleaning.mark_cleaned(entry, (), all_below=target is None)
     else:
-        site.metastore.compactions.finish(entry, drop.state, drop.error)
+        site.metastore.endings.finish(entry, drop.state, drop.error)
     because = drop.error or "the table or partition is gone"
     return Ended(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
 
@@ -237,7 +237,7 @@ def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
         return False
     named = publish.named_by(site.storage, target.location, entry.txn_id)
     is_there = any(isinstance(parse_directory(name), Base) for name in named)
-    return is_there or site.metastore.compactions.rebalance_committed(entry.txn_id)
+    return is_there or site.metastore.commits.rebalance_committed(entry.txn_id)
 
 
 def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
@@ -251,10 +251,10 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
     waiting = _hidden_left(site, target)
     if left or waiting:
         because = f"still there: {', '.join((*left, *waiting))}"
-        site.metastore.compactions.back_off(entry, 0, because)
+        site.metastore.cleaning.back_off(entry, 0, because)
         return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
     forgotten = _forgettable(site, target, entry.entity, highest)
-    site.metastore.compactions.mark_cleaned(entry, forgotten, all_below=False)
+    site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=False)
     reach(Step.CLEANED)
     log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
     return Cleaned(entity=entry.entity, entry_id=entry.id, removed=tuple(sorted({*names, *swept})), bytes_freed=freed)
@@ -322,7 +322,7 @@ def _abort_candidates(site: Site) -> tuple[Entity, ...]:
     now = site.metastore.now_ms()
     return tuple(
         entity
-        for entity, aborts in sorted(site.metastore.compactions.aborts().items(), key=lambda item: str(item[0]))
+        for entity, aborts in sorted(site.metastore.candidates.aborts().items(), key=lambda item: str(item[0]))
         if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
     )
 
@@ -369,7 +369,7 @@ def _is_a_write(name: str) -> bool:
 def _backing_off(site: Site) -> Iterator[Waiting]:
     """What was not looked at, since cleaning it failed not long ago."""
     now = site.metastore.now_ms()
-    for entry in site.metastore.compactions.backing_off(now):
+    for entry in site.metastore.cleaning.backing_off(now):
         seconds = (next_cleaning(entry) - now) // 1000
         because = f"cleaning failed ({entry.error or 'it is not known why'}); tried again in {seconds} s"
         yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)
@@ -382,7 +382,7 @@ def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting | None
     """
     retention = retry_retention(entry.retry_retention, site.settings)
     try:
-        site.metastore.compactions.back_off(entry, retention, str(error))
+        site.metastore.cleaning.back_off(entry, retention, str(error))
     except LostClaim:
         log.info("%s entry %d: another cleaner was faster: %s", entry.entity, entry.id, error)
         return None

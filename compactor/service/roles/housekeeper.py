@@ -115,7 +115,7 @@ def _compactions(site: Site) -> dict[str, Any]:
     keeping, outdated = site.metastore.housekeeping, _outdated(site, site.metastore.now_ms())
     purged = keeping.purge_history(outdated)
     if outdated:
-        site.metastore.compactions.forget_kept(outdated)
+        site.metastore.queue.forget_kept(outdated)
     return {"history_purged": purged, "components_purged": keeping.purge_components()}
 
 
@@ -168,7 +168,7 @@ TASKS = (
 def _outdated(site: Site, now_ms: int) -> list[int]:
     policy = Policy.of(site.settings)
     history: dict[Entity, list[Entry]] = defaultdict(list)
-    for entry in site.metastore.compactions.history():
+    for entry in site.metastore.entries.history():
         history[entry.entity].append(entry)
     return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
 

@@ -18,7 +18,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.catalog.read import Partition, Table
-from compactor.metastore.queue.compactions import Aborted
+from compactor.metastore.queue.candidates import Aborted
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
@@ -205,9 +205,9 @@ class Scan:
         metastore = self.site.metastore
         self.txns = metastore.transactions.snapshot()
         self.now_ms = metastore.now_ms()
-        self.queue = _by_entity(metastore.compactions.queue())
-        self.history = _by_entity(metastore.compactions.history())
-        self.aborts = metastore.compactions.aborts()
+        self.queue = _by_entity(metastore.entries.queue())
+        self.history = _by_entity(metastore.entries.history())
+        self.aborts = metastore.candidates.aborts()
 
     def candidates(self) -> list[Entity]:
         """Every entity that was written or has aborts, under the name of its partition, once each.
@@ -217,7 +217,7 @@ class Scan:
         recorded: list[Entity] = []
         more = True
         while more:
-            page = self.site.metastore.compactions.candidates(PAGE, after=recorded[-1] if recorded else None)
+            page = self.site.metastore.candidates.page(PAGE, after=recorded[-1] if recorded else None)
             recorded.extend(page)
             more = len(page) == PAGE
         seen: dict[Entity, None] = {}
@@ -281,7 +281,7 @@ class Scan:
         verdict = eligible(self._candidate(entity, found, settings), settings, self.now_ms)
         if isinstance(verdict, Skipped):
             if verdict.record and self.write and may(settings, Mode.REQUEST):
-                self.site.metastore.compactions.did_not_initiate(entity, verdict.because)
+                self.site.metastore.requests.did_not_initiate(entity, verdict.because)
             return Considered(entity=entity, outcome="skipped", because=verdict.because)
         assert found is not None  # a table that is not there is never eligible
         decision = self._decide(entity, found)
@@ -343,7 +343,7 @@ class Scan:
             return list(judged)
         answers: Sequence[int | CompactorError]
         try:
-            answers = self.site.metastore.compactions.request_all([request for _, request in due])
+            answers = self.site.metastore.requests.request_all([request for _, request in due])
         except CompactorError as error:
             log.warning("%d compactions are not requested: %s", len(due), error)
             answers = [error] * len(due)

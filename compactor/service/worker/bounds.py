@@ -83,7 +83,7 @@ def request_anew(site: Site, entry: Entry, left: Left) -> int | None:
         run_as=entry.run_as,
     )
     try:
-        return site.metastore.compactions.request(request)
+        return site.metastore.requests.request(request)
     except Refused as error:
         log.info("%s: what entry %d left is requested already: %s", entry.entity, entry.id, error)
     except CompactorError as error:

@@ -90,7 +90,7 @@ class Hold:
     def put_back(self) -> None:
         """Leave nothing behind, and let the request wait again."""
         self.abandon()
-        self.site.metastore.compactions.requeue(self.entry.id, self.worker_id)
+        self.site.metastore.endings.requeue(self.entry.id, self.worker_id)
 
     def ended_by(self, error: CompactorError) -> Outcome:
         """Leave nothing behind, and give the row the result that ``error`` means.
@@ -98,7 +98,7 @@ class Hold:
         Raises:
             CompactorError: the database doesn't answer; the row stays for repair.
         """
-        compactions = self.site.metastore.compactions
+        endings = self.site.metastore.endings
         if isinstance(error, StorageError | BadFile) and self._is_elsewhere():
             error = LostClaim(
                 f"{self.entry.entity} was dropped, renamed or moved while it was compacted: {error}",
@@ -106,13 +106,13 @@ class Hold:
         if isinstance(error, LostClaim):
             ended: list[bool] = []
             outcome = self._let_go(
-                Result.LOST, error, lambda why: ended.append(compactions.end_aborted(self.entry.id, self.worker_id))
+                Result.LOST, error, lambda why: ended.append(endings.end_aborted(self.entry.id, self.worker_id))
             )
             return replace(outcome, result=Result.ABORTED) if any(ended) else outcome
         if isinstance(error, LockNotGranted):
-            return self._let_go(Result.WAITING, error, lambda why: compactions.requeue(self.entry.id, self.worker_id))
+            return self._let_go(Result.WAITING, error, lambda why: endings.requeue(self.entry.id, self.worker_id))
         result, state = (Result.REFUSED, State.REFUSED) if isinstance(error, Refused) else (Result.FAILED, State.FAILED)
-        return self._let_go(result, error, lambda why: compactions.finish(self.entry, state, why))
+        return self._let_go(result, error, lambda why: endings.finish(self.entry, state, why))
 
     def _let_go(self, result: Result, error: CompactorError, then: Callable[[str], object]) -> Outcome:
         """Leaves nothing behind, then settles the row, if it is still this worker's: another one may have it by now.

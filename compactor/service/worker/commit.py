@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from compactor.errors import CommitUnknown, LockNotGranted, LostClaim, StorageError
 from compactor.locking.kinds import LockType
-from compactor.metastore.queue.compactions import Commit
+from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import names as publish
 from compactor.rewrite.publish import stage
@@ -195,7 +195,7 @@ def _finish_together(group: Group, holds: Sequence[Hold], heart: Heartbeat) -> l
         unknown = error
 
         def ask(hold: Hold) -> None:
-            if not hold.site.metastore.compactions.committed(hold.entry, hold.transaction):
+            if not hold.site.metastore.commits.committed(hold.entry, hold.transaction):
                 raise unknown
 
         group.each(ask, [hold for hold in live if hold not in lost])
@@ -222,7 +222,7 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
         with committing(hold):
             publish.name(site.storage, staged)
     except CommitUnknown:
-        if not site.metastore.compactions.committed(entry, hold.transaction):
+        if not site.metastore.commits.committed(entry, hold.transaction):
             raise
     reach(Step.COMMITTED)
     _tidy(hold)
@@ -273,7 +273,7 @@ def committing_all(holds: Sequence[Hold]) -> Iterator[Mapping[Hold, LostClaim]]:
     """``committing`` of several: all that are not lost are committed on exit, or none of them."""
     site = holds[0].site
     limit = site.settings.milliseconds("hive.txn.timeout") / 2000
-    with site.metastore.compactions.committing_all([_commit_of(hold) for hold in holds]) as found:
+    with site.metastore.commits.committing_all([_commit_of(hold) for hold in holds]) as found:
         reach(Step.COMMITTING)
         begun = time.monotonic()
         yield {hold: error for hold in holds if isinstance(error := found[hold.entry.id], LostClaim)}

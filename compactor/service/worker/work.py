@@ -20,7 +20,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSupported, Refused
 from compactor.ids import WriteId
 from compactor.locking.kinds import LockType
-from compactor.metastore.queue.compactions import Work
+from compactor.metastore.queue.claims import Work
 from compactor.metastore.transactions.transactions import NewTransaction, TxnType
 from compactor.rewrite.full_acid.rebalance import rebalanced
 from compactor.rewrite.full_acid.split import split_by
@@ -83,7 +83,7 @@ def work_together(
     Returns:
         those that were put back, since they are too large to go with others: work on each alone.
     """
-    waiting = site.metastore.compactions.queue(states=(State.INITIATED,), ids=ids)
+    waiting = site.metastore.entries.queue(states=(State.INITIATED,), ids=ids)
     modes = {table: is_ours(site, table) for table in {_table(entry.entity) for entry in waiting}}
     ours = [entry for entry in waiting if modes[_table(entry.entity)]]
     alone = [entry for entry in ours if entry.type is CompactionType.REBALANCE]
@@ -108,7 +108,7 @@ def _table(entity: Entity) -> Entity:
 def _claimed(site: Site, ids: Iterable[int]) -> list[Hold]:
     """Each by a worker id of its own, by which it is known while it has recorded no transaction."""
     workers = {number: site.identity("worker") for number in ids}
-    entries = site.metastore.compactions.claim_all(workers, VERSION)
+    entries = site.metastore.claims.claim_all(workers, VERSION)
     reach(Step.CLAIMED)
     now = time.monotonic()
     return [Hold(site=site, entry=entry, worker_id=workers[entry.id], started=now) for entry in entries]
@@ -269,7 +269,7 @@ class _Course:
         works = [_work_of(hold, hold.the_plan.highest_write_id, component=True, job=job) for hold in self.group.live]
         if not works:
             return
-        lost = self.site.metastore.compactions.record_all(works)
+        lost = self.site.metastore.claims.record_all(works)
         for hold in [hold for hold in self.group.live if hold.entry.id in lost]:
             self.group.out(hold, lost[hold.entry.id])
         reach(Step.RECORDED)
@@ -418,7 +418,7 @@ def _nothing_to_write(hold: Hold, nothing: NothingToDo) -> Outcome:
 
 
 def _record_alone(work: Work, site: Site) -> None:
-    for error in site.metastore.compactions.record_all([work]).values():
+    for error in site.metastore.claims.record_all([work]).values():
         raise error
     reach(Step.RECORDED)
 

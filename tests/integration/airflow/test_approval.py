@@ -73,7 +73,7 @@ def beside() -> Iterator[Callable[..., Future[Any]]]:
 
 def states(place: DemoPaths) -> list[State]:
     with place.site() as site:
-        return [entry.state for entry in site.metastore.compactions.queue()]
+        return [entry.state for entry in site.metastore.entries.queue()]
 
 
 def tasks(run: Any) -> dict[str, str | None]:

@@ -46,8 +46,8 @@ def due(place: DemoPaths) -> None:
 
 def states(place: DemoPaths) -> list[State]:
     with place.site() as site:
-        compactions = site.metastore.compactions
-        return [entry.state for entry in (*compactions.queue(), *compactions.history())]
+        entries = site.metastore.entries
+        return [entry.state for entry in (*entries.queue(), *entries.history())]
 
 
 def task_states(run: Any) -> dict[str, str | None]:
@@ -192,7 +192,7 @@ def test_from_the_form_to_the_clean_directory(
 
 def wait_until_nobody_holds(site: Any) -> None:
     """PROTOCOL 7.1: nothing is cleaned within a second of its commit, for an id might still be on its way."""
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     until("nobody holds it", lambda: site.metastore.transactions.lowest_open() > entry.next_txn_id)
 
 
@@ -205,7 +205,7 @@ def test_waiting_sees_a_request_that_ended(table: DemoPaths, run_dag: Run, monke
     def ask_and_abort(metastore: str, tables: Any, arguments: Any) -> list[int]:
         ids = asked_for(metastore, tables, arguments)
         with table.site() as site:
-            site.metastore.compactions.abort_request(ids[0])
+            site.metastore.endings.abort_request(ids[0])
         return ids
 
     monkeypatch.setattr(passes, "request", ask_and_abort)

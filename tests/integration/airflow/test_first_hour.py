@@ -118,5 +118,5 @@ def test_every_command_of_the_first_hour(
     assert "mode observe" in said["compactor explain default.other"]
     with pilot.site() as site:
         assert [rows_of(site, table) for table in tables] == before
-        ended = {(e.entity.table, e.state) for e in site.metastore.compactions.queue()}
+        ended = {(e.entity.table, e.state) for e in site.metastore.entries.queue()}
     assert ended == {("sales", State.READY_FOR_CLEANING), ("returns", State.READY_FOR_CLEANING)}

@@ -145,7 +145,7 @@ def test_a_bad_partition_fails_alone_and_says_what_is_wrong(
     assert (good.entry.entity, good.result) == (GOOD, Result.COMPACTED)
     for words in said:
         assert words in bad.message, bad.message
-    (row,) = [e for e in site.metastore.compactions.history() if e.entity == BAD]
+    (row,) = [e for e in site.metastore.entries.history() if e.entity == BAD]
     assert (row.state, row.error) == (State.FAILED, bad.message)
     assert {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k} == before
     assert site.metastore.transactions.open_transactions() == []
@@ -176,7 +176,7 @@ def test_the_cleaner_removes_nothing_beside_a_name_that_it_cannot_read(site: Sit
     assert "delta_12_oops" in failed.because
     assert "move it away" in failed.because
     assert {entry.name for entry in Path(table.location, "k=bad").iterdir()} == before
-    (row,) = site.metastore.compactions.queue()
+    (row,) = site.metastore.entries.queue()
     assert (row.state, row.error) == (State.READY_FOR_CLEANING, failed.because)
     assert row.retry_retention > 0
     again = clean(site)
@@ -192,7 +192,7 @@ def test_a_file_that_vanishes_while_it_is_compacted(site: Site, table: Table) ->
     assert bad.result is Result.FAILED
     assert str(path) in bad.message
     assert "gone" in bad.message
-    assert site.metastore.compactions.history()[0].error == bad.message
+    assert site.metastore.entries.history()[0].error == bad.message
 
 
 class Full(LocalStorage):
@@ -239,7 +239,7 @@ def test_storage_that_refuses_fails_one_entry_and_leaves_nothing(
     for words in said:
         assert words in bad.message
     assert {k: v[2] for k, v in files_below(warehouse).items() if "k=bad" in k} == before
-    assert [e.error for e in site.metastore.compactions.history()] == [bad.message]
+    assert [e.error for e in site.metastore.entries.history()] == [bad.message]
 
 
 # --- tables and settings ---------------------------------------------------------------------------------------
@@ -251,13 +251,13 @@ def test_a_table_without_transactional(site: Site, warehouse: Path, table: Table
         request_compaction(site, table="default.plain")
     entity = Entity(database="default", table=plain.name)
     # As a row that another tool put there, or from before the property went.
-    site.metastore.compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="x"))
+    site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="x"))
     request_compaction(site, table="default.p", partition="k=good")
     outcomes = {o.entry.entity: o for o in batch(site).outcomes}
     assert outcomes[GOOD].result is Result.COMPACTED
     assert outcomes[entity].result is Result.REFUSED
     assert "default.plain: the table is not transactional" in outcomes[entity].message
-    (row,) = [e for e in site.metastore.compactions.history() if e.entity == entity]
+    (row,) = [e for e in site.metastore.entries.history() if e.entity == entity]
     assert (row.state, row.error) == (State.REFUSED, outcomes[entity].message)
 
 
@@ -266,7 +266,7 @@ def test_an_unknown_setting_is_refused_where_a_person_gives_it(site: Site, table
         request_compaction(site, table="default.p", properties={"compactor.no.such.thing": "1"})
     with pytest.raises(BadSetting, match=r"compactor\.no\.such\.thing"):
         configure(flags={"compactor.no.such.thing": "1"}, environment={"COMPACTOR_METASTORE_URL": "sqlite:////x"})
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
 
 
 def test_a_value_that_is_not_of_its_unit_names_key_and_value(site: Site, table: Table) -> None:
@@ -308,7 +308,7 @@ def test_code_cannot_be_passed_by_a_table_or_a_request(site: Site, table: Table,
 
 def test_a_queue_row_with_forbidden_properties_cannot_pass_code_either(site: Site, table: Table) -> None:
     """A row may come from Hive's ALTER TABLE ... COMPACT, which checks nothing."""
-    site.metastore.compactions.request(
+    site.metastore.requests.request(
         Request(entity=GOOD, type=CompactionType.MAJOR, initiator="hive", properties={"compactor.spark.jars": "/e.jar"})
     )
     (planned,) = plan_batches(site)
@@ -320,9 +320,9 @@ def test_an_entry_of_a_table_that_is_gone_ends_refused(site: Site, table: Table,
     insert(site, gone, range(4))
     request_compaction(site, table="default.gone")
     request_compaction(site, table="default.p", partition="k=good")
-    (row,) = [e for e in site.metastore.compactions.queue() if e.entity.table == "gone"]
+    (row,) = [e for e in site.metastore.entries.queue() if e.entity.table == "gone"]
     site.metastore.catalog.drop_table(gone)
-    site.metastore.compactions.request(Request(entity=row.entity, type=CompactionType.MAJOR, initiator="hive"))
+    site.metastore.requests.request(Request(entity=row.entity, type=CompactionType.MAJOR, initiator="hive"))
     outcomes = {o.entry.entity: o for o in batch(site).outcomes}
     assert outcomes[GOOD].result is Result.COMPACTED
     assert outcomes[row.entity].result is Result.REFUSED
@@ -331,7 +331,7 @@ def test_an_entry_of_a_table_that_is_gone_ends_refused(site: Site, table: Table,
 
 def test_a_partitioned_table_needs_a_partition(site: Site, table: Table) -> None:
     whole = Entity(database="default", table="p")
-    site.metastore.compactions.request(Request(entity=whole, type=CompactionType.MAJOR, initiator="hive"))
+    site.metastore.requests.request(Request(entity=whole, type=CompactionType.MAJOR, initiator="hive"))
     (outcome,) = batch(site).outcomes
     assert outcome.result is Result.REFUSED
     assert "name the partition" in outcome.message

@@ -89,7 +89,7 @@ def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Si
     dialog.get_by_label("Pool").fill("night")
     dialog.get_by_role("button", name="Compact", exact=True).click()
     expect(page.get_by_role("status")).to_contain_text("default.returns_4 is queued as compaction")
-    (entry,) = site.metastore.compactions.queue(database="default", table="returns_4")
+    (entry,) = site.metastore.entries.queue(database="default", table="returns_4")
     assert (entry.type.label, entry.pool) == ("MINOR", "night")
     assert audited(shown, "compactor_compact") == [("opal", "default.returns_4")]
 
@@ -155,16 +155,16 @@ def test_a_request_is_cancelled_after_a_question_and_asked_for_again(shown: Show
     page = opened(login("opal"), shown.page_url("queue"))
     page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
     page.get_by_role("button", name="Keep as it is").click()
-    assert site.metastore.compactions.entry(entry_id).state is State.INITIATED
+    assert site.metastore.entries.get(entry_id).state is State.INITIATED
     page.get_by_role("button", name=f"Cancel compaction {entry_id}").click()
     page.get_by_role("button", name="Cancel the compaction").click()
     expect(page.get_by_role("status")).to_contain_text(f"Compaction {entry_id} of default.carts is cancelled.")
-    assert site.metastore.compactions.entry(entry_id).state is State.ABORTED
+    assert site.metastore.entries.get(entry_id).state is State.ABORTED
     page.get_by_role("link", name="History").click()
     page.get_by_role("button", name=f"Retry compaction {entry_id}").click()
     page.get_by_role("button", name="Ask again").click()
     expect(page.get_by_role("status")).to_contain_text("default.carts is queued as compaction")
-    (again,) = site.metastore.compactions.queue(database="default", table="carts")
+    (again,) = site.metastore.entries.queue(database="default", table="carts")
     assert (again.type.label, again.pool) == ("MINOR", "night")
 
 
@@ -183,19 +183,19 @@ def test_a_viewer_is_offered_nothing_and_gets_nothing(shown: Shown, login: Login
     page = opened(login("vera"), shown.page_url("queue"))
     expect(page.get_by_role("button", name="Cancel")).to_have_count(0)
     expect(page.get_by_role("button", name="Compact…")).to_have_count(0)
-    before = len(site.metastore.compactions.queue())
+    before = len(site.metastore.entries.queue())
     actions = ("compact", "pause", "resume", "override", "transactions/1/abort", "compactions/1/cancel")
     for path in (*actions, "compactions/1/retry"):
         asked = "path => fetch('api/' + path, {method: 'POST', body: JSON.stringify({table: 'default.returns_5'}),"
         headers = " headers: {'Content-Type': 'application/json', 'X-Compactor': '1'}}).then(r => r.status)"
         assert page.evaluate(asked + headers, path) == 403
-    assert len(site.metastore.compactions.queue()) == before
+    assert len(site.metastore.entries.queue()) == before
 
 
 def test_a_page_of_another_origin_can_do_nothing_in_the_name_of_who_is_logged_in(
     shown: Shown, login: Login, site: Site
 ) -> None:
-    before = [(e.id, e.state) for e in site.metastore.compactions.queue()]
+    before = [(e.id, e.state) for e in site.metastore.entries.queue()]
     target = f"{shown.servers.url}/compactor/default/api/compact"
     with foreign_page() as foreign:
         page = login("admin").new_page()
@@ -214,7 +214,7 @@ def test_a_page_of_another_origin_can_do_nothing_in_the_name_of_who_is_logged_in
         )
         page.wait_for_url(target, timeout=SLOW)
         assert "nothing was done" in page.content()
-    assert [(e.id, e.state) for e in site.metastore.compactions.queue()] == before
+    assert [(e.id, e.state) for e in site.metastore.entries.queue()] == before
 
 
 def test_nobody_sees_nothing(shown: Shown, browser: Browser) -> None:

@@ -82,7 +82,7 @@ def test_a_reader_that_opened_while_the_compaction_ran_is_waited_for(site: Site,
     """PROTOCOL 7.1: the gate is strict. CQ_NEXT_TXN_ID is that reader's own id, and it doesn't see the new base."""
     readers = []
     compact(site, Interrupted(before=lambda: readers.append(site.metastore.transactions.open("ann", "laptop")[0])))
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert entry.next_txn_id == readers[0]
     before = names_in(warehouse / "t")
     (waiting,) = clean(site).waiting
@@ -96,7 +96,7 @@ def test_a_reader_that_opened_after_the_commit_does_not_matter(site: Site, table
     compact(site)
     site.metastore.transactions.open("ann", "laptop")
     assert len(cleaned_by_now(site).cleaned) == 1
-    assert site.metastore.compactions.history()[0].state is State.SUCCEEDED
+    assert site.metastore.entries.history()[0].state is State.SUCCEEDED
 
 
 def test_nothing_is_cleaned_while_ids_below_may_still_appear(deployment: Site, warehouse: Path) -> None:
@@ -129,7 +129,7 @@ def test_what_a_later_compaction_replaced_is_not_the_earlier_ones_to_remove(
     time.sleep(0.01)
     (reader,) = site.metastore.transactions.open("ann", "laptop")
     compact(site)
-    entry, second = site.metastore.compactions.queue()
+    entry, second = site.metastore.entries.queue()
     assert entry.highest_write_id == second.highest_write_id
     passed = clean(site)
     assert [one.entry_id for one in passed.cleaned] == [first.entry.id]
@@ -153,7 +153,7 @@ def test_an_old_reader_still_reads_its_snapshot_when_a_second_compaction_waits(
     site.metastore.transactions.commit(reader)
     for _ in range(100):
         clean(site)
-        if not site.metastore.compactions.queue():
+        if not site.metastore.entries.queue():
             break
     assert [n[:12] for n in names_in(warehouse / "t")] == ["base_0000004"]
-    assert {e.state for e in site.metastore.compactions.history()} == {State.SUCCEEDED}
+    assert {e.state for e in site.metastore.entries.history()} == {State.SUCCEEDED}

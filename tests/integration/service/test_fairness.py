@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.metastore.queue.compactions import Compactions
 from compactor.service.roles import initiator
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
@@ -69,10 +68,10 @@ def test_a_whole_pass_begins_at_the_front(written: Site) -> None:
 
 
 def test_candidates_come_in_one_order_and_each_once(written: Site) -> None:
-    compactions: Compactions = written.metastore.compactions
-    everything = compactions.candidates(100)
+    candidates = written.metastore.candidates
+    everything = candidates.page(100)
     paged: list[Entity] = []
-    while page := compactions.candidates(3, after=paged[-1] if paged else None):
+    while page := candidates.page(3, after=paged[-1] if paged else None):
         paged += page
     assert paged == everything
     assert len(set(paged)) == len(paged) == TABLES

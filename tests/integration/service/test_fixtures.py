@@ -135,7 +135,7 @@ def test_compaction_and_cleaning_change_nothing_that_is_shown(
     passed = clean(site)
     assert [w.because for w in (*passed.waiting, *passed.failed)] == []
     assert_shown(site, table, step)
-    assert [e for e in site.metastore.compactions.queue() if e.state is State.READY_FOR_CLEANING] == []
+    assert [e for e in site.metastore.entries.queue() if e.state is State.READY_FOR_CLEANING] == []
     for outcome in done.outcomes:
         if outcome.result is Result.COMPACTED:
             assert_written_strictly(site, outcome.entry.entity, outcome.entry.type)

@@ -77,11 +77,11 @@ def test_the_initiator_asks_and_the_switch_says_no(site: Site, warehouse: Path) 
         insert(site, table, FileFormat.ORC, range(start, start + 10))
     off = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_compact_insert_only="false")
     initiate(off)
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     refused = compact(off)
     assert (refused.result, "compact.insert.only" in refused.message) == (Result.REFUSED, True)
     initiate(site)
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (entry.state, entry.entity.table) == (State.INITIATED, "t")
 
 

@@ -69,12 +69,12 @@ def test_every_role_does_what_the_mode_allows_and_no_more(deployment: Site, ware
                 request_compaction(site, table="default.t")
             request_compaction(at_level(deployment, table, level, "clean"), table="default.t")
             site = at_level(deployment, table, level, mode)
-        (entry,) = site.metastore.compactions.queue()
+        (entry,) = site.metastore.entries.queue()
 
         assert claimable(site) == ([entry.id] if compacts else [])
         done = run_entries(site, [entry.id], InProcessRunner())  # also when it is named outright
         assert [o.result for o in done.outcomes] == ([Result.COMPACTED] if compacts else [])
-        (entry,) = site.metastore.compactions.queue()
+        (entry,) = site.metastore.entries.queue()
         assert entry.state is (State.READY_FOR_CLEANING if compacts else State.INITIATED)
         if not compacts:
             site = at_level(deployment, table, level, "clean")
@@ -89,7 +89,7 @@ def test_every_role_does_what_the_mode_allows_and_no_more(deployment: Site, ware
         assert (len(passed.cleaned) == 1) is cleans
         assert (files_below(warehouse) == before) is not cleans
         site = at_level(deployment, table, level, "clean")
-        while site.metastore.compactions.queue():
+        while site.metastore.entries.queue():
             clean(site)
 
 
@@ -120,7 +120,7 @@ def test_a_batch_whose_table_was_taken_away_from_us_meanwhile(deployment: Site, 
     before = files_below(warehouse)
     assert run_batch(deployment, batch.batch_id, InProcessRunner()).outcomes == ()
     assert files_below(warehouse) == before
-    assert [e.state for e in deployment.metastore.compactions.queue()] == [State.INITIATED]
+    assert [e.state for e in deployment.metastore.entries.queue()] == [State.INITIATED]
 
 
 def test_a_request_for_what_cannot_be_listed_is_left_to_hive_too(deployment: Site, warehouse: Path) -> None:
@@ -151,31 +151,31 @@ def busy(deployment: Site, warehouse: Path) -> None:
     for name in ("cleaned", "waiting"):
         request_compaction(site, table=name)
         run_entries(site, claimable(site), InProcessRunner())
-        while name == "cleaned" and site.metastore.compactions.queue():
+        while name == "cleaned" and site.metastore.entries.queue():
             clean(site)
     request_compaction(site, table="lost")
-    (entry,) = [e for e in site.metastore.compactions.queue() if e.entity.table == "lost"]
+    (entry,) = [e for e in site.metastore.entries.queue() if e.entity.table == "lost"]
     leave_half_done(site, entry.id, warehouse / "lost")
     request_compaction(site, table="asked")
     site.metastore.transactions.open("ann", "laptop")
     with site.metastore.database.write() as conn:
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
-    states = {e.state for e in site.metastore.compactions.queue()}
+    states = {e.state for e in site.metastore.entries.queue()}
     assert states == {State.INITIATED, State.WORKING, State.READY_FOR_CLEANING}
 
 
 def leave_half_done(site: Site, entry_id: int, location: Path) -> None:
     """What is left when a worker dies after naming: its row is working, its transaction open, a twin is there."""
-    claimed = site.metastore.compactions.claim("compactor-worker-gone", "1", pool_timeout_ms=0, ids=[entry_id])
+    claimed = site.metastore.claims.claim("compactor-worker-gone", "1", pool_timeout_ms=0, ids=[entry_id])
     assert claimed is not None
     txn = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent="compactor-worker-gone")[0]
-    site.metastore.compactions.record(claimed, "compactor-worker-gone", txn, "w", WriteId(2))
+    site.metastore.claims.record(claimed, "compactor-worker-gone", txn, "w", WriteId(2))
     shutil.copytree(location / "delta_0000001_0000001_0000", location / f"delta_0000001_0000002_v{txn:07d}")
     (location / staging_name(txn) / "out").mkdir(parents=True)
 
 
 def passes(site: Site) -> dict[str, Callable[[], object]]:
-    entries = [e.id for e in site.metastore.compactions.queue()]
+    entries = [e.id for e in site.metastore.entries.queue()]
     return {
         "initiator": lambda: initiate(site),
         "worker": lambda: run_entries(site, claimable(site), InProcessRunner()),
@@ -239,7 +239,7 @@ def test_mode_request_repairs_nothing(deployment: Site, warehouse: Path, tmp_pat
     assert (clean(site).repaired, run_entries(site, claimable(site), InProcessRunner()).repaired) == ((), ())
     assert initiate(site).repaired == ()
     assert files_below(warehouse) == before
-    assert State.WORKING in {e.state for e in site.metastore.compactions.queue()}
+    assert State.WORKING in {e.state for e in site.metastore.entries.queue()}
     acting = with_settings(deployment, compactor_mode="compact")
     (repaired,) = clean(acting).repaired
     assert repaired.entry.entity.table == "lost"

@@ -94,7 +94,7 @@ def test_an_output_never_reaches_into_a_delta_that_was_left_out(site: Site, tabl
     assert outcome.result is Result.COMPACTED
     (output,) = outcome.output
     assert output.startswith("base_0000002_v" if kind == "major" else "delta_0000001_0000002_v")
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert entry.highest_write_id == 2
     assert values(site, table) == wanted
     for txn in txns[2:]:

@@ -297,7 +297,7 @@ def test_a_compaction_yields_to_a_statement_that_waits_exclusively(site: Site, t
     outcome = compact(site, runner=Interrupted(before=drop_waits))
     assert outcome.result is Result.WAITING
     assert "exclusively" in outcome.message
-    assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
+    assert [e.state for e in site.metastore.entries.queue()] == [State.INITIATED]
     assert {row.state for row in site.metastore.locks.show()} == {LockState.WAITING}
     assert {k: v[2] for k, v in files_below(warehouse).items()} == {k: v[2] for k, v in before.items()}
 
@@ -319,7 +319,7 @@ def test_naming_refuses_a_target_that_exists(site: Site, table: Table) -> None:
 
     def occupy() -> None:
         (staged,) = (location / name / "out" for name in names_in(location) if name.startswith("_compactor_v"))
-        (entry,) = site.metastore.compactions.queue()
+        (entry,) = site.metastore.entries.queue()
         target = location / f"base_{entry.highest_write_id:07d}_v{entry.txn_id:07d}"
         target.mkdir()
         (target / "bucket_00000").write_bytes(b"somebody else's")
@@ -330,7 +330,7 @@ def test_naming_refuses_a_target_that_exists(site: Site, table: Table) -> None:
     assert "is there already" in outcome.message
     assert not any(n.startswith("base_0000005") for n in names_in(location))
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
-    (failed,) = [e for e in site.metastore.compactions.history() if e.state is State.FAILED]
+    (failed,) = [e for e in site.metastore.entries.history() if e.state is State.FAILED]
     assert "is there already" in (failed.error or "")
 
 
@@ -397,7 +397,7 @@ def test_a_worker_that_was_given_up_names_nothing(site: Site, table: Table) -> N
     outcome = compact(site, runner=Interrupted(after=meanwhile))
     assert [o.result for o in others] == [Result.COMPACTED]
     assert outcome.result in (Result.LOST, Result.FAILED)
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (entry.state, entry.txn_id) == (State.READY_FOR_CLEANING, others[0].txn)
     bases = {n for n in names_in(Path(table.location)) if n.startswith("base_0000005")}
     assert bases == set(others[0].output)
@@ -410,15 +410,15 @@ def test_an_error_of_a_worker_that_was_given_up_does_not_end_another_ones_work(s
     def meanwhile() -> None:
         age(site)
         repair(site)
-        (entry,) = site.metastore.compactions.queue()
-        claimed = site.metastore.compactions.claim("compactor-worker-b", "1", pool_timeout_ms=0, ids=[entry.id])
+        (entry,) = site.metastore.entries.queue()
+        claimed = site.metastore.claims.claim("compactor-worker-b", "1", pool_timeout_ms=0, ids=[entry.id])
         assert claimed is not None
         raise StorageError("disk full")
 
     outcome = compact(site, runner=Interrupted(after=meanwhile))
     assert outcome.result is Result.LOST
     assert "disk full" in outcome.message
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (entry.state, entry.worker_id) == (State.WORKING, "compactor-worker-b")
 
 
@@ -430,7 +430,7 @@ def test_what_an_aborted_compaction_named_is_hidden_at_once_and_removed_when_nob
     wanted = rows_of(site, table)
     (reader,) = site.metastore.transactions.open("trino", "coordinator")
     request_compaction(site, table="default.t", type="minor")
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
 
     def dies_named(name: str) -> None:
         raise SystemExit("the lights go out")
@@ -455,11 +455,11 @@ def test_an_aborted_compaction_that_is_ready_for_cleaning_ends_failed(site: Site
     """PROTOCOL 6 and 7.4: ``r`` whose transaction aborted goes to the history, ``f``, and what it named is hidden."""
     wanted = rows_of(site, table)
     request_compaction(site, table="default.t")
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     (txn,) = site.metastore.transactions.open("w", "h")
-    claimed = site.metastore.compactions.claim("compactor-w", "1", pool_timeout_ms=0, ids=[entry.id])
+    claimed = site.metastore.claims.claim("compactor-w", "1", pool_timeout_ms=0, ids=[entry.id])
     assert claimed is not None
-    recorded = site.metastore.compactions.record(
+    recorded = site.metastore.claims.record(
         claimed, "compactor-w", txn, "w", site.write_ids(table, site.metastore.transactions.snapshot()).high_watermark
     )
     target = Path(table.location) / f"base_0000005_v{txn:07d}"
@@ -470,7 +470,7 @@ def test_an_aborted_compaction_that_is_ready_for_cleaning_ends_failed(site: Site
     assert (ended.state, ended.because) == (State.FAILED, f"compaction transaction {txn} aborted")
     assert not target.exists()
     assert rows_of(site, table) == rows_without_visibility(site, table) == wanted
-    assert site.metastore.compactions.history()[0].error == f"compaction transaction {txn} aborted"
+    assert site.metastore.entries.history()[0].error == f"compaction transaction {txn} aborted"
 
 
 def set_ready(site: Site, entry_id: int) -> None:
@@ -489,9 +489,9 @@ def test_one_table_whose_leavings_cannot_be_removed_stops_nobody(
     ids = {}
     for name in ("t", "healthy"):
         request_compaction(site, table=name)
-        ids[name] = site.metastore.compactions.queue()[-1].id
+        ids[name] = site.metastore.entries.queue()[-1].id
     for entry_id in ids.values():
-        assert site.metastore.compactions.claim("compactor-gone", "1", pool_timeout_ms=0, ids=[entry_id])
+        assert site.metastore.claims.claim("compactor-gone", "1", pool_timeout_ms=0, ids=[entry_id])
     age(site)
 
     class Broken(Renames):
@@ -504,7 +504,7 @@ def test_one_table_whose_leavings_cannot_be_removed_stops_nobody(
         repaired = repair(with_storage(site, Broken(lambda *_: None)))
     assert [r.entry.entity.table for r in repaired] == ["healthy"]
     assert "Permission denied" in caplog.text
-    assert site.metastore.compactions.entry(ids["t"]).state is State.WORKING
+    assert site.metastore.entries.get(ids["t"]).state is State.WORKING
     assert [r.entry.entity.table for r in repair(site)] == ["t"]
 
 

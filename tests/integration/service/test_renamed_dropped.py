@@ -79,11 +79,11 @@ def test_renamed_where_it_is_while_it_is_compacted(site: Site, table: Table) -> 
     entry, wanted = requested(site), rows_of(site, table)
     outcome = worked(site, entry, lambda: site.metastore.catalog.rename_table(table, "t2"))
     assert outcome.result is Result.COMPACTED
-    row = site.metastore.compactions.entry(entry)
+    row = site.metastore.entries.get(entry)
     assert (row.state, str(row.entity)) == (State.READY_FOR_CLEANING, "default.t2")
     clean_all(site)
     assert rows_of(site, site.metastore.catalog.table("default", "t2")) == wanted
-    assert site.metastore.compactions.entry(entry).state is State.SUCCEEDED
+    assert site.metastore.entries.get(entry).state is State.SUCCEEDED
 
 
 def test_renamed_and_moved_while_it_is_compacted(site: Site, table: Table, warehouse: Path) -> None:
@@ -96,7 +96,7 @@ def test_renamed_and_moved_while_it_is_compacted(site: Site, table: Table, wareh
     repair(site)
     renamed = site.metastore.catalog.table("default", "t2")
     assert rows_of(site, renamed) == wanted
-    row = site.metastore.compactions.entry(entry)
+    row = site.metastore.entries.get(entry)
     assert (row.state, str(row.entity)) == (State.INITIATED, "default.t2")
     assert not [name for name in names_in(warehouse / "t2") if name.startswith("_")]
     assert worked(site, entry).result is Result.COMPACTED
@@ -108,7 +108,7 @@ def test_renamed_before_it_is_cleaned(site: Site, table: Table, warehouse: Path)
     worked(site, entry)
     moves(site, table, warehouse)()
     clean_all(site)
-    row = site.metastore.compactions.entry(entry)
+    row = site.metastore.entries.get(entry)
     assert (row.state, str(row.entity)) == (State.SUCCEEDED, "default.t2")
     assert [name for name in names_in(warehouse / "t2") if name.startswith("delta")] == []
     assert rows_of(site, site.metastore.catalog.table("default", "t2")) == wanted
@@ -133,7 +133,7 @@ def test_dropped_with_its_records(when: str, site: Site, table: Table) -> None:
         worked(site, entry)
         drop()
         clean(site)
-    assert site.metastore.compactions.queue() == site.metastore.compactions.history() == []
+    assert site.metastore.entries.queue() == site.metastore.entries.history() == []
     assert site.metastore.transactions.open_transactions() == []
     assert claimable(site) == []
 
@@ -152,8 +152,8 @@ def test_dropped_without_its_records(when: str, site: Site, table: Table) -> Non
         worked(site, entry)
         vanish(site)
         clean_all(site)
-    row = site.metastore.compactions.entry(entry)
+    row = site.metastore.entries.get(entry)
     assert row.state in (State.REFUSED, State.SUCCEEDED if when == "before the cleaning" else State.REFUSED)
     assert when == "before the cleaning" or "default.t is not in the metastore" in (row.error or "")
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     assert site.metastore.transactions.open_transactions() == []

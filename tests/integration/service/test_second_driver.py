@@ -70,7 +70,7 @@ def test_a_driver_that_breaks_leaves_nothing_and_its_entry_waits_again(deploymen
     with pytest.raises(RuntimeError, match="a bug"):
         run_batch(deployment, batch, Interrupted(after=breaks))
     assert files_below(warehouse / "t") == before
-    (entry,) = deployment.metastore.compactions.queue()
+    (entry,) = deployment.metastore.entries.queue()
     assert (entry.state, entry.txn_id, entry.worker_id) == (State.INITIATED, None, None)
     assert deployment.metastore.transactions.open_transactions() == []
     (again,) = plan_batches(deployment)

@@ -18,7 +18,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Column, Table
-from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.processes import ProcessRunner
 from compactor.rewrite.run.runner import Answer, InProcessRunner, Job, Runner
@@ -102,7 +102,7 @@ def test_who_is_told_to_stop_begins_no_further_unit(
     request_compaction(site, table="default.t")
 
     def stop() -> None:
-        (entry,) = site.metastore.compactions.working()
+        (entry,) = site.metastore.entries.working()
         act(site, entry)
 
     with ProcessRunner(2) as pool:
@@ -115,11 +115,11 @@ def test_who_is_told_to_stop_begins_no_further_unit(
     assert files_below(location) == before
     assert site.metastore.transactions.open_transactions() == []
     if act is by_compaction:
-        assert site.metastore.compactions.queue() == []
-        ended = site.metastore.compactions.entry(outcome.entry.id)
+        assert site.metastore.entries.queue() == []
+        ended = site.metastore.entries.get(outcome.entry.id)
         assert (ended.state, ended.error) == (State.ABORTED, ABORT_MESSAGE)
     else:
-        assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
+        assert [e.state for e in site.metastore.entries.queue()] == [State.INITIATED]
         (again,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
         assert again.result is Result.COMPACTED
 
@@ -166,7 +166,7 @@ def test_sigterm_publishes_what_is_whole_and_asks_anew_for_the_rest(
     assert 1 <= len(told["output"]) < DELTAS // 2
     assert told["left"]["deltas"] == DELTAS - 2 * len(told["output"])
     assert told["message"].startswith("compactor.max.time; ")
-    (rest,) = site.metastore.compactions.queue(states=(State.INITIATED,))
+    (rest,) = site.metastore.entries.queue(states=(State.INITIATED,))
     assert (rest.type, rest.properties) == (CompactionType.MINOR, properties)
     assert set(told["output"]) <= names_in(location)
     assert not [name for name in names_in(location) if name.startswith("_")]

@@ -96,7 +96,7 @@ def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
         second = next(application)
         assert [(c["table"], c["fate"]) for c in second["compactions"]] == [("default.later", "compacted")]
         assert look() == later
-        jobs = {entry.job_id for entry in deployment.metastore.compactions.queue()}
+        jobs = {entry.job_id for entry in deployment.metastore.entries.queue()}
         assert jobs == {resident.application_id}
     events = spark.events()
     tasks = [e["Task Info"]["Executor ID"] for e in events if e["Event"] == "SparkListenerTaskEnd"]
@@ -134,5 +134,5 @@ def test_units_of_an_aborted_compaction_do_not_begin(
     assert 0 < ended < UNITS // PARCEL_UNITS
     repair(deployment)
     assert files_below(location) == before
-    assert deployment.metastore.compactions.queue() == []
+    assert deployment.metastore.entries.queue() == []
     assert deployment.metastore.transactions.open_transactions() == []

@@ -15,7 +15,7 @@ from compactor.compaction.states import State
 from compactor.ids import TxnId, WriteId
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import LockRow, Locks
-from compactor.metastore.queue.compactions import Compactions
+from compactor.metastore.queue.claims import Claims
 from compactor.metastore.queue.rows import CQ
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
 from compactor.metastore.store import Metastore
@@ -26,7 +26,7 @@ from compactor.metastore.transactions.write_ids import WriteIds
 _MOMENT = 0.01
 
 
-class _UnguardedClaim(Compactions):
+class _UnguardedClaim(Claims):
     """The entry that waits longest, whoever else takes it."""
 
     def claim(
@@ -38,7 +38,7 @@ class _UnguardedClaim(Compactions):
         pool_timeout_ms: int,
         ids: Collection[int] | None = None,
     ) -> Entry | None:
-        with self._database.write() as conn:
+        with self._table.database.write() as conn:
             waiting = select(func.min(CQ.CQ_ID)).where(CQ.CQ_STATE == State.INITIATED.value)
             found = conn.execute(waiting).scalar()
             time.sleep(_MOMENT)
@@ -46,7 +46,7 @@ class _UnguardedClaim(Compactions):
                 return None
             taken = update(COMPACTION_QUEUE).where(CQ.CQ_ID == found)
             conn.execute(taken.values(CQ_STATE=State.WORKING.value, CQ_WORKER_ID=worker_id))
-            return self._locked(conn, found)
+            return self._table.locked(conn, found)
 
 
 class _UnlockedWriteIds(WriteIds):
@@ -89,7 +89,7 @@ class _SnapshotOfTwoReads(Transactions):
 
 
 def _claim(metastore: Metastore) -> None:
-    metastore.compactions = _UnguardedClaim(metastore.database, metastore.dialect)
+    metastore.claims = _UnguardedClaim(metastore.queue)
 
 
 def _write_ids(metastore: Metastore) -> None:

@@ -77,7 +77,7 @@ def opened(url: str) -> Metastore:
     """The metastore; what the queue of Hive 3.1 has no columns for is kept in the same database."""
     metastore = open_metastore("default", url)
     if not metastore.dialect.layout.has_visibility:
-        metastore.compactions.keep_in(open_state(url).entries("default"))
+        metastore.queue.keep_in(open_state(url).kept_columns("default"))
     return metastore
 
 
@@ -269,18 +269,16 @@ class Workload:
             type=self._random.choice((CompactionType.MINOR, CompactionType.MAJOR)),
             initiator="compactor-history",
         )
-        _, entry = self._call(
-            "request", lambda: self._metastore.compactions.request(request), entity=[table, partition]
-        )
+        _, entry = self._call("request", lambda: self._metastore.requests.request(request), entity=[table, partition])
         self._newest_entry = max(self._newest_entry, entry)
         if self._random.random() < 0.05:
-            self._call("withdraw", lambda: self._metastore.compactions.abort_request(entry), entry=entry)
+            self._call("withdraw", lambda: self._metastore.endings.abort_request(entry), entry=entry)
 
     def _compact(self) -> None:
         """Claim, record, commit; or fail in between, or leave it lying for others to repair."""
-        queue, worker = self._metastore.compactions, self._worker
+        claims, worker = self._metastore.claims, self._worker
         _, claimed = self._call(
-            "claim", lambda: queue.claim(worker, "test", pool_timeout_ms=0), answer=_entry_id, worker=worker
+            "claim", lambda: claims.claim(worker, "test", pool_timeout_ms=0), answer=_entry_id, worker=worker
         )
         if claimed is None:
             return
@@ -295,7 +293,7 @@ class Workload:
         highest = self._metastore.write_ids.valid(DATABASE, entry.entity.table, seen).for_compactor().high_watermark
         _, recorded = self._call(
             "record",
-            lambda: queue.record(entry, worker, txn, None, highest),
+            lambda: claims.record(entry, worker, txn, None, highest),
             answer=_entry_id,
             entry=entry.id,
             worker=worker,
@@ -325,7 +323,7 @@ class Workload:
     def _finish(self, entry: Entry, state: State) -> None:
         self._call(
             "finish",
-            lambda: self._metastore.compactions.finish(entry, state, "on purpose"),
+            lambda: self._metastore.endings.finish(entry, state, "on purpose"),
             entry=entry.id,
             worker=entry.worker_id,
             state=state.value,
@@ -334,7 +332,7 @@ class Workload:
 
     def _repair(self) -> None:
         """Abort what the killed had open and queue again what they had claimed; sometimes what the living have."""
-        for entry in self._metastore.compactions.working():
+        for entry in self._metastore.entries.working():
             worker = entry.worker_id or ""
             if not (self._dead / worker.removeprefix("compactor-")).exists() and self._random.random() < 0.9:
                 continue
@@ -343,11 +341,11 @@ class Workload:
             self._requeue(entry.id, worker)
 
     def _requeue(self, entry: int, worker: str) -> None:
-        self._call("requeue", lambda: self._metastore.compactions.requeue(entry, worker), entry=entry, worker=worker)
+        self._call("requeue", lambda: self._metastore.endings.requeue(entry, worker), entry=entry, worker=worker)
 
     def _clean(self) -> None:
-        queue = self._metastore.compactions
-        ready = queue.ready_for_cleaning(self._metastore.now_ms())
+        cleaning = self._metastore.cleaning
+        ready = cleaning.ready_for_cleaning(self._metastore.now_ms())
         if not ready:
             return
         entry = self._random.choice(ready)
@@ -355,7 +353,7 @@ class Workload:
         if self._random.random() < 0.2:
             self._finish(entry, State.FAILED)
         else:
-            self._call("clean", lambda: queue.mark_cleaned(entry, [], all_below=True), entry=entry.id)
+            self._call("clean", lambda: cleaning.mark_cleaned(entry, [], all_below=True), entry=entry.id)
 
     def _look(self) -> None:
         if self._newest_entry:
@@ -364,7 +362,7 @@ class Workload:
 
     def _entry(self, entry_id: int) -> list[str | None] | None:
         try:
-            entry = self._metastore.compactions.entry(entry_id)
+            entry = self._metastore.entries.get(entry_id)
         except NotFound:
             return None
         return [entry.state.value, entry.worker_id]
@@ -396,7 +394,7 @@ def _mappings(metastore: Metastore, table: str) -> list[tuple[int, int]]:
 
 
 def _entries(metastore: Metastore) -> list[tuple[int, str, str | None]]:
-    found = [*metastore.compactions.queue(), *metastore.compactions.history()]
+    found = [*metastore.entries.queue(), *metastore.entries.history()]
     return [(entry.id, entry.state.value, entry.worker_id) for entry in found]
 
 

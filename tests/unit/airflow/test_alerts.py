@@ -66,7 +66,7 @@ def test_a_condition_is_measured_each_time_and_told_once(
     assert gauges["compactor.default.alarms"] == 1
     (heard,) = HEARD
     assert (heard["metastore"], heard["run_id"], len(heard["alarms"])) == ("default", "r", 1)
-    late.metastore.compactions.abort_request(late.metastore.compactions.queue()[0].id)
+    late.metastore.endings.abort_request(late.metastore.entries.queue()[0].id)
     assert alerts.watch("default", {}) == []
     assert json.loads(variables[alerts.variable("default")]) == []
     assert gauges["compactor.default.alarms"] == 0

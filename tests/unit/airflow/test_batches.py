@@ -97,18 +97,18 @@ def test_released_the_requests_stay_and_aborted_they_go(planned: tuple[Site, int
     site, batch = planned
     batches.release("default", batch, "its task was cleared")
     assert batches.look("default", batch).status is BatchStatus.RELEASED
-    assert [e.state for e in site.metastore.compactions.queue()] == [State.INITIATED]
+    assert [e.state for e in site.metastore.entries.queue()] == [State.INITIATED]
     assert batches.renew("default", batch, "again")
     batches.abort("default", batch)
-    assert site.metastore.compactions.queue() == []
-    assert [e.state for e in site.metastore.compactions.history()] == [State.ABORTED]
+    assert site.metastore.entries.queue() == []
+    assert [e.state for e in site.metastore.entries.history()] == [State.ABORTED]
 
 
 def test_a_failed_entry_says_why(planned: tuple[Site, int]) -> None:
     site, batch = planned
     (number,) = own_state(site).batches.get(batch).entry_ids
-    entry = site.metastore.compactions.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[number])
+    entry = site.metastore.claims.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[number])
     assert entry is not None
-    site.metastore.compactions.finish(entry, State.FAILED, "bucket_00000 is damaged")
+    site.metastore.endings.finish(entry, State.FAILED, "bucket_00000 is damaged")
     found = batches.look("default", batch)
     assert found.failed == {number: f"compaction {number} of default.t: failed: bucket_00000 is damaged"}

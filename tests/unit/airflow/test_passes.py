@@ -58,7 +58,7 @@ def test_a_dry_run_queues_nothing(site: Site, caplog: pytest.LogCaptureFixture) 
     assert [(one["table"], one["type"]) for one in plans] == [("default.fa", "major"), ("default.g", "major")]
     assert all(int(str(one["input_bytes"])) > 0 for one in plans)
     assert "major default.g: reads" in caplog.text
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
 
 
 def test_one_table_that_is_queued_already_holds_back_no_other(site: Site) -> None:

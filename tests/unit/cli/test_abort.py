@@ -27,9 +27,9 @@ def test_an_open_transaction_is_aborted_and_no_other(compactor: Compactor, metas
 
 
 def test_a_request_is_taken_off_the_queue(compactor: Compactor, metastore: Metastore) -> None:
-    entry = metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
+    entry = metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
     assert compactor("abort", "compaction", str(entry)).stdout == f"compaction {entry} is aborted\n"
-    assert metastore.compactions.queue() == []
+    assert metastore.entries.queue() == []
     assert compactor("abort", "compaction", str(entry)).exit_code == 1
 
 
@@ -50,9 +50,9 @@ def test_ids_are_above_zero(compactor: Compactor, number: str) -> None:
 def test_a_table_that_failed_is_considered_again(compactor: Compactor, metastore: Metastore) -> None:
     metastore.catalog.create_database("default", "/w")
     metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
-    failed = metastore.compactions.did_not_initiate(T, "too many failures")
+    failed = metastore.requests.did_not_initiate(T, "too many failures")
     told = compactor("resume", "default.t").stdout
     assert told == f"default.t: forgot compaction {failed} (did not initiate): too many failures\n"
-    assert metastore.compactions.history() == []
+    assert metastore.entries.history() == []
     assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.t").stdout
     assert compactor("resume", "default.x").exit_code == 1

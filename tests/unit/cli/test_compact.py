@@ -36,7 +36,7 @@ def test_a_property_that_is_none_is_refused(pair: str) -> None:
 def test_a_request_is_queued_as_it_was_asked_for(compactor: Compactor, metastore: Metastore) -> None:
     asked = ("compact", "Default.T", "--type", "MINOR", "--pool", "etl", "--property", "tblprops.orc.compress=ZSTD")
     (told,) = json.loads(compactor(*asked, "--json").stdout)
-    (entry,) = metastore.compactions.queue()
+    (entry,) = metastore.entries.queue()
     assert told["compaction"] == entry.id
     assert (str(entry.entity), entry.type.label, entry.pool) == ("default.t", "MINOR", "etl")
     assert entry.properties["tblprops.orc.compress"] == "ZSTD"
@@ -46,7 +46,7 @@ def test_a_request_is_queued_as_it_was_asked_for(compactor: Compactor, metastore
 def test_a_rebalance_with_files_and_order(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("compact", "default.t", "--type", "rebalance", "--buckets", "4", "--order-by", "a desc")
     assert done.exit_code == 0
-    (entry,) = metastore.compactions.queue()
+    (entry,) = metastore.entries.queue()
     assert (entry.type.label, entry.buckets, entry.order_by) == ("REBALANCE", 4, "order by a desc")
     assert compactor("compact", "default.t", "--type", "rebalance", "--order-by", "a + 1").exit_code == 3
     assert compactor("compact", "default.t", "--type", "rebalance", "--buckets", "0").exit_code == 2

@@ -73,7 +73,7 @@ def test_a_partition_needs_its_table() -> None:
 def test_compactions_have_hives_filters(metastore: Metastore) -> None:
     for table in ("t", "u"):
         entity = Entity(database="default", table=table)
-        metastore.compactions.request(Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test"))
+        metastore.requests.request(Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test"))
 
     def asked(*arguments: str) -> list[str]:
         done = CliRunner().invoke(program, ["show", "compactions", "--json", *arguments])
@@ -90,7 +90,7 @@ def test_compactions_have_hives_filters(metastore: Metastore) -> None:
 def test_compactions_in_the_order_of_a_column(metastore: Metastore) -> None:
     for table in ("t", "u"):
         entity = Entity(database="default", table=table)
-        metastore.compactions.request(Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test"))
+        metastore.requests.request(Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-test"))
     done = CliRunner().invoke(program, ["show", "compactions", "--json", "--order-by", "tabname desc", "--limit", "1"])
     assert [row["tabname"] for row in json.loads(done.stdout)] == ["u"]
     wrong = CliRunner().invoke(program, ["show", "compactions", "--order-by", "nothing"])

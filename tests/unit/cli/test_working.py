@@ -75,7 +75,7 @@ def test_what_a_dead_worker_left_is_made_good_where_nothing_waits(
 ) -> None:
     """PROTOCOL 6: every pass repairs first. Until then a reader without visibility sees what is named half."""
     ask(deployment, warehouse)
-    gone = deployment.metastore.compactions.claim("compactor-worker-gone", "compactor-0.1.0", pool_timeout_ms=0)
+    gone = deployment.metastore.claims.claim("compactor-worker-gone", "compactor-0.1.0", pool_timeout_ms=0)
     assert gone is not None
     with deployment.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
@@ -121,7 +121,7 @@ def test_who_is_asked_to_stop_begins_nothing(
     working.once()
     working.run_on(None)
     assert said == ["worker: 0 entries, 0 failed", "worker: waits for requests", "worker: 0 entries, 0 failed"]
-    assert [entry.state.label for entry in deployment.metastore.compactions.queue()] == ["initiated"]
+    assert [entry.state.label for entry in deployment.metastore.entries.queue()] == ["initiated"]
 
 
 def test_a_pass_that_fails_is_told_and_another_follows(

@@ -110,9 +110,9 @@ def test_a_failed_run_ends_it_with_the_log_of_its_task(story: Story, servers: An
 def test_a_failed_compaction_ends_it_with_the_error_of_its_row(story: Story, site: Site) -> None:
     entity = Entity(database="d", table="t")
     request = Request(entity=entity, type=CompactionType.MAJOR, initiator="test")
-    number = site.metastore.compactions.request(request)
-    entry = site.metastore.compactions.entry(number)
-    site.metastore.compactions.finish(entry, State.FAILED, "a bad file")
+    number = site.metastore.requests.request(request)
+    entry = site.metastore.entries.get(number)
+    site.metastore.endings.finish(entry, State.FAILED, "a bad file")
     with pytest.raises(ServersFailed, match=r"d\.t failed: a bad file"):
         story.wait("x", lambda: False, 5)
 
@@ -141,9 +141,9 @@ def test_what_takes_too_long_says_what_was_waited_for(story: Story) -> None:
 def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: Story, site: Site) -> None:
     entity = Entity(database="d", table="t")
     assert story.compacted([])
-    number = site.metastore.compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
+    number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
     assert not story.compacted([])
-    site.metastore.compactions.abort_request(number)
+    site.metastore.endings.abort_request(number)
     assert not story.compacted([entity])
 
 

@@ -68,7 +68,7 @@ def test_the_tables_of_others_are_as_they_left_them(site: Site) -> None:
 def test_the_initiator_takes_what_is_due_and_leaves_the_rest(site: Site) -> None:
     """A property above or below the default threshold decides, as the demo says."""
     initiate(site)
-    queued = {e.entity for e in site.metastore.compactions.queue(states=(State.INITIATED,))}
+    queued = {e.entity for e in site.metastore.entries.queue(states=(State.INITIATED,))}
     assert queued == set(tables.due(1))
     assert not queued & set(tables.BY_HAND)
 

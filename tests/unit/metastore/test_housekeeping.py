@@ -12,9 +12,9 @@ T = Entity(database="d", table="t")
 
 
 def test_only_the_chosen_rows_of_the_history_go(metastore: Metastore) -> None:
-    ids = [metastore.compactions.did_not_initiate(T, f"reason {number}") for number in range(3)]
+    ids = [metastore.requests.did_not_initiate(T, f"reason {number}") for number in range(3)]
     assert metastore.housekeeping.purge_history([ids[0], ids[2], 99]) == 2
-    assert [entry.id for entry in metastore.compactions.history()] == [ids[1]]
+    assert [entry.id for entry in metastore.entries.history()] == [ids[1]]
     assert metastore.housekeeping.purge_history([]) == 0
 
 

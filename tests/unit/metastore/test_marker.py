@@ -36,11 +36,11 @@ def _abort(metastore: Metastore, txn: TxnId) -> None:
 
 
 def _request(metastore: Metastore, txn: TxnId) -> None:
-    metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
+    metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
 
 
 def _history(metastore: Metastore, txn: TxnId) -> None:
-    metastore.compactions.did_not_initiate(T, "x")
+    metastore.requests.did_not_initiate(T, "x")
 
 
 def _table_property(metastore: Metastore, txn: TxnId) -> None:

@@ -33,11 +33,11 @@ READS: list[Callable[[Metastore], Any]] = [
     lambda m: m.locks.show(),
     lambda m: m.locks.blockers(TxnId(0), [LOCK]),
     lambda m: m.locks.waiting_exclusive(T),
-    lambda m: m.compactions.queue(),
-    lambda m: m.compactions.history(),
-    lambda m: m.compactions.candidates(10),
-    lambda m: m.compactions.aborts(),
-    lambda m: m.compactions.ready_for_cleaning(0),
+    lambda m: m.entries.queue(),
+    lambda m: m.entries.history(),
+    lambda m: m.candidates.page(10),
+    lambda m: m.candidates.aborts(),
+    lambda m: m.cleaning.ready_for_cleaning(0),
     lambda m: m.housekeeping.forgettable(),
 ]
 
@@ -50,7 +50,7 @@ def written(metastore: Metastore) -> Metastore:
     [txn] = metastore.transactions.open("u", "h")
     metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
     metastore.locks.acquire(txn, [LOCK], "u", "h")
-    metastore.compactions.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
+    metastore.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-x"))
     return metastore
 
 

@@ -50,7 +50,7 @@ def table(site: Site, warehouse: Path) -> Table:
 def claimed(site: Site, worker: str = WORKER) -> Entry:
     (asked,) = request_compaction(site, table="default.t")
     assert asked.entry_id is not None
-    entry = site.metastore.compactions.claim(worker, "1", pool_timeout_ms=0, ids=[asked.entry_id])
+    entry = site.metastore.claims.claim(worker, "1", pool_timeout_ms=0, ids=[asked.entry_id])
     assert entry is not None
     return entry
 
@@ -59,7 +59,7 @@ def begun(site: Site, table: Table) -> tuple[Entry, TxnId]:
     """A worker that has opened its transaction, staged and named something."""
     entry = claimed(site)
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
-    site.metastore.compactions.record(entry, WORKER, txn, "w", WriteId(2))
+    site.metastore.claims.record(entry, WORKER, txn, "w", WriteId(2))
     (Path(table.location) / staging_name(txn) / "out").mkdir(parents=True)
     (Path(table.location) / f"base_0000002_v{txn:07d}").mkdir()
     return entry, txn
@@ -100,7 +100,7 @@ def test_a_worker_that_has_not_recorded_its_transaction_yet_lives_by_it(site: Si
         conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
     assert repair.repair(site) == ()
-    assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+    assert site.metastore.entries.get(entry.id).state is State.WORKING
     site.metastore.transactions.abort(txn, "by hand")
     assert [one.result for one in repair.repair(site)] == [State.INITIATED]
 
@@ -128,7 +128,7 @@ def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site
     assert (done.entry.id, done.result) == (entry.id, State.INITIATED)
     assert str(txn) in done.because
     assert site.metastore.transactions.state(txn) == "a"
-    assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
+    assert site.metastore.entries.get(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
     assert repair.repair(site) == ()
 
@@ -149,7 +149,7 @@ def test_every_pass_of_every_role_repairs_first(site: Site, table: Table, role: 
     age(site)
     role(site)
     assert site.metastore.transactions.state(txn) == "a"
-    assert site.metastore.compactions.entry(entry.id).state is State.INITIATED
+    assert site.metastore.entries.get(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
 
 
@@ -174,7 +174,7 @@ def test_what_a_lost_worker_named_is_hidden_before_its_locks_go(site: Site, tabl
 def test_who_is_taken_back_while_he_lives_loses_his_transaction_first(site: Site, table: Table) -> None:
     """PROTOCOL 6: hidden, aborted, and only then ``i``."""
     entry, txn = begun(site, table)
-    recorded = site.metastore.compactions.entry(entry.id)
+    recorded = site.metastore.entries.get(entry.id)
     disk = Hides(site)
     assert repair.take_back(with_storage(site, disk), recorded, "by hand").result is State.INITIATED
     assert [name for name, _ in disk.seen] == [f"base_0000002_v{txn:07d}"]
@@ -237,7 +237,7 @@ def test_rows_of_hives_own_workers_are_hives(site: Site, table: Table) -> None:
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_WORKER_ID="hive-host-42", CQ_START=0))
     assert repair.repair(site) == ()
-    assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+    assert site.metastore.entries.get(entry.id).state is State.WORKING
 
 
 def test_a_lost_request_for_a_table_that_is_gone_ends(site: Site, table: Table) -> None:
@@ -248,7 +248,7 @@ def test_a_lost_request_for_a_table_that_is_gone_ends(site: Site, table: Table) 
         conn.execute(update(COMPACTION_QUEUE).values(CQ_TABLE="gone"))
     (done,) = repair.repair(site)
     assert done.result is State.REFUSED
-    (row,) = site.metastore.compactions.history()
+    (row,) = site.metastore.entries.history()
     assert (row.id, row.state) == (entry.id, State.REFUSED)
     assert "gone" in (row.error or "")
 

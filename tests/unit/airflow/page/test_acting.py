@@ -39,7 +39,7 @@ def test_a_request_stands_in_the_queue_and_in_the_audit_log(
         "properties": {"compactor.hive.compactor.job.queue": "etl"},
     }
     told = post(client, "compact", body)
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (entry.type.label, entry.pool, dict(entry.properties)) == ("MINOR", "night", body["properties"])
     assert told["message"].startswith(f"default.t is queued as compaction {entry.id}")
     ((event, user, what),) = audit()
@@ -71,19 +71,19 @@ def test_what_cannot_be_done(
     client: Caller, site: Site, table: Table, body: dict[str, Any], status: int, told: str
 ) -> None:
     assert told in post(client, "compact", body, status)["detail"]
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
 
 
 def test_a_request_is_cancelled_and_asked_for_again(client: Caller, site: Site, table: Table, audit: Audit) -> None:
     post(client, "compact", {"table": "default.t"})
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert post(client, f"compactions/{entry.id}/cancel") == {
         "message": f"Compaction {entry.id} of default.t is cancelled.",
         "state": "aborted",
     }
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     post(client, f"compactions/{entry.id}/retry")
-    (again,) = site.metastore.compactions.queue()
+    (again,) = site.metastore.entries.queue()
     assert (again.entity, again.type, again.state) == (entry.entity, entry.type, State.INITIATED)
     assert [(event, what.get("entry_id")) for event, _, what in audit()] == [
         ("compactor_compact", None),
@@ -106,13 +106,13 @@ def test_a_transaction_is_aborted_once(client: Caller, site: Site, place: DemoPa
 def test_a_table_that_failed_is_considered_again(client: Caller, site: Site, table: Table) -> None:
     assert "has no failure" in post(client, "resume", {"table": "default.t"})["message"]
     post(client, "compact", {"table": "default.t"})
-    entry = site.metastore.compactions.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0)
+    entry = site.metastore.claims.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0)
     assert entry is not None
-    site.metastore.compactions.finish(entry, State.FAILED, "no space")
+    site.metastore.endings.finish(entry, State.FAILED, "no space")
     assert post(client, "resume", {"table": "default.t"})["message"] == (
         "default.t is considered again at the initiator's next look; 1 rows about failures left the history."
     )
-    assert site.metastore.compactions.history() == []
+    assert site.metastore.entries.history() == []
 
 
 def test_mode_observe_does_nothing(

@@ -35,7 +35,7 @@ def test_a_form_of_another_page_can_say_neither_header_nor_json(client: Caller, 
     insert(site, table, [1])
     answer = client("admin").post("/compactor/default/api/compact", data={"table": "default.t"})
     assert answer.status_code in (400, 403)
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
 
 
 def test_no_other_origin_is_told_that_it_may(client: Caller) -> None:

@@ -13,8 +13,8 @@ def ids(metastore: Metastore) -> list[int]:
     entities = [Entity(database="sales", table="t", partition=f"day={n}") for n in range(3)]
     entities += [Entity(database="sales", table="whole"), Entity(database="web", table="t")]
     asked = [Request(entity=e, type=CompactionType.MAJOR, initiator="compactor-h-manual") for e in entities]
-    found = [answer for answer in metastore.compactions.request_all(asked) if isinstance(answer, int)]
-    assert metastore.compactions.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0) is not None
+    found = [answer for answer in metastore.requests.request_all(asked) if isinstance(answer, int)]
+    assert metastore.claims.claim("compactor-worker-h-1-1", "v", pool_timeout_ms=0) is not None
     return found
 
 
@@ -34,7 +34,7 @@ def test_the_queue_a_page_at_a_time(metastore: Metastore, ids: list[int]) -> Non
 
 def test_the_history_a_page_at_a_time_newest_first(metastore: Metastore, ids: list[int]) -> None:
     for entry_id in ids[1:]:
-        metastore.compactions.abort_request(entry_id)
+        metastore.endings.abort_request(entry_id)
     part = metastore.compaction_lists.history(limit=2, offset=1)
     assert ([e.id for e in part.entries], part.total) == ([ids[3], ids[2]], 4)
     assert metastore.compaction_lists.history(limit=9, states=(State.FAILED,)).total == 0

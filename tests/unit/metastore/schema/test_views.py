@@ -38,7 +38,7 @@ def test_only_hives_names_are_quoted_on_postgresql() -> None:
 def test_people_read_words_and_utc(metastore: Metastore) -> None:
     [aborted, _] = metastore.transactions.open("ada", "h", count=2)
     metastore.transactions.abort(aborted, "by a test")
-    metastore.compactions.request(Request(entity=T, type=CompactionType.MINOR, initiator="compactor-x"))
+    metastore.requests.request(Request(entity=T, type=CompactionType.MINOR, initiator="compactor-x"))
     with metastore.database.read() as conn:
         txns = conn.exec_driver_sql("SELECT state, started_at, reason FROM COMPACTOR_V_TRANSACTIONS ORDER BY txn_id")
         [first, second] = txns.all()

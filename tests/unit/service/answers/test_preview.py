@@ -35,7 +35,7 @@ def test_what_is_foretold_is_what_happens(kind: str, deployment: Site, warehouse
     assert told.cost.stripes_copied == outcome.figures.stripes_copied
     assert told.cost.stripes_reencoded == outcome.figures.stripes_encoded
     assert told.input_bytes == outcome.figures.bytes_in
-    assert told.highest_write_id == deployment.metastore.compactions.entry(asked.entry_id).highest_write_id
+    assert told.highest_write_id == deployment.metastore.entries.get(asked.entry_id).highest_write_id
 
 
 @pytest.mark.parametrize("gone", [range(0), range(1), range(10)], ids=["none", "some", "all"])
@@ -62,7 +62,7 @@ def test_a_rebalance_is_foretold_with_the_next_write_id(deployment: Site, wareho
     (told,) = preview(deployment, "default.t", type="rebalance")
     outcome = compact(deployment, "rebalance")
     assert told.outputs == outcome.output
-    assert told.highest_write_id == deployment.metastore.compactions.entry(outcome.entry.id).highest_write_id
+    assert told.highest_write_id == deployment.metastore.entries.get(outcome.entry.id).highest_write_id
     assert (told.cost.rows_in, told.cost.rows_out) == (outcome.figures.rows_in, outcome.figures.rows_out)
     assert (told.cost.stripes_copied, told.cost.bytes_copied) == (0, 0)
     assert told.cost.stripes_reencoded == outcome.figures.stripes_encoded

@@ -22,7 +22,7 @@ ENTITY = Entity(database="default", table="t")
 
 
 def request(site: Site, entity: Entity = ENTITY, pool: str | None = None) -> int:
-    return site.metastore.compactions.request(
+    return site.metastore.requests.request(
         Request(entity=entity, type=CompactionType.MAJOR, initiator=f"compactor-{site.host}-manual", pool=pool)
     )
 
@@ -56,7 +56,7 @@ def test_a_queued_compaction(deployment: Site) -> None:
 def test_a_working_one_names_its_workers_host(deployment: Site) -> None:
     request(deployment)
     worker = deployment.identity("worker")
-    deployment.metastore.compactions.claim(worker, VERSION, pool_timeout_ms=0)
+    deployment.metastore.claims.claim(worker, VERSION, pool_timeout_ms=0)
     (row,) = show.compactions(deployment)
     assert (row.state, row.workerid, row.workerhost) == ("working", worker, deployment.host[:64])
 
@@ -73,7 +73,7 @@ def test_what_happened_last_comes_first(deployment: Site) -> None:
     first = request(deployment)
     second = request(deployment, Entity(database="default", table="u"))
     assert [row.compactionid for row in show.compactions(deployment)] == [first, second]
-    deployment.metastore.compactions.abort_request(second)
+    deployment.metastore.endings.abort_request(second)
     assert [(row.compactionid, row.state) for row in show.compactions(deployment)] == [
         (second, "aborted"),
         (first, "initiated"),
@@ -82,7 +82,7 @@ def test_what_happened_last_comes_first(deployment: Site) -> None:
 
 def test_the_history_of_one_table_is_its_own(deployment: Site) -> None:
     for entity in (ENTITY, Entity(database="default", table="t", partition="p=1"), Entity(database="d", table="t")):
-        deployment.metastore.compactions.abort_request(request(deployment, entity))
+        deployment.metastore.endings.abort_request(request(deployment, entity))
     assert len(show.history(deployment)) == 3
     assert [row.partname for row in show.history(deployment, ENTITY)] == ["p=1", None]
     partition = Entity(database="default", table="t", partition="p=1")
@@ -178,7 +178,7 @@ def test_compactions_by_what_is_asked_for(deployment: Site) -> None:
     first = request(deployment, pool="nightly")
     second = request(deployment, Entity(database="default", table="u", partition="p=1"))
     third = request(deployment, Entity(database="other", table="t"))
-    deployment.metastore.compactions.abort_request(second)
+    deployment.metastore.endings.abort_request(second)
 
     def told(limit: int | None = None, **wanted: object) -> list[int]:
         rows = show.compactions(deployment, show.CompactionFilter(**wanted), limit=limit)  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_compactions_in_an_order(deployment: Site) -> None:
     first = request(deployment, Entity(database="default", table="b"))
     second = request(deployment, Entity(database="default", table="a"))
     third = request(deployment, Entity(database="a", table="b"))
-    deployment.metastore.compactions.abort_request(second)
+    deployment.metastore.endings.abort_request(second)
 
     def told(order: str) -> list[int]:
         return [row.compactionid for row in show.compactions(deployment, order=order)]

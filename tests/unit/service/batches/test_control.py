@@ -43,10 +43,10 @@ def begin(site: Site, batch: int, worker: str = WORKER) -> Entry:
     """A driver that has registered and got as far as the transaction of its first entry."""
     assert own_state(site).batches.register(batch, DRIVER, 60_000)
     first = own_state(site).batches.get(batch).entry_ids[0]
-    entry = site.metastore.compactions.claim(worker, "1", pool_timeout_ms=0, ids=[first])
+    entry = site.metastore.claims.claim(worker, "1", pool_timeout_ms=0, ids=[first])
     assert entry is not None
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=worker)
-    return site.metastore.compactions.record(entry, worker, txn, "w", WriteId(2))
+    return site.metastore.claims.record(entry, worker, txn, "w", WriteId(2))
 
 
 def test_from_planned_to_ended(site: Site, batch: int) -> None:
@@ -104,7 +104,7 @@ def test_an_aborted_batch_takes_its_requests_with_it(site: Site, batch: int) -> 
     begin(site, batch)
     assert {e.state for e in control.abort_batch(site, batch)} == {State.ABORTED}
     assert read_batch(site, batch).status is BatchStatus.RELEASED
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     assert plan_batches(site) == []
 
 
@@ -114,11 +114,11 @@ def test_an_entry_that_another_worker_has_is_left_to_it(site: Site, batch: int, 
     assert entry.txn_id is not None
     end(site, batch)  # type: ignore[operator]
     assert site.metastore.transactions.state(entry.txn_id) == "o"
-    assert site.metastore.compactions.entry(entry.id).state is State.WORKING
+    assert site.metastore.entries.get(entry.id).state is State.WORKING
 
 
 def test_an_entry_that_the_history_dropped_is_left_out(site: Site, batch: int) -> None:
     ids = own_state(site).batches.get(batch).entry_ids
-    site.metastore.compactions.abort_request(ids[0])
+    site.metastore.endings.abort_request(ids[0])
     site.metastore.housekeeping.purge_history([ids[0]])
     assert set(read_batch(site, batch).entries) == {ids[1]}

@@ -55,14 +55,14 @@ def test_entries_say_which_application_works_on_them(deployment: Site, warehouse
     (ours,) = run_entries(deployment, claimable(deployment), OnCluster()).outcomes
     asked(deployment, warehouse, "b")
     (here,) = run_entries(deployment, claimable(deployment), InProcessRunner()).outcomes
-    jobs = [deployment.metastore.compactions.entry(outcome.entry.id).job_id for outcome in (ours, here)]
+    jobs = [deployment.metastore.entries.get(outcome.entry.id).job_id for outcome in (ours, here)]
     assert jobs == ["application_1700000000000_0001_a", None]
 
 
 def test_an_entry_taken_by_another_worker_is_skipped(deployment: Site, warehouse: Path) -> None:
     asked(deployment, warehouse, "a")
     ids = claimable(deployment)
-    deployment.metastore.compactions.claim("compactor-other", "1", pool_timeout_ms=0, ids=ids)
+    deployment.metastore.claims.claim("compactor-other", "1", pool_timeout_ms=0, ids=ids)
     assert run_entries(deployment, [*ids, 999], InProcessRunner()).outcomes == ()
 
 

@@ -87,5 +87,5 @@ def test_what_the_metastore_says(deployment: Site, warehouse: Path) -> None:
     run_entries(deployment, [asked.entry_id], InProcessRunner())
     found = readings(deployment)
     assert (found.initiated, found.ready_for_cleaning, found.worker_versions) == (0, 1, 1)
-    assert deployment.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,))
+    assert deployment.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))
     assert set(found.to_json()) == set(Readings.__slots__)

@@ -98,14 +98,16 @@ def test_a_name_that_no_writer_gives_fails(deployment: Site, warehouse: Path) ->
 
 
 def test_an_entry_of_a_lost_worker_is_told(deployment: Site) -> None:
-    compactions = deployment.metastore.compactions
+    metastore = deployment.metastore
     entity = Entity(database="default", table="t")
-    number = compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-h-manual"))
+    number = metastore.requests.request(
+        Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-h-manual")
+    )
     worker = deployment.identity("worker")
-    entry = compactions.claim(worker, VERSION, pool_timeout_ms=0)
+    entry = metastore.claims.claim(worker, VERSION, pool_timeout_ms=0)
     assert entry is not None
     (txn,) = deployment.metastore.transactions.open("ann", "h", agent=worker)
-    compactions.record(entry, worker, txn, None, 1)  # type: ignore[arg-type]
+    metastore.claims.record(entry, worker, txn, None, 1)  # type: ignore[arg-type]
     assert found(deployment, "queue").level is Level.OK
     deployment.metastore.transactions.abort(txn, "time-out")
     finding = found(deployment, f"compaction {number}")

@@ -11,7 +11,7 @@ from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog.read import Table
-from compactor.metastore.queue.compactions import ABORT_MESSAGE
+from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.service.repair import repair
 from compactor.service.requests.abort import abort_compaction
@@ -42,10 +42,10 @@ def working(site: Site, table: Table) -> Entry:
     """A worker, dead by now, that had staged and named."""
     (asked,) = request_compaction(site, table=str(table))
     assert asked.entry_id is not None
-    entry = site.metastore.compactions.claim(WORKER, "1", pool_timeout_ms=0, ids=[asked.entry_id])
+    entry = site.metastore.claims.claim(WORKER, "1", pool_timeout_ms=0, ids=[asked.entry_id])
     assert entry is not None
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
-    recorded = site.metastore.compactions.record(entry, WORKER, txn, "w", WriteId(2))
+    recorded = site.metastore.claims.record(entry, WORKER, txn, "w", WriteId(2))
     (Path(table.location) / staging_name(txn) / "out").mkdir(parents=True)
     named = Path(table.location) / f"base_0000002_v{txn:07d}"
     named.mkdir()
@@ -100,8 +100,8 @@ def test_what_storage_does_not_let_go_is_the_next_passes(
         assert (told.state, told.error) == (State.WORKING, ABORT_MESSAGE)
     (made_good,) = repair(site)
     assert (made_good.entry.id, made_good.result) == (entry.id, State.ABORTED)
-    assert site.metastore.compactions.entry(entry.id).state is State.ABORTED
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.get(entry.id).state is State.ABORTED
+    assert site.metastore.entries.queue() == []
 
 
 def test_who_may_not_touch_storage_leaves_that_to_who_may(site: Site, table: Table) -> None:
@@ -112,7 +112,7 @@ def test_who_may_not_touch_storage_leaves_that_to_who_may(site: Site, table: Tab
     assert names_in(Path(table.location)) == before
     assert site.metastore.transactions.state(entry.txn_id or TxnId(0)) == "a"
     repair(site)
-    assert site.metastore.compactions.entry(entry.id).state is State.ABORTED
+    assert site.metastore.entries.get(entry.id).state is State.ABORTED
 
 
 def test_a_worker_notices_between_two_units_and_ends_its_row(site: Site, table: Table) -> None:
@@ -120,15 +120,15 @@ def test_a_worker_notices_between_two_units_and_ends_its_row(site: Site, table: 
     asking = with_settings(site, compactor_mode="request")
 
     def abort() -> None:
-        (entry,) = site.metastore.compactions.queue()
+        (entry,) = site.metastore.entries.queue()
         abort_compaction(asking, entry.id)
 
     outcome = compact(site, runner=Interrupted(before=abort))
     assert outcome.result is Result.ABORTED
     assert "is not open any more" in outcome.message
-    (row, *_) = site.metastore.compactions.history()
+    (row, *_) = site.metastore.entries.history()
     assert (row.id, row.state, row.error) == (outcome.entry.id, State.ABORTED, ABORT_MESSAGE)
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     assert names_in(Path(table.location)) == before
 
 
@@ -136,4 +136,4 @@ def test_what_is_committed_stays(site: Site, table: Table) -> None:
     outcome = compact(site)
     with pytest.raises(Refused, match="ready for cleaning; only one that is initiated, or"):
         abort_compaction(site, outcome.entry.id)
-    assert site.metastore.compactions.entry(outcome.entry.id).state is State.READY_FOR_CLEANING
+    assert site.metastore.entries.get(outcome.entry.id).state is State.READY_FOR_CLEANING

@@ -52,9 +52,9 @@ def test_types_in_any_case() -> None:
 
 def test_without_a_partition_every_one_is_asked_for(deployment: Site, parted: Table) -> None:
     asked = request_compaction(deployment, table="p", type="minor", pool="night")
-    assert [a.entity.partition for a in asked] == [e.entity.partition for e in deployment.metastore.compactions.queue()]
+    assert [a.entity.partition for a in asked] == [e.entity.partition for e in deployment.metastore.entries.queue()]
     assert len(asked) == 2
-    for entry in deployment.metastore.compactions.queue():
+    for entry in deployment.metastore.entries.queue():
         assert (entry.state, entry.type, entry.pool) == (State.INITIATED, CompactionType.MINOR, "night")
         assert (entry.initiator_id or "").startswith("compactor-")
 
@@ -83,12 +83,12 @@ def test_what_is_not_there_or_not_done(deployment: Site, parted: Table) -> None:
         request_compaction(deployment, table="p", type="rebalance", order_by="nowhere")
     with pytest.raises(BadSetting, match=r"compactor\.no"):
         request_compaction(deployment, table="p", properties={"compactor.no": "1"})
-    assert deployment.metastore.compactions.queue() == []
+    assert deployment.metastore.entries.queue() == []
 
 
 def test_a_rebalance_is_queued_as_hive_would(deployment: Site, parted: Table) -> None:
     asked = request_compaction(deployment, table="p", type="rebalance", buckets=3, order_by="A desc")
-    entries = deployment.metastore.compactions.queue()
+    entries = deployment.metastore.entries.queue()
     assert len(entries) == len(asked)
     assert {(e.type, e.buckets, e.order_by) for e in entries} == {(CompactionType.REBALANCE, 3, "order by a desc")}
 

@@ -28,11 +28,13 @@ def failing(deployment: Site, warehouse: Path) -> Site:
 
 
 def fail(site: Site, entity: Entity) -> int:
-    compactions = site.metastore.compactions
-    number = compactions.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-h-manual"))
-    entry = compactions.claim(site.identity("worker"), VERSION, pool_timeout_ms=0, ids=[number])
+    metastore = site.metastore
+    number = metastore.requests.request(
+        Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-h-manual")
+    )
+    entry = metastore.claims.claim(site.identity("worker"), VERSION, pool_timeout_ms=0, ids=[number])
     assert entry is not None
-    compactions.finish(entry, State.FAILED, "disk full")
+    metastore.endings.finish(entry, State.FAILED, "disk full")
     return number
 
 
@@ -48,13 +50,13 @@ def test_after_it_the_initiator_looks_again(failing: Site) -> None:
 def test_older_rows_and_other_tables_stay(failing: Site) -> None:
     other = fail(failing, Entity(database="default", table="other"))
     resume(failing, "default", "f1_basic")
-    left = {e.id: e.state for e in failing.metastore.compactions.history()}
+    left = {e.id: e.state for e in failing.metastore.entries.history()}
     assert left.pop(other) is State.FAILED
     assert set(left.values()) == {State.SUCCEEDED}  # what the fixture's own history holds
 
 
 def test_did_not_initiate_rows_go_with_the_failures(failing: Site) -> None:
-    failing.metastore.compactions.did_not_initiate(TABLE, "too many failures")
+    failing.metastore.requests.did_not_initiate(TABLE, "too many failures")
     (resumed,) = resume(failing, "default", "f1_basic")
     assert [e.state for e in resumed.forgotten] == [State.DID_NOT_INITIATE, State.FAILED, State.FAILED]
 
@@ -73,4 +75,4 @@ def test_observing_changes_nothing(failing: Site) -> None:
     observing = replace(failing, settings=Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})]))
     with pytest.raises(Refused, match="observe"):
         resume(observing, "default", "f1_basic")
-    assert sum(e.state is State.FAILED for e in failing.metastore.compactions.history()) == 2
+    assert sum(e.state is State.FAILED for e in failing.metastore.entries.history()) == 2

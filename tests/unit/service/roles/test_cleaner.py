@@ -90,14 +90,14 @@ def test_soft_deleted_data_never_means_what_was_made_there_again(site: Site, tab
     before, wanted = names_in(Path(table.location)), rows_of(site, table)
     soft = {"location": table.location}
     asked = Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="hms", properties=soft)
-    number = site.metastore.compactions.request(asked)
+    number = site.metastore.requests.request(asked)
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=99))
     time.sleep(0.01)
     (failed,) = clean(site).failed
     assert (failed.entry_id, "soft-deleted data" in failed.because) == (number, True)
     assert (names_in(Path(table.location)), rows_of(site, table)) == (before, wanted)
-    assert site.metastore.compactions.entry(number).state is State.READY_FOR_CLEANING
+    assert site.metastore.entries.get(number).state is State.READY_FOR_CLEANING
 
 
 def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:
@@ -151,10 +151,10 @@ def test_a_row_waits_for_all_that_is_hidden_beside_what_it_removed(site: Site, t
     time.sleep(0.01)
     (waiting,) = clean(site).waiting
     assert hidden.name in waiting.because
-    assert [entry.state for entry in site.metastore.compactions.queue()] == [State.READY_FOR_CLEANING]
+    assert [entry.state for entry in site.metastore.entries.queue()] == [State.READY_FOR_CLEANING]
     hidden.rmdir()
     clean_all(site)
-    assert site.metastore.compactions.history()[0].state is State.SUCCEEDED
+    assert site.metastore.entries.history()[0].state is State.SUCCEEDED
 
 
 def test_what_an_aborted_compaction_named_goes_by_the_gate_also_beside_aborted_writes(site: Site, table: Table) -> None:
@@ -193,6 +193,6 @@ def test_another_cleaner_that_is_faster_is_no_failure(site: Site, table: Table) 
     passed = clean(slow)
     assert [len(other.cleaned) for other in others] == [1]
     assert (passed.cleaned, passed.waiting, passed.failed) == ((), (), ())
-    assert [entry.state for entry in site.metastore.compactions.history()] == [State.SUCCEEDED]
+    assert [entry.state for entry in site.metastore.entries.history()] == [State.SUCCEEDED]
     assert rows_of(site, table) == wanted
     assert len(names_in(Path(table.location))) == 1

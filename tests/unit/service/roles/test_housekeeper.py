@@ -53,10 +53,10 @@ def test_history_is_kept_as_long_as_hive_keeps_it(site: Site, warehouse: Path) -
         insert(site, table, [value])
         compact(site)
         clean_all(site)
-    before = [e.id for e in site.metastore.compactions.history()]
+    before = [e.id for e in site.metastore.entries.history()]
     assert len(before) == 5
     assert keep_house(site).history_purged == 2
-    assert [e.id for e in site.metastore.compactions.history()] == before[:3]
+    assert [e.id for e in site.metastore.entries.history()] == before[:3]
 
 
 def test_what_ended_is_forgotten_and_no_row_changes(site: Site, warehouse: Path) -> None:

@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import DatabaseUnavailable, StorageError
 from compactor.metastore.catalog.read import Table
-from compactor.metastore.queue.compactions import Compactions
+from compactor.metastore.queue.requests import Requests
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
@@ -39,7 +39,7 @@ def table(site: Site, warehouse: Path) -> Table:
 def test_what_is_due_is_put_into_the_queue_with_its_reason(site: Site, table: Table) -> None:
     done = initiate(site)
     (considered,) = done.considered
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (considered.entity, considered.entry_id) == (entity_of(table), entry.id)
     assert (entry.state, entry.pool) == (State.INITIATED, "night")
     assert considered.outcome == entry.type.label.lower()
@@ -55,7 +55,7 @@ def test_a_second_pass_asks_for_nothing_twice(site: Site, table: Table) -> None:
     initiate(site)
     (considered,) = initiate(site).considered
     assert considered.entry_id is None
-    assert len(site.metastore.compactions.queue()) == 1
+    assert len(site.metastore.entries.queue()) == 1
 
 
 def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
@@ -70,7 +70,7 @@ def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
 
 def test_looking_writes_nothing(site: Site, table: Table) -> None:
     assert look(site, entity_of(table)).decision is not None
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
 
 
 def test_a_table_that_is_gone_is_skipped(site: Site, table: Table) -> None:
@@ -114,17 +114,17 @@ def test_requests_are_made_together_and_told_one_by_one(
     done = initiate(site)
     assert [c.entity.table for c in done.considered] == names
     assert [c.entry_id is None for c in done.considered] == [False, False, True, False, False]
-    queued = {entry.entity: entry.id for entry in site.metastore.compactions.queue()}
+    queued = {entry.entity: entry.id for entry in site.metastore.entries.queue()}
     assert {c.entity: c.entry_id for c in done.considered if c.entry_id is not None} == queued
     assert site.state is not None
     assert [d.entity for d in site.state.decisions.last_pass(site.name)] == [c.entity for c in done.considered]
 
 
 def test_a_queue_that_takes_nothing_is_told_for_each(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(compactions: Compactions, requests: object) -> None:
+    def fails(of: Requests, requests: object) -> None:
         raise DatabaseUnavailable("database gone")
 
-    monkeypatch.setattr(Compactions, "request_all", fails)
+    monkeypatch.setattr(Requests, "request_all", fails)
     done = initiate(site)
     assert [(c.outcome, c.because, c.entry_id) for c in done.considered] == [("error", "database gone", None)]
     assert done.enqueued == ()

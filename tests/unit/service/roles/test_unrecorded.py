@@ -90,7 +90,7 @@ def test_nothing_is_requested_where_no_write_is_recorded(calm: Site, warehouse: 
         conn.exec_driver_sql("DELETE FROM COMPLETED_TXN_COMPONENTS WHERE CTC_TABLE = 'moved'")
     site = with_settings(calm, hive_compactor_delta_num_threshold="2")
     assert [c.entity.table for c in initiate(site).considered] == ["written"]
-    assert site.metastore.compactions.queue() == []
+    assert site.metastore.entries.queue() == []
     seen = own(site).conditions.of(site.name, [Entity(database="default", table="moved")])
     (moved,) = seen.values()
     assert moved.outcome == "major"

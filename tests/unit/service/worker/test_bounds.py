@@ -71,7 +71,7 @@ def test_a_request_bounded_in_bytes_asks_anew_for_what_it_leaves(
         first = asked(site, compactor_max_bytes=bound)
     assert (first.result, first.left.deltas, len(first.output)) == (Result.COMPACTED, 5, 1)
     assert f"compactor.max.bytes; 5 deltas, {first.left.bytes} bytes left" in caplog.text
-    (waiting,) = site.metastore.compactions.queue(states=(State.INITIATED,))
+    (waiting,) = site.metastore.entries.queue(states=(State.INITIATED,))
     assert (waiting.type, waiting.properties) == (CompactionType.MINOR, {"compactor.max.bytes": bound})
     assert rows_of(site, table) == wanted
     fates = [once(site).result for _ in range(len(EIGHT)) if claimable(site)]
@@ -89,7 +89,7 @@ def test_what_is_left_is_told_wherever_runs_are(site: Site, table: Table) -> Non
     assert (run.deltas_left, run.bytes_left) == (left.deltas, left.bytes)
     told = explain(site, "default.t").partitions[0].runs[0]
     assert (told["deltas_left"], told["bytes_left"]) == (left.deltas, left.bytes)
-    site.metastore.compactions.abort_request(*claimable(site))
+    site.metastore.endings.abort_request(*claimable(site))
     clean_all(site)
     rows = {row.compactionid: row for row in show.history(site)}
     assert (rows[outcome.entry.id].deltas_left, rows[outcome.entry.id].bytes_left) == (left.deltas, left.bytes)
@@ -109,7 +109,7 @@ def test_when_the_time_is_over_what_is_whole_is_published(site: Site, table: Tab
     outcome = asked(site, compactor_max_time="1ms", compactor_chunk_bytes=str(2 * delta_bytes(table)))
     assert (outcome.result, len(outcome.output), outcome.left.deltas) == (Result.COMPACTED, 1, 6)
     assert outcome.message == f"compactor.max.time; 6 deltas, {outcome.left.bytes} bytes left"
-    entry = site.metastore.compactions.entry(outcome.entry.id)
+    entry = site.metastore.entries.get(outcome.entry.id)
     assert (entry.state, entry.highest_write_id) == (State.READY_FOR_CLEANING, 2)
     assert rows_of(site, table) == wanted
     assert not [name for name in names_in(Path(table.location)) if name.startswith("_compactor")]
@@ -135,7 +135,7 @@ def test_a_worker_that_is_to_stop_publishes_what_is_whole(site: Site, table: Tab
         assert (outcome.result, len(outcome.output)) == (Result.COMPACTED, chunks)
         assert bool(outcome.left) is (time == "1h")
         for entry in claimable(site):
-            site.metastore.compactions.abort_request(entry)
+            site.metastore.endings.abort_request(entry)
         clean_all(site)
     assert deltas(table) == ["delta_0000001_0000008"]
 

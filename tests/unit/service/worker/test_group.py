@@ -14,7 +14,7 @@ from compactor.compaction.states import State
 from compactor.errors import CommitUnknown, LostClaim, StorageError
 from compactor.locking.kinds import LockType
 from compactor.metastore.catalog.read import Table
-from compactor.metastore.queue.compactions import Commit, Committing, Compactions
+from compactor.metastore.queue.commits import Commit, Commits, Committing
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches import driver
 from compactor.service.batches.assembly import claimable
@@ -71,7 +71,7 @@ def test_each_has_its_worker_its_transaction_and_its_commit(site: Site, tables: 
     assert [done[name].result for name in NAMES] == [Result.COMPACTED] * 3
     assert len({outcome.worker_id for outcome in done.values()}) == 3
     assert len({outcome.txn for outcome in done.values()}) == 3
-    entries = site.metastore.compactions.queue(states=(State.READY_FOR_CLEANING,))
+    entries = site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))
     assert {e.entity.table: e.txn_id for e in entries} == {name: done[name].txn for name in NAMES}
     assert [rows_of(site, table) for table in tables] == wanted
     assert_nothing_left(site)
@@ -87,14 +87,14 @@ def test_one_whose_file_is_broken_falls_out_alone(site: Site, tables: list[Table
     assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.FAILED, Result.COMPACTED]
     assert "bucket_00000" in done["b"].message
     assert names_in(Path(tables[1].location)) == before
-    assert site.metastore.compactions.entry(done["b"].entry.id).state is State.FAILED
+    assert site.metastore.entries.get(done["b"].entry.id).state is State.FAILED
     assert_nothing_left(site)
 
 
 def test_one_that_a_person_aborts_falls_out_alone(site: Site, tables: list[Table]) -> None:
     def abort() -> None:
-        (entry,) = site.metastore.compactions.queue(table="c")
-        site.metastore.compactions.abort_running(entry.id)
+        (entry,) = site.metastore.entries.queue(table="c")
+        site.metastore.endings.abort_running(entry.id)
 
     done = worked(site, Interrupted(before=abort))
     assert [done[name].result for name in NAMES] == [Result.COMPACTED, Result.COMPACTED, Result.ABORTED]
@@ -107,7 +107,7 @@ def test_one_whose_transaction_is_lost_falls_out_alone(site: Site, tables: list[
     """PROTOCOL 5: a lost worker can't name."""
 
     def lose() -> None:
-        (entry,) = site.metastore.compactions.queue(table="a")
+        (entry,) = site.metastore.entries.queue(table="a")
         assert entry.txn_id is not None
         site.metastore.transactions.abort(entry.txn_id, "timed out")
 
@@ -175,7 +175,7 @@ def test_what_is_too_large_to_go_with_others_goes_alone(
     outcomes: list[Outcome] = []
     (left,) = work_together(site, ids, InProcessRunner(), Options(), outcomes.append)
     assert {o.entry.entity.table for o in outcomes} == {"a", "c"}
-    entry = site.metastore.compactions.entry(left)
+    entry = site.metastore.entries.get(left)
     assert (entry.entity.table, entry.state, entry.worker_id) == ("b", State.INITIATED, None)
     assert_nothing_left(site)
     (alone,) = run_entries(site, [left], InProcessRunner()).outcomes
@@ -309,10 +309,10 @@ def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
     site: Site, tables: list[Table], monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:
     """PROTOCOL 5: nobody removes anything before TXNS has been read."""
-    committing_all = Compactions.committing_all
+    committing_all = Commits.committing_all
 
     @contextmanager
-    def unanswered(self: Compactions, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
+    def unanswered(self: Commits, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
         try:
             with committing_all(self, commits) as found:
                 yield found
@@ -322,7 +322,7 @@ def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
             pass
         raise CommitUnknown("the connection was lost")
 
-    monkeypatch.setattr(Compactions, "committing_all", unanswered)
+    monkeypatch.setattr(Commits, "committing_all", unanswered)
     wanted = [rows_of(site, table) for table in tables]
     if is_committed:
         done = worked(site)
@@ -331,7 +331,7 @@ def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
     else:
         with pytest.raises(CommitUnknown):
             worked(site)
-        assert [e.entity.table for e in site.metastore.compactions.working()] == list(NAMES)
+        assert [e.entity.table for e in site.metastore.entries.working()] == list(NAMES)
         assert all(any(n.startswith("base") for n in names_in(Path(table.location))) for table in tables)
     assert [rows_of(site, table) for table in tables] == wanted
 
@@ -345,7 +345,7 @@ def test_a_bug_that_one_meets_is_told_after_the_others_are_done(site: Site, tabl
     with pytest.raises(ZeroDivisionError):
         work_together(odd, ids, InProcessRunner(), Options(), outcomes.append)
     assert {o.entry.entity.table: o.result for o in outcomes} == {"b": Result.COMPACTED, "c": Result.COMPACTED}
-    (entry,) = site.metastore.compactions.queue(states=(State.INITIATED,))
+    (entry,) = site.metastore.entries.queue(states=(State.INITIATED,))
     assert entry.entity.table == "a"
     assert names_in(Path(place)) == before
     assert_nothing_left(site)
@@ -359,6 +359,6 @@ def test_who_interrupts_the_worker_puts_all_back(site: Site, tables: list[Table]
     ids = asked(site)
     with pytest.raises(KeyboardInterrupt):
         work_together(site, ids, Interrupted(after=interrupt), Options(), lambda outcome: None)
-    assert [e.id for e in site.metastore.compactions.queue(states=(State.INITIATED,))] == ids
+    assert [e.id for e in site.metastore.entries.queue(states=(State.INITIATED,))] == ids
     assert [names_in(Path(table.location)) for table in tables] == before
     assert_nothing_left(site)

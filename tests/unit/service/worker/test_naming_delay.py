@@ -94,7 +94,7 @@ def test_what_it_does_not_see_at_all_waits_in_the_queue(site: Site, warehouse: P
     outcome = compact(site)
     assert outcome.result is Result.WAITING
     assert "compactor.naming.delay is set" in outcome.message
-    assert [entry.state for entry in site.metastore.compactions.queue()] == [State.INITIATED]
+    assert [entry.state for entry in site.metastore.entries.queue()] == [State.INITIATED]
     assert [txn.id for txn in site.metastore.transactions.open_transactions()] == [query]
     assert site.metastore.locks.show() == []
     assert names_in(Path(table.location)) == before
@@ -113,7 +113,7 @@ def test_a_base_that_is_too_new_for_it_is_not_gone_behind(site: Site, table: Tab
         insert(site, table, range(start, start + 10))
     site.metastore.transactions.heartbeat(query)
     plain = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_naming_delay="true")
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert entry.state is State.READY_FOR_CLEANING
     assert compact(plain).result is Result.WAITING
 

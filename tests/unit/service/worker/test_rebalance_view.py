@@ -118,7 +118,7 @@ def test_rows_stay_and_files_are_even(site: Site, table: Table) -> None:
     assert len({row[:3] for row in after}) == 65
     f = outcome.figures
     assert (f.rows_in, f.rows_out, f.rows_deleted) == (70, 65, 5)
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (entry.state, entry.highest_write_id) == (State.READY_FOR_CLEANING, own)
     assert None not in (entry.next_txn_id, entry.commit_time)
 
@@ -160,7 +160,7 @@ def test_order_by_over_all_files(site: Site, table: Table) -> None:
     assert [row["row"]["a"] for rows in found.values() for row in rows] == wanted
     own = site.metastore.write_ids.next("default", "t") - 1
     assert {row["originalTransaction"] for rows in found.values() for row in rows} == {own}
-    assert site.metastore.compactions.queue()[0].order_by == "order by a desc"
+    assert site.metastore.entries.queue()[0].order_by == "order by a desc"
     assert [row[0] for row in rows_of(site, table)] == [own] * len(wanted)
 
 
@@ -245,7 +245,7 @@ def test_what_the_metastore_says_while_it_runs(site: Site, table: Table) -> None
     site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_lock_wait="100ms", hive_txn_xlock_write="true")
 
     def look() -> None:
-        (entry,) = site.metastore.compactions.queue()
+        (entry,) = site.metastore.entries.queue()
         assert entry.txn_id is not None
         (lock,) = site.metastore.locks.show()
         assert lock.type is LockType.EXCL_WRITE
@@ -279,7 +279,7 @@ def test_a_writer_lets_it_wait(site: Site, table: Table, operation: WriteOperati
         outcome = rebalance(site)
         assert outcome.result is Result.WAITING
         assert site.metastore.write_ids.next("default", "t") == next_one
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert entry.state is State.INITIATED
     again = work(site, entry.id, InProcessRunner(), Options())
     assert again is not None
@@ -302,7 +302,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
             write_id=statement.write_id,
             statement_id=0,
         )
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     again = work(site, entry.id, InProcessRunner(), Options())
     assert again is not None
     assert again.result is Result.COMPACTED
@@ -417,7 +417,7 @@ def test_a_bucketed_table_is_refused(site: Site, warehouse: Path) -> None:
         with pytest.raises(Refused, match="is bucketed"):
             request_compaction(site, table="default.t", type="rebalance")
         request = Request(entity=entity_of(table), type=CompactionType.REBALANCE, initiator="x")
-        outcome = work(site, site.metastore.compactions.request(request), InProcessRunner(), Options())
+        outcome = work(site, site.metastore.requests.request(request), InProcessRunner(), Options())
         assert outcome is not None
         assert outcome.result is Result.REFUSED
         assert "is bucketed" in outcome.message
@@ -462,7 +462,7 @@ def test_what_hive_asked_for(site: Site, table: Table) -> None:
     request = Request(
         entity=entity_of(table), type=CompactionType.REBALANCE, initiator="HOST-manual", order_by="order by `a` ASC"
     )
-    outcome = work(site, site.metastore.compactions.request(request), InProcessRunner(), Options())
+    outcome = work(site, site.metastore.requests.request(request), InProcessRunner(), Options())
     assert outcome is not None
     assert outcome.result is Result.COMPACTED
     assert [row[3] for row in rows_of(site, table)] == sorted(row[3] for row in rows_of(site, table))

@@ -44,7 +44,7 @@ def table(site: Site, warehouse: Path) -> Table:
 
 def forced(site: Site, entity: Entity, kind: CompactionType = CompactionType.MAJOR) -> Outcome:
     """As a row that another tool put into the queue."""
-    number = site.metastore.compactions.request(Request(entity=entity, type=kind, initiator="x"))
+    number = site.metastore.requests.request(Request(entity=entity, type=kind, initiator="x"))
     outcome = work(site, number, InProcessRunner(), Options())
     assert outcome is not None
     return outcome
@@ -59,7 +59,7 @@ def test_a_compaction_tells_what_it_did(site: Site, table: Table) -> None:
     assert outcome.seconds > 0
     f = outcome.figures
     assert (f.rows_in, f.rows_out, f.rows_deleted) == (20, 19, 1)
-    (entry,) = site.metastore.compactions.queue()
+    (entry,) = site.metastore.entries.queue()
     assert (entry.state, entry.txn_id, entry.highest_write_id) == (State.READY_FOR_CLEANING, outcome.txn, 3)
 
 
@@ -94,7 +94,7 @@ def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None
     looked: list[str] = []
 
     def look(when: str) -> None:
-        (entry,) = site.metastore.compactions.queue()
+        (entry,) = site.metastore.entries.queue()
         assert entry.txn_id is not None
         assert site.metastore.transactions.state(entry.txn_id) == "o"
         assert (entry.state, entry.highest_write_id) == (State.WORKING, 3)
@@ -135,8 +135,8 @@ def test_what_a_dead_worker_staged_is_swept_also_where_hive_cleaned(site: Site, 
     done = compact(site)
     staged = Path(table.location) / staging_name(done.txn or TxnId(0))
     (staged / "out").mkdir(parents=True)  # as if its worker had died before it removed it
-    (entry,) = site.metastore.compactions.queue()
-    site.metastore.compactions.mark_cleaned(entry, (), all_below=False)
+    (entry,) = site.metastore.entries.queue()
+    site.metastore.cleaning.mark_cleaned(entry, (), all_below=False)
     insert(site, table, [100])
     assert compact(with_settings(site, compactor_mode="compact")).result is Result.COMPACTED
     assert not staged.exists()
@@ -173,7 +173,7 @@ def test_what_is_not_proven_fails_and_gets_no_manifest(site: Site, table: Table)
 
     outcome = compact(with_storage(site, Short()))
     assert (outcome.result, "nothing was changed" in outcome.message) == (Result.FAILED, True)
-    (row, *_) = site.metastore.compactions.history()
+    (row, *_) = site.metastore.entries.history()
     assert (row.id, row.state) == (outcome.entry.id, State.FAILED)
     assert names_in(Path(table.location)) == before
     assert [path for path in written if path.endswith("manifest.json")] == []
@@ -198,7 +198,7 @@ def test_nothing_to_do_at_all_is_refused_with_its_reason(site: Site, table: Tabl
     clean_all(site)
     outcome = forced(site, entity_of(table))
     assert outcome.result is Result.REFUSED
-    (row, *_) = site.metastore.compactions.history()
+    (row, *_) = site.metastore.entries.history()
     assert (row.state, row.error) == (State.REFUSED, outcome.message)
     assert rows_of(site, table) == wanted
 
@@ -223,7 +223,7 @@ def test_what_this_release_does_not_compact_is_refused_by_name(
     assert "default.odd" in outcome.message
     assert said in outcome.message
     assert names_in(warehouse / "odd") == set()
-    assert site.metastore.compactions.history()[0].error == outcome.message
+    assert site.metastore.entries.history()[0].error == outcome.message
 
 
 def test_a_type_that_no_worker_does_is_refused_by_name(site: Site, table: Table) -> None:

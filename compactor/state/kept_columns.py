@@ -18,7 +18,7 @@ _E = ENTRIES.c
 _AT_ONCE = 1000  #: ids in one statement
 
 
-class Entries:
+class KeptColumns:
     """COMPACTOR_ENTRIES of one metastore: Hive 3.1's queue knows neither a compaction's transaction nor its pool.
 
     Nothing correct depends on this and the metastore's row being committed together: what is needed later is written

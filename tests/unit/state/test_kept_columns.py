@@ -4,7 +4,7 @@ from compactor.state.store import OwnState
 
 
 def test_what_is_put_is_kept_beside_what_was_known(fresh: OwnState) -> None:
-    kept = fresh.entries("m")
+    kept = fresh.kept_columns("m")
     kept.put({1: {"TXN_ID": 7, "POOL_NAME": "p"}, 2: {"POOL_NAME": None}})
     kept.put({1: {"TXN_ID": None, "ERROR_MESSAGE": "東京"}})
     kept.put({})
@@ -13,19 +13,19 @@ def test_what_is_put_is_kept_beside_what_was_known(fresh: OwnState) -> None:
         2: {"POOL_NAME": None},
     }
     assert kept.get([]) == {}
-    assert fresh.entries("other").get([1]) == {}
+    assert fresh.kept_columns("other").get([1]) == {}
 
 
 def test_a_number_that_is_handed_out_again_begins_anew(fresh: OwnState) -> None:
     """A request that was not entered leaves its number to the next one, and must not leave its pool."""
-    kept = fresh.entries("m")
+    kept = fresh.kept_columns("m")
     kept.put({1: {"POOL_NAME": "p", "TXN_ID": 3}})
     kept.put({1: {"ENQUEUE_TIME": 5}}, anew=True)
     assert kept.get([1]) == {1: {"ENQUEUE_TIME": 5}}
 
 
 def test_more_than_one_statement_holds(fresh: OwnState) -> None:
-    kept = fresh.entries("m")
+    kept = fresh.kept_columns("m")
     kept.put({number: {"TXN_ID": number} for number in range(2500)})
     assert kept.ids() == set(range(2500))
     assert kept.get(range(2500))[2499] == {"TXN_ID": 2499}

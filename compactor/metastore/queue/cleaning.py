@@ -1,0 +1,150 @@
+"""Entries ready for cleaning: which are due, and what becomes of them."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    delete,
+    func,
+    or_,
+    select,
+)
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import CompactionType, State
+from compactor.database.clock import now_ms
+from compactor.database.retry import retried
+from compactor.errors import LostClaim
+from compactor.ids import WriteId
+from compactor.metastore.queue.rows import CQ, KNOWN_QUEUED
+from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.schema.entity import entity_is
+from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_TXN_COMPONENTS,
+    TXN_COMPONENTS,
+    TXN_TO_WRITE_ID,
+)
+from compactor.metastore.transactions import components
+
+
+class Cleaning:
+    """Entries that a cleaner looks at."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+
+    def ready_for_cleaning(self, now: int) -> list[Entry]:
+        """Entries whose obsolete directories may be looked at: oldest of their entity, not in retry back-off.
+
+        The back-off counts from the last attempt, or from the commit where there was none. ``now`` is epoch ms.
+        """
+        due = [entry for entry in self._ready_rows() if next_cleaning(entry) <= now]
+        lowest: dict[Entity, WriteId] = {}
+        for entry in due:
+            if entry.highest_write_id is not None:
+                known = lowest.get(entry.entity, entry.highest_write_id)
+                lowest[entry.entity] = min(known, entry.highest_write_id)
+        return [
+            entry for entry in due if entry.highest_write_id is None or entry.highest_write_id == lowest[entry.entity]
+        ]
+
+    def backing_off(self, now: int) -> list[Entry]:
+        """Entries that could not be cleaned and are left alone until ``next_cleaning``; ``now`` is epoch ms."""
+        return [entry for entry in self._ready_rows() if next_cleaning(entry) > now]
+
+    def _ready_rows(self) -> list[Entry]:
+        with self._table.database.read() as conn:
+            ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, KNOWN_QUEUED)
+            return list(self._table.rows.queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
+
+    @retried
+    def mark_cleaner_start(self, entry: Entry) -> None:
+        """Say that a cleaner looks at the entry now.
+
+        Raises:
+            LostClaim: the row is not ready for cleaning any more.
+        """
+        with self._table.changing() as conn:
+            self._table.change(conn, _ready(entry), {"CQ_CLEANER_START": now_ms(conn)})
+
+    @retried
+    def back_off(self, entry: Entry, retention_ms: int, error: str | None) -> None:
+        """Leave the entry alone for ``retention_ms`` from now.
+
+        Raises:
+            LostClaim: the row is not ready for cleaning any more.
+        """
+        with self._table.changing() as conn:
+            values = {
+                "CQ_CLEANER_START": now_ms(conn),
+                "CQ_RETRY_RETENTION": retention_ms,
+                "CQ_ERROR_MESSAGE": error,
+            }
+            self._table.change(conn, _ready(entry), values)
+
+    @retried
+    def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
+        """The entry is clean: to the history, and what it covered is no longer a reason to compact.
+
+        Components of aborted transactions go where nothing of them is in storage: with ``all_below`` those of every
+        write ID up to the entry's highest, otherwise those of ``forgotten_write_ids``. Only this very entity's:
+        a table without partition name never takes its partitions' rows along.
+
+        Raises:
+            LostClaim: the row is not ready for cleaning any more.
+        """
+        _ready(entry)
+        with self._table.changing() as conn:
+            names = components.recorded_forms(conn, entry.entity)
+            retries = entity_is(COMPACTION_QUEUE, "CQ", entry.entity)
+            if entry.type is CompactionType.ABORT_CLEANUP:
+                self._table.delete(conn, entry)
+            else:
+                self._table.end(conn, entry, State.SUCCEEDED, None)
+                leftover = (CQ.CQ_TYPE == CompactionType.ABORT_CLEANUP.value) & (CQ.CQ_STATE == "r")
+                conn.execute(delete(COMPACTION_QUEUE).where(retries, leftover))
+                _forget_completed(conn, entry, names)
+            _forget_aborted(conn, entry, forgotten_write_ids, all_below=all_below)
+
+
+def next_cleaning(entry: Entry) -> int:
+    """When a cleaner looks at the entry again, epoch ms; 0 where nothing keeps it from it now."""
+    return max(entry.cleaner_start or 0, entry.commit_time or 0) + entry.retry_retention if entry.retry_retention else 0
+
+
+def _ready(entry: Entry) -> Entry:
+    if entry.state is not State.READY_FOR_CLEANING:
+        raise LostClaim(f"compaction {entry.id} is {entry.state.label}; only one ready for cleaning is cleaned")
+    return entry
+
+
+def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None]) -> None:
+    """COMPLETED_TXN_COMPONENTS up to the entry's highest write ID; Trino's rows have none and count by mapping."""
+    if entry.highest_write_id is None:
+        return
+    columns, mapping = COMPLETED_TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
+    here = entity_is(COMPLETED_TXN_COMPONENTS, "CTC", entry.entity, *names)
+    mapped = select(mapping.T2W_WRITEID).where(
+        mapping.T2W_TXNID == columns.CTC_TXNID,
+        mapping.T2W_DATABASE == columns.CTC_DATABASE,
+        mapping.T2W_TABLE == columns.CTC_TABLE,
+    )
+    write_id = func.coalesce(columns.CTC_WRITEID, mapped.scalar_subquery())
+    conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, write_id <= entry.highest_write_id))
+    if entry.txn_id is not None:
+        # Neither a write ID nor a mapping: ended long ago.
+        unknown = write_id.is_(None) & (columns.CTC_TXNID < entry.txn_id)
+        conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, unknown))
+
+
+def _forget_aborted(conn: Connection, entry: Entry, write_ids: Collection[WriteId], *, all_below: bool) -> None:
+    columns = TXN_COMPONENTS.c
+    gone: ColumnElement[bool] = columns.TC_WRITEID.in_(write_ids)
+    if all_below and entry.highest_write_id is not None:
+        gone = or_(gone, columns.TC_WRITEID <= entry.highest_write_id)
+    components.forget_aborted(conn, entry.entity, gone)

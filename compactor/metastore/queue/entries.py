@@ -1,0 +1,84 @@
+"""Entries of the queue and of the history, read."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlalchemy import (
+    ColumnElement,
+    select,
+)
+
+from compactor.compaction.entry import Entity, Entry
+from compactor.compaction.states import State
+from compactor.errors import NotFound
+from compactor.metastore.queue.rows import CC, CQ, KNOWN_ENDED, KNOWN_QUEUED
+from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.schema.entity import entity_is
+from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+)
+
+
+class Entries:
+    """Reads entries."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+
+    def get(self, entry_id: int) -> Entry:
+        """An entry of the queue, or else of the history.
+
+        Raises:
+            NotFound: it is in neither.
+        """
+        with self._table.database.read() as conn:
+            found = self._table.rows.queued(
+                conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings()
+            )
+            if not found:
+                past = select(COMPLETED_COMPACTIONS).where(CC.CC_ID == entry_id)
+                found = self._table.rows.ended(conn.execute(past).mappings())
+        if not found:
+            raise NotFound(f"compaction {entry_id} is neither in the queue nor in the history")
+        return found[0]
+
+    def queue(
+        self,
+        *,
+        database: str | None = None,
+        table: str | None = None,
+        partition: str | None = None,
+        states: Collection[State] | None = None,
+        pool: str | None = None,
+        ids: Collection[int] | None = None,
+    ) -> list[Entry]:
+        """Entries of the queue that match everything that is given, by id."""
+        wanted: list[tuple[ColumnElement[str], str | None]] = [
+            (CQ.CQ_DATABASE, database),
+            (CQ.CQ_TABLE, table),
+            (CQ.CQ_PARTITION, partition),
+        ]
+        query = select(COMPACTION_QUEUE).where(KNOWN_QUEUED).order_by(CQ.CQ_ID)
+        query = query.where(*(column == value for column, value in wanted if value is not None))
+        if states is not None:
+            query = query.where(CQ.CQ_STATE.in_([state.value for state in states]))
+        if ids is not None:
+            query = query.where(CQ.CQ_ID.in_(ids))
+        with self._table.database.read() as conn:
+            found = self._table.rows.queued(conn.execute(query).mappings())
+        return [entry for entry in found if pool is None or entry.pool == pool]
+
+    def working(self) -> list[Entry]:
+        """What workers hold, by id."""
+        return self.queue(states=(State.WORKING,))
+
+    def history(self, entity: Entity | None = None, limit: int | None = None) -> list[Entry]:
+        """Entries of the history, newest first; of one entity, or of all."""
+        query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED).order_by(CC.CC_ID.desc()).limit(limit)
+        if entity is not None:
+            query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
+        with self._table.database.read() as conn:
+            return self._table.rows.ended(conn.execute(query).mappings())

@@ -1,0 +1,192 @@
+"""Requests for compactions: into the queue, or into the history with the reason why there is none."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import (
+    Connection,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+import compactor
+from compactor.acid import partition_names
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.database.clock import now_ms
+from compactor.database.retry import retried
+from compactor.errors import Refused
+from compactor.metastore.mutex import schedule_alone
+from compactor.metastore.queue import properties_text
+from compactor.metastore.queue.rows import CQ
+from compactor.metastore.queue.table import QueueTable
+from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    NEXT_COMPACTION_QUEUE_ID,
+)
+from compactor.metastore.transactions.write_ids import next_write_id
+
+_PROPERTIES_LENGTH = 2048  #: CQ_TBLPROPERTIES
+
+
+class Requests:
+    """Enters requests."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+
+    def request(self, request: Request) -> int:
+        """Put a request into the queue and return its id.
+
+        Raises:
+            Refused: one is queued or worked on, or a finished one covers all that was written (Hive's
+                ``CompactFunction``), or its properties are too long.
+        """
+        (answer,) = self.request_all([request])
+        if isinstance(answer, Refused):
+            raise answer
+        return answer
+
+    @retried
+    def request_all(self, requests: Sequence[Request]) -> list[int | Refused]:
+        """Put requests into the queue in one transaction: the id of each, or why ``request`` would not take it.
+
+        What it costs in statements depends on how many tables they are about, not on how many requests there are. Of
+        two about the same entity the second is refused.
+        """
+        properties = [
+            properties_text.encode(request.properties) if request.properties else None for request in requests
+        ]
+        with self._table.changing() as conn:
+            schedule_alone(conn, self._table.dialect)
+            # before anything is looked at, since the counter's row keeps two askers of ours apart on every database
+            counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
+            first = int(conn.execute(self._table.dialect.for_update(counter)).scalar_one())
+            known = _Duplicates(conn, [request.entity for request in requests])
+            now = now_ms(conn)
+            answers: list[int | Refused] = []
+            rows: list[dict[str, object]] = []
+            for request, encoded in zip(requests, properties, strict=True):
+                entry_id = first + len(rows)
+                refused = self._unknown_type(request) or _too_long(request, encoded) or known.refusal(request.entity)
+                if refused is None:
+                    rows.append(_request_row(entry_id, request, encoded, now))
+                    known.add(request.entity, entry_id)
+                answers.append(entry_id if refused is None else refused)
+            if rows:
+                conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=first + len(rows)))
+                # anew: the number may have been drawn for a request that was then not entered
+                self._table.rows.keep({first + number: row for number, row in enumerate(rows)}, anew=True)
+                conn.execute(insert(COMPACTION_QUEUE), [self._table.rows.stored(COMPACTION_QUEUE, row) for row in rows])
+            return answers
+
+    @retried
+    def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
+        """Write into the history that nothing was requested and why; the id of that row."""
+        with self._table.changing() as conn:
+            entry_id = self._table.draw(conn)
+            now = now_ms(conn)
+            row = {
+                "CC_ID": entry_id,
+                "CC_DATABASE": entity.database,
+                "CC_TABLE": entity.table,
+                "CC_PARTITION": entity.partition,
+                "CC_STATE": State.DID_NOT_INITIATE.value,
+                "CC_TYPE": CompactionType.MINOR.value,  # as in Hive
+                "CC_ENQUEUE_TIME": now,
+                "CC_START": now,
+                "CC_END": now,
+                "CC_ERROR_MESSAGE": message,
+                "CC_INITIATOR_ID": initiator,
+                "CC_INITIATOR_VERSION": compactor.__version__,
+            }
+            self._table.rows.keep({entry_id: row}, anew=True)
+            conn.execute(insert(COMPLETED_COMPACTIONS).values(**self._table.rows.stored(COMPLETED_COMPACTIONS, row)))
+            return entry_id
+
+    def _unknown_type(self, request: Request) -> Refused | None:
+        known = self._table.dialect.request_types
+        if known is None or request.type.value in known:
+            return None
+        return Refused(
+            f"compaction of {request.entity}: Hive 3.1 knows no {request.type.label.lower()} compaction, and could not "
+            "show its queue any more; ask for minor or major"
+        )
+
+
+def _request_row(entry_id: int, request: Request, properties: str | None, now: int) -> dict[str, object]:
+    return {
+        "CQ_ID": entry_id,
+        "CQ_DATABASE": request.entity.database,
+        "CQ_TABLE": request.entity.table,
+        "CQ_PARTITION": request.entity.partition,
+        "CQ_STATE": State.INITIATED.value,
+        "CQ_TYPE": request.type.value,
+        "CQ_TBLPROPERTIES": properties,
+        "CQ_ENQUEUE_TIME": now,
+        "CQ_RUN_AS": request.run_as,
+        "CQ_INITIATOR_ID": request.initiator,
+        "CQ_INITIATOR_VERSION": compactor.__version__,
+        "CQ_RETRY_RETENTION": 0,
+        "CQ_POOL_NAME": request.pool,
+        "CQ_NUMBER_OF_BUCKETS": request.buckets,
+        "CQ_ORDER_BY": request.order_by,
+    }
+
+
+def _too_long(request: Request, properties: str | None) -> Refused | None:
+    if properties is None or len(properties) <= _PROPERTIES_LENGTH:
+        return None
+    return Refused(
+        f"compaction of {request.entity}: its properties take {len(properties)} characters, "
+        f"{_PROPERTIES_LENGTH} fit into the queue; pass fewer of them"
+    )
+
+
+class _Duplicates:
+    """Rows of the queue that make a new request for one of some entities pointless, whatever its type."""
+
+    def __init__(self, conn: Connection, entities: Sequence[Entity]) -> None:
+        self._found: dict[Entity, tuple[State, int]] = {}
+        names: dict[tuple[str, str], dict[str | None, None]] = {}
+        for entity in entities:
+            names.setdefault((entity.database, entity.table), {}).update(dict.fromkeys(_forms(entity.partition)))
+        for (database, table), partitions in names.items():
+            self._read(conn, Entity(database=database, table=table), list(partitions))
+
+    def refusal(self, entity: Entity) -> Refused | None:
+        """Why a request for ``entity`` is not taken; the oldest row says it."""
+        rows = [row for name in _forms(entity.partition) if (row := self._found.get(replace(entity, partition=name)))]
+        if not rows:
+            return None
+        state, entry_id = min(rows, key=lambda row: row[1])
+        return Refused(f"Compaction is already scheduled with state='{state.label}' and id={entry_id}")
+
+    def add(self, entity: Entity, entry_id: int) -> None:
+        self._found[entity] = (State.INITIATED, entry_id)
+
+    def _read(self, conn: Connection, table: Entity, names: Sequence[str | None]) -> None:
+        high_mark = next_write_id(conn, table.database, table.table) - 1
+        busy = CQ.CQ_STATE.in_((State.INITIATED.value, State.WORKING.value))
+        covered = (CQ.CQ_STATE == State.READY_FOR_CLEANING.value) & (CQ.CQ_HIGHEST_WRITE_ID == high_mark)
+        query = select(CQ.CQ_ID, CQ.CQ_STATE, CQ.CQ_PARTITION).where(or_(busy, covered)).order_by(CQ.CQ_ID)
+        here = [CQ.CQ_PARTITION.in_([name for name in names if name is not None])]
+        here += [CQ.CQ_PARTITION.is_(None)] if None in names else []
+        query = query.where(CQ.CQ_DATABASE == table.database, CQ.CQ_TABLE == table.table, or_(*here))
+        for row in conn.execute(query):
+            entity = replace(table, partition=row.CQ_PARTITION)
+            self._found.setdefault(entity, (State(row.CQ_STATE), row.CQ_ID))
+
+
+def _forms(partition: str | None) -> tuple[str | None, ...]:
+    """Every name under which a row of the queue may be about ``partition``."""
+    if partition is None:
+        return (None,)
+    less = partition_names.escaped_once_less(partition)
+    return tuple(dict.fromkeys((*partition_names.forms(partition), less)))

@@ -1,0 +1,136 @@
+"""COMPACTION_QUEUE and its history inside one transaction: rows that are locked, changed, ended.
+
+Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one that meets no row raises LostClaim.
+"""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    insert,
+    select,
+    update,
+)
+
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.prepared import send
+from compactor.errors import LostClaim, NotSupported
+from compactor.ids import TxnId
+from compactor.metastore.queue import rows as entries
+from compactor.metastore.queue.rows import CQ
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.tables import (
+    COMPACTION_QUEUE,
+    COMPLETED_COMPACTIONS,
+    NEXT_COMPACTION_QUEUE_ID,
+)
+from compactor.metastore.transactions import rows as txn_rows
+
+
+@cache
+def _row_of(dialect: Dialect) -> Select[Any]:
+    return dialect.for_update(select(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id")))
+
+
+class QueueTable:
+    """Reads and changes rows of the queue for the stores that share it."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self.database = database
+        self.dialect = dialect
+        self.rows = entries.Rows(dialect)
+
+    def keep_in(self, beyond: entries.Beyond) -> None:
+        """Where the values of columns go that this schema has not. Without it such a queue is read, not changed."""
+        self.rows.beyond = beyond
+
+    def forget_kept(self, ids: Collection[int]) -> None:
+        """Drop what is kept elsewhere of entries that have left the history."""
+        self.rows.forget(ids)
+
+    @contextmanager
+    def changing(self) -> Iterator[Connection]:
+        if not self.rows.is_whole and self.rows.beyond is None:
+            raise NotSupported(
+                f"metastore {self.database.url}: its schema {' or '.join(self.dialect.schema_versions)} has no columns "
+                "for a compaction's transaction, its pool and its errors; they are kept in our own state, and none is "
+                "open: set state_url, or a mode other than observe"
+            )
+        with self.database.write() as conn:
+            yield conn
+
+    def seen(self, conn: Connection, entry_id: int) -> Entry | None:
+        """The row as it is, not locked."""
+        found = self.rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
+        return found[0] if found else None
+
+    def locked(self, conn: Connection, entry_id: int) -> Entry | None:
+        found = self.rows.queued(send(conn, _row_of(self.dialect), {"of_id": entry_id}).mappings())
+        return found[0] if found else None
+
+    def locked_all(self, conn: Connection, ids: Collection[int]) -> dict[int, Entry]:
+        query = select(COMPACTION_QUEUE).where(CQ.CQ_ID.in_(ids)).order_by(CQ.CQ_ID)
+        found = self.rows.queued(conn.execute(self.dialect.for_update(query)).mappings())
+        return {entry.id: entry for entry in found}
+
+    def change(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
+        """Change the row, if it is in the state and by the worker that ``entry`` says."""
+        stored = self.rows.stored(COMPACTION_QUEUE, values) or {"CQ_STATE": entry.state.value}
+        if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**stored)).rowcount != 1:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+        if values.get("CQ_STATE") != State.READY_FOR_CLEANING.value:
+            self.rows.keep({entry.id: values})
+
+    def end(self, conn: Connection, entry: Entry, state: State, error: str | None) -> None:
+        query = self.dialect.for_update(select(COMPACTION_QUEUE).where(*_as_known(entry)))
+        row = conn.execute(query).mappings().first()
+        if row is None:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+        ended = entries.history_row(row, state, now_ms(conn), error)
+        self.rows.keep({entry.id: {name: value for name, value in ended.items() if value is not None}})
+        conn.execute(insert(COMPLETED_COMPACTIONS).values(**self.rows.stored(COMPLETED_COMPACTIONS, ended)))
+        self.delete(conn, entry)
+
+    def delete(self, conn: Connection, entry: Entry) -> None:
+        if conn.execute(delete(COMPACTION_QUEUE).where(*_as_known(entry))).rowcount != 1:
+            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+
+    def draw(self, conn: Connection) -> int:
+        counter = NEXT_COMPACTION_QUEUE_ID
+        found = conn.execute(self.dialect.for_update(select(counter.c.NCQ_NEXT))).scalar_one()
+        conn.execute(update(counter).values(NCQ_NEXT=found + 1))
+        return int(found)
+
+
+def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None) -> None:
+    if row is None or row.state != txn_rows.OPEN:
+        found = "gone" if row is None else {"a": "aborted", "c": "committed"}.get(row.state, row.state)
+        raise LostClaim(f"compaction {entry.id}: its transaction {txn} is {found}, it must be open")
+
+
+def must_be_ours(entry: Entry, worker_id: str, current: Entry | None) -> Entry:
+    if current is None:
+        raise LostClaim(f"compaction {entry.id} is not in the queue any more")
+    if current.state is not State.WORKING or current.worker_id != worker_id:
+        raise LostClaim(
+            f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by {worker_id}"
+        )
+    return current
+
+
+def _as_known(entry: Entry) -> tuple[ColumnElement[bool], ...]:
+    worker = CQ.CQ_WORKER_ID.is_(None) if entry.worker_id is None else CQ.CQ_WORKER_ID == entry.worker_id
+    return (CQ.CQ_ID == entry.id, CQ.CQ_STATE == entry.state.value, worker)
