@@ -35,6 +35,27 @@ def shown(listing: Listing, write_ids: Collection[WriteId]) -> dict[WriteId, str
     return found
 
 
+def reaching(listing: Listing, write_id: WriteId) -> str | None:
+    """Returns the name of a directory that a write ID allocated just now cannot have made, None where there is none.
+
+    A base or delta that holds the write ID, or a compaction's output that hides it: no compaction reaches an open write
+    ID (PROTOCOL 1.2). Deltas of larger write IDs are other writers'.
+    """
+    for name in listing.directories:
+        try:
+            acid = parse_directory(name)
+        except BadName:
+            continue
+        match acid:
+            case Base(write_id=number) if number == write_id or (acid.visibility_txn_id and number > write_id):
+                return name
+            case Delta(min_write_id=low, max_write_id=high) if high >= write_id and (
+                low <= write_id or acid.visibility_txn_id
+            ):
+                return name
+    return None
+
+
 def forget_before(now_ms: int, settings: Settings) -> int:
     """Aborted transactions that were last heard of before this time (epoch ms) are old enough.
 

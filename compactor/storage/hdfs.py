@@ -21,7 +21,7 @@ from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.deferred import Deferring
 from compactor.storage.options import StoreOptions, scrub
-from compactor.storage.tree import listing_of
+from compactor.storage.tree import Absent, consistent, listing_of
 
 log = logging.getLogger(__name__)
 HTTP_PORT = 9870  #: of a NameNode, where nothing else is said
@@ -56,6 +56,9 @@ class HdfsStorage:
         return f"{scheme}:{rest.rstrip('/')}"
 
     def listing(self, path: str) -> Listing:
+        return consistent(path, lambda: self._listed(path))
+
+    def _listed(self, path: str) -> Listing:
         files: list[tuple[str, int]] = []
         directories: list[str] = []
         with _errors("list", path):
@@ -77,7 +80,13 @@ class HdfsStorage:
         return listing_of(path, files, directories, self.read)
 
     def _walk(self, root: str, relative: str) -> Iterator[tuple[str, int]]:
-        for status in self._list_if_there(f"{root}/{relative}"):
+        try:
+            found = self._list(f"{root}/{relative}")
+        except RemoteError as error:
+            if error.kind == "FileNotFoundException":
+                raise Absent(f"{root}/{relative}") from None
+            raise
+        for status in found:
             path = f"{relative}/{status['pathSuffix']}"
             if status["type"] != "DIRECTORY":
                 yield path, int(status["length"])

@@ -15,11 +15,12 @@ from types import MappingProxyType
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
+from compactor.storage import exclusive_rename
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.deferred import Deferring
 from compactor.storage.local_model import Model
 from compactor.storage.options import StoreOptions
-from compactor.storage.tree import data_format
+from compactor.storage.tree import Absent, consistent, data_format
 
 _SYNCS = 16  #: under way at once: a file system writes what waits together as one
 
@@ -50,6 +51,10 @@ class LocalStorage:
         return rest.rstrip("/")
 
     def listing(self, path: str) -> Listing:
+        with _errors("list", path):
+            return consistent(path, lambda: self._listed(path))
+
+    def _listed(self, path: str) -> Listing:
         files: list[FileStatus] = []
         directories: list[str] = []
         for entry in _entries(path):
@@ -58,8 +63,8 @@ class LocalStorage:
             if entry.is_dir():
                 directories.append(entry.name)
                 _walk(path, entry.name, files)
-            elif (status := _status(entry, entry.name)) is not None:
-                files.append(status)
+            else:
+                files.append(_status(entry, entry.name))
         files.sort(key=_path)
         directories.sort()
         formats = {
@@ -103,14 +108,14 @@ class LocalStorage:
 
     def upload(self, local: str, path: str) -> None:
         with _errors("write", path):
-            with open(local, "rb") as source, open(path, "wb") as file:
+            with open(local, "rb") as source, open(path, "xb") as file:
                 shutil.copyfileobj(source, file)
                 file.flush()
                 os.fsync(file.fileno())
             _sync(os.path.dirname(path))
 
     def write(self, path: str, content: bytes) -> None:
-        with _errors("write", path), open(path, "wb") as file:
+        with _errors("write", path), open(path, "xb") as file:
             file.write(content)
 
     def make_directories(self, path: str, *, like: str) -> None:
@@ -144,9 +149,10 @@ class LocalStorage:
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with _errors("rename to", target):
-            if os.path.lexists(target):
-                raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
-            os.rename(source, target)
+            try:
+                exclusive_rename.rename(source, target)
+            except FileExistsError:
+                raise StorageError(f"{target}: is there already; {source} is not moved over or into it") from None
             if durable:
                 _sync(os.path.dirname(target))
 
@@ -216,20 +222,29 @@ def _unlisted(path: str, error: OSError) -> StorageError:
 
 def _walk(root: str, relative: str, files: list[FileStatus]) -> None:
     """Adds every file below ``relative`` to ``files``."""
-    for entry in _scan(f"{root}/{relative}"):
+    try:
+        with os.scandir(f"{root}/{relative}") as found:
+            entries = list(found)
+    except FileNotFoundError:
+        raise Absent(f"{root}/{relative}") from None
+    except OSError as error:
+        raise _unlisted(f"{root}/{relative}", error) from error
+    for entry in entries:
         path = f"{relative}/{entry.name}"
         if entry.is_dir():
             if not is_skipped(entry.name):
                 _walk(root, path, files)
-        elif (status := _status(entry, path)) is not None:
-            files.append(status)
+        else:
+            files.append(_status(entry, path))
 
 
-def _status(entry: os.DirEntry[str], path: str) -> FileStatus | None:
+def _status(entry: os.DirEntry[str], path: str) -> FileStatus:
     try:
         return FileStatus(path=path, length=entry.stat().st_size)
     except FileNotFoundError:
-        return None
+        raise Absent(entry.path) from None
+    except OSError as error:
+        raise StorageError(f"cannot measure {entry.path}: {error.strerror or error}") from error
 
 
 def _sync(path: str) -> None:

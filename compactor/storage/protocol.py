@@ -30,8 +30,9 @@ class Storage(Protocol):
         """
 
     def listing(self, path: str) -> Listing:
-        """Everything below ``path``; survives entries that vanish meanwhile. ``BadFile`` when ``path`` is not there (an
-        object store knows no empty directory: there it is empty)."""
+        """Everything below ``path``. What vanishes meanwhile starts it again; a name that is listed and does not answer is
+        a ``StorageError`` (PROTOCOL 11.10). ``BadFile`` when ``path`` is not there (an object store knows no empty
+        directory: there it is empty)."""
 
     def children(self, path: str) -> tuple[str, ...]:
         """Names of what stands directly in ``path``, hidden ones too, sorted; nothing when it is not there."""
@@ -60,7 +61,8 @@ class Storage(Protocol):
         file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4)."""
 
     def write(self, path: str, content: bytes) -> None:
-        """Creates ``path`` with its content; ``sync`` makes it durable."""
+        """Creates ``path`` with its content and refuses a file that exists, where the store can (PROTOCOL 11.12); ``sync``
+        makes it durable."""
 
     def make_directories(self, path: str, *, like: str) -> None:
         """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``; ``sync``

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, TransactionAborted
+from compactor.compaction.forgetting import reaching
+from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.locking.kinds import LockType
 from compactor.locking.plan import write_lock
@@ -63,6 +64,7 @@ class Transaction:
         self._statements: Counter[tuple[str, str]] = Counter()
         self._components: set[tuple[Entity, WriteOperation]] = set()
         self._locked: set[tuple[Entity, LockType]] = set()
+        self._entered: set[str] = set()  # locations that held nothing of this transaction's write IDs
         self.id = txn
 
     def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
@@ -75,6 +77,7 @@ class Transaction:
             Refused: the table is not transactional.
             LockNotGranted: somebody holds a lock that this one has to wait for, longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
+            StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
         self._heart.check()
         target = self._site.target(entity)
@@ -84,6 +87,7 @@ class Transaction:
         if kind is not None:
             self._lock(target, kind)
         write_id = self._site.metastore.write_ids.allocate(self.id, entity.database, entity.table)
+        self._must_be_unused(target, write_id)
         if (entity, operation) not in self._components:
             self._site.metastore.write_ids.add_component(self.id, entity, operation.value, write_id)
             self._components.add((entity, operation))
@@ -102,6 +106,19 @@ class Transaction:
     def snapshot(self, target: Target) -> ValidWriteIdList:
         """What this transaction sees of a table, its own writes with it."""
         return self._site.write_ids(target.table, self._site.metastore.transactions.snapshot(self.id))
+
+    def _must_be_unused(self, target: Target, write_id: WriteId) -> None:
+        """Refuses a write ID whose directory exists before this transaction has made one (PROTOCOL 11.12)."""
+        if target.location in self._entered:
+            return
+        name = reaching(self._site.storage.listing(target.location), write_id)
+        if name is not None:
+            raise StorageError(
+                f"{target.entity}: the metastore allocated write ID {write_id}, and {name} reaches it already; its database "
+                "is older than the table's files (restored from a backup?); nothing was written, compare both before "
+                "anybody writes again"
+            )
+        self._entered.add(target.location)
 
     def _lock(self, target: Target, kind: LockType) -> None:
         if (target.entity, kind) in self._locked:

@@ -6,6 +6,7 @@ The metastore's side (transaction, lock, write ID, component) comes first and is
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,7 @@ def write_rows(
     """``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
 
     Raises:
-        StorageError: the directory or file can't be made.
+        StorageError: the directory or file can't be made, or the file exists.
         NotLossless: a column can't be written as the table's type.
     """
     types = acid_types(parse_hive_type(row_type))
@@ -83,11 +84,14 @@ def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, 
     folder = os.path.join(location, delta.name)
     try:
         os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(folder, ACID_VERSION_FILE), "wb") as file:
+        with suppress(FileExistsError), open(os.path.join(folder, ACID_VERSION_FILE), "xb") as file:
             file.write(ACID_VERSION)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be made: {error.strerror}") from error
-    return os.path.join(folder, BucketFile(number=number).name)
+    path = os.path.join(folder, BucketFile(number=number).name)
+    if os.path.lexists(path):
+        raise StorageError(f"{path}: is there already; a statement writes each of its files once, and nothing over it")
+    return path
 
 
 def _inserts(rows: pa.Table, codec: Codec, types: Types, write_id: WriteId, bucket_property: int) -> pa.RecordBatch:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import Listing
-from compactor.compaction.forgetting import forget_before, shown
+from compactor.compaction.forgetting import forget_before, reaching, shown
 from compactor.ids import WriteId
 from compactor.settings.precedence import Layer, Settings
 
@@ -48,3 +48,23 @@ def test_old_enough_is_the_grace_and_the_time_out_together() -> None:
     given = {"compactor.forget.grace": "60s", "hive.txn.timeout": "5s"}
     assert forget_before(1_000_000, Settings.of([Layer(name="flag", values=given)])) == 935_000
     assert forget_before(0, Settings.of()) < 0
+
+
+@pytest.mark.parametrize(
+    ("directory", "reaches"),
+    [
+        ("delta_0000005_0000005_0000", True),
+        ("delete_delta_0000004_0000006", True),
+        ("base_0000005", True),
+        ("base_0000006_v0000012", True),
+        ("delta_0000006_0000009_v0000012", True),
+        ("delta_0000006_0000006_0000", False),  # another writer, who allocated since
+        ("base_0000006", False),  # an INSERT OVERWRITE that began since
+        ("base_0000004_v0000012", False),
+        ("base_x", False),
+        ("p=1", False),
+    ],
+)
+def test_a_write_id_of_just_now_is_in_no_directory_yet(directory: str, reaches: bool) -> None:
+    """PROTOCOL 11.12: nor below a compaction, which reaches no open write ID."""
+    assert reaching(Listing(directories=(directory,)), WriteId(5)) == (directory if reaches else None)

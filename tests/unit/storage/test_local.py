@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compactor.errors import BadFile, NotSupported, StorageError
+from compactor.storage import exclusive_rename
 from compactor.storage.local import LocalStorage
 
 STORAGE = LocalStorage()
@@ -208,8 +213,94 @@ def test_an_error_names_what_was_tried(tmp_path: Path) -> None:
         STORAGE.children(f"{tmp_path}/f")
 
 
-def test_a_listing_survives_files_that_vanish(tmp_path: Path) -> None:
+def test_a_name_that_is_listed_and_never_answers_ends_the_listing(tmp_path: Path) -> None:
+    """PROTOCOL 11.10: a disk behind a link that is away was taken for empty, and its rows were compacted away."""
     (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "link").symlink_to(tmp_path / "nowhere")  # as a file that is gone when it is looked at
-    assert STORAGE.listing(str(tmp_path)).files == ()
-    assert os.path.lexists(tmp_path / "d" / "link")
+    (tmp_path / "d" / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(
+        StorageError, match=r"d/link: its directory lists it, and it does not answer.*disk, link or mount"
+    ):
+        STORAGE.listing(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["delta_1", "delta_1/bucket_00000"])
+def test_a_name_that_does_not_answer_once_is_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """PROTOCOL 11.10: a stale cache answers ENOENT for what is there."""
+    (tmp_path / "delta_1").mkdir()
+    (tmp_path / "delta_1" / "bucket_00000").write_bytes(b"123")
+    absent = Absences(monkeypatch, [str(tmp_path / name)])
+    assert [f.path for f in STORAGE.listing(str(tmp_path)).files] == ["delta_1/bucket_00000"]
+    assert absent.left == []
+
+
+def test_what_is_removed_while_it_is_listed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleaner may work beside; the listing starts again and shows what stays."""
+    for name in ("delta_1", "delta_2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "bucket_00000").write_bytes(b"123")
+    Absences(monkeypatch, [str(tmp_path / "delta_1")], then=lambda: shutil.rmtree(tmp_path / "delta_1"))
+    assert STORAGE.listing(str(tmp_path)).directories == ("delta_2",)
+
+
+class Absences:
+    """Paths of which each answers ENOENT once, as a stale cache does; ``then`` is called at that moment."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, left: list[str], then: Callable[[], object] = lambda: None
+    ) -> None:
+        self.left = left
+        self._then = then
+        self._scandir = os.scandir
+        monkeypatch.setattr(os, "scandir", self.scan)
+
+    def scan(self, path: str) -> Any:
+        self.answer(path)
+        with self._scandir(path) as found:
+            return contextlib.nullcontext([_Entry(self, entry) for entry in found])
+
+    def answer(self, path: str) -> None:
+        if path in self.left:
+            self.left.remove(path)
+            self._then()
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+
+
+class _Entry:
+    def __init__(self, absences: Absences, entry: os.DirEntry[str]) -> None:
+        self._absences, self._entry = absences, entry
+        self.name, self.path = entry.name, entry.path
+        self.is_dir = entry.is_dir
+
+    def stat(self) -> os.stat_result:
+        self._absences.answer(self.path)
+        return self._entry.stat()
+
+
+def test_a_file_is_never_written_over(tmp_path: Path) -> None:
+    """PROTOCOL 11.12: with a metastore that is behind its files, our own names are somebody's."""
+    (tmp_path / "f").write_bytes(b"theirs")
+    (tmp_path / "ours").write_bytes(b"ours")
+    with pytest.raises(StorageError, match=r"cannot write .*/f: File exists"):
+        STORAGE.write(str(tmp_path / "f"), b"ours")
+    with pytest.raises(StorageError, match=r"cannot write .*/f: File exists"):
+        STORAGE.upload(str(tmp_path / "ours"), str(tmp_path / "f"))
+    assert (tmp_path / "f").read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("supported", [True, False])
+def test_a_rename_is_exclusive_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: bool) -> None:
+    """PROTOCOL 11.12: a name that appears after it was looked for is not replaced, where the system has a call for it;
+    elsewhere (NFS) what is there is looked for just before."""
+    (tmp_path / "a").write_bytes(b"ours")
+    (tmp_path / "f").write_bytes(b"theirs")
+    if supported:  # a look before the call would not see it
+        monkeypatch.setattr(os.path, "lexists", lambda path: False)
+    else:
+        monkeypatch.setattr(exclusive_rename, "_renameat2", lambda *arguments: errno.EINVAL)
+    with pytest.raises(StorageError, match=r"/f: is there already"):
+        STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "f"))
+    assert (tmp_path / "f").read_bytes() == b"theirs"
+    STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "c"))
+    assert (tmp_path / "c").read_bytes() == b"ours"

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
-from compactor.errors import LockNotGranted, Refused, TransactionAborted
+from compactor.errors import LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.locking.kinds import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column
@@ -165,3 +165,15 @@ def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Pat
     with pytest.raises(Refused, match="not transactional"), writing(site) as txn:
         txn.statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
     assert rows(site, TXN_COMPONENTS) == []
+
+
+@pytest.mark.parametrize("name", ["delta_0000001_0000001_0000", "base_0000001", "base_0000002_v0000009"])
+def test_a_write_id_whose_directory_exists_is_never_written_to(site: Site, name: str) -> None:
+    """PROTOCOL 11.12: a restored metastore gives out again what is on disk; the writer replaced those files."""
+    location = Path(site.target(T).location)
+    (location / name).mkdir()
+    (location / name / "bucket_00000").write_bytes(b"theirs")
+    with pytest.raises(StorageError, match=f"write ID 1, and {name} reaches it already"), writing(site) as txn:
+        txn.statement(T, WriteOperation.INSERT)
+    assert (location / name / "bucket_00000").read_bytes() == b"theirs"
+    assert not rows(site, TXN_COMPONENTS)

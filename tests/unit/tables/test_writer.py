@@ -61,3 +61,12 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     rows = pa.table({"a": pa.array([5], pa.int32()), "b": ["x"]})
     with pytest.raises(StorageError, match="delta_0000001_0000001_0000: cannot be made"):
         write_rows(str(tmp_path / "t"), ROW, rows, write_id=WriteId(1), statement_id=0)
+
+
+def test_a_file_is_written_once(tmp_path: Path) -> None:
+    """PROTOCOL 11.12: with a metastore that is behind its files the name is somebody's."""
+    rows = pa.table({"a": pa.array([5], pa.int32()), "b": ["x"]})
+    first = write_rows(str(tmp_path), ROW, rows, write_id=WriteId(1), statement_id=0)
+    with pytest.raises(StorageError, match="bucket_00000: is there already"):
+        write_rows(str(tmp_path), ROW, rows, write_id=WriteId(1), statement_id=0)
+    assert write_rows(str(tmp_path), ROW, rows, write_id=WriteId(1), statement_id=0, number=1).rows == first.rows

@@ -1,0 +1,34 @@
+"""A rename that never replaces its target (PROTOCOL 11.12)."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from compactor.storage import exclusive_rename
+
+
+@pytest.mark.parametrize("answer", [None, errno.EINVAL, errno.ENOSYS])
+def test_a_target_that_exists_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int | None) -> None:
+    if answer is not None:
+        monkeypatch.setattr(exclusive_rename, "_renameat2", lambda *paths: answer)
+    source, target = tmp_path / "delta_1", tmp_path / "delta_2"
+    source.mkdir()
+    target.mkdir()
+    with pytest.raises(FileExistsError):
+        exclusive_rename.rename(str(source), str(target))
+    target.rmdir()
+    exclusive_rename.rename(str(source), str(target))
+    assert (source.exists(), target.is_dir()) == (False, True)
+
+
+def test_a_source_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        exclusive_rename.rename(str(tmp_path / "gone"), str(tmp_path / "target"))
+
+
+def test_this_system_has_the_call() -> None:
+    """Linux with glibc, where all of this runs; without it the name would only be looked for."""
+    assert exclusive_rename._system_call() is not None
