@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts.report import Row, keep, machine, say, told
 from compactor.compaction.entry import Entry
-from compactor.demo.place import DemoPaths
+from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers
 from compactor.metastore.catalog.read import Table
 from compactor.service.site import Site, own_state

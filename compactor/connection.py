@@ -12,8 +12,8 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from compactor.errors import BadSetting, NotSupported
-from compactor.settings.jceks import DEFAULT_PASSWORD, secret
-from compactor.settings.jdbc import url_of
+from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
+from compactor.settings.jdbc_url import url_of
 
 PASSWORD = "COMPACTOR_METASTORE_PASSWORD"
 PASSWORD_FILE = "COMPACTOR_METASTORE_PASSWORD_FILE"

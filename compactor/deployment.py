@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compactor.compaction.pools import PoolPolicy, parse_policy
+from compactor.compaction.pool_policy import PoolPolicy, parse_policy
 from compactor.connection import metastore_url
 from compactor.database.engine import open_database
 from compactor.errors import BadSetting
@@ -25,9 +25,9 @@ from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.service.hive2.major import OldSite
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
+from compactor.settings.compactor_toml import Profile, parse_profile
 from compactor.settings.hive_site import parse_site
 from compactor.settings.precedence import Layer, Settings
-from compactor.settings.profile import Profile, parse_profile
 from compactor.state.store import open_state
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores

@@ -91,9 +91,9 @@ def _initiator(metastore: str) -> DAG:
         def initiate(marker: str, *, outlet_events: Any = None) -> dict[str, int]:
             from airflow.sdk import Variable
 
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
-            pools, wants_cleaning = passes.scan(metastore)
+            pools, wants_cleaning = tasks.scan(metastore)
             for pool, entries in pools.items():
                 outlet_events[alias].add(asset, extra={"pool": pool, "entries": entries})
             if wants_cleaning:
@@ -119,15 +119,15 @@ def _worker(metastore: str) -> DAG:
 
         @task(**_PATIENT)
         def plan() -> list[dict[str, Any]]:
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
-            return passes.plan(metastore)
+            return tasks.plan(metastore)
 
         @task(outlets=[alias], **_PATIENT)
         def announce(*, outlet_events: Any = None) -> int:
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
-            entries = passes.ready_for_cleaning(metastore)
+            entries = tasks.ready_for_cleaning(metastore)
             if entries:
                 outlet_events[alias].add(asset, extra={"entries": entries})
             return entries
@@ -161,10 +161,10 @@ def _cleaner(metastore: str) -> DAG:
 
         @task(multiple_outputs=False, **_PATIENT)
         def clean() -> dict[str, Any]:
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
             with told_once():
-                return passes.clean_once(metastore)
+                return tasks.clean_once(metastore)
 
         clean()
     return dag
@@ -182,9 +182,9 @@ def _housekeeper(metastore: str) -> DAG:
 
         @task(multiple_outputs=False, **_PATIENT)
         def keep_house() -> dict[str, Any]:
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
-            return passes.keep_house_once(metastore)
+            return tasks.keep_house_once(metastore)
 
         @task(multiple_outputs=False)
         def alarms() -> list[dict[str, object]]:
@@ -224,13 +224,13 @@ def _compact_table(metastore: str) -> DAG:
 
         @task(multiple_outputs=False)
         def plan() -> dict[str, Any]:
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
             with told_once():
                 asked_for = wish(get_current_context()["params"])
-                tables = passes.tables_of(metastore, asked_for.tables)
+                tables = tasks.tables_of(metastore, asked_for.tables)
                 looks = asked_for.dry_run or approval is not None
-                plans = passes.dry_run(metastore, tables, asked_for.arguments) if looks else []
+                plans = tasks.dry_run(metastore, tables, asked_for.arguments) if looks else []
             size = sum(int(str(one["input_bytes"])) for one in plans)
             return {"tables": tables, "arguments": asked_for.arguments, "bytes": size, "plans": plans}
 
@@ -240,10 +240,10 @@ def _compact_table(metastore: str) -> DAG:
 
         @task(outlets=[alias], trigger_rule="none_failed_min_one_success")
         def request(planned: dict[str, Any], *, outlet_events: Any = None) -> list[int]:
-            from compactor.airflow import passes
+            from compactor.airflow import tasks
 
             with told_once():
-                ids = passes.request(metastore, planned["tables"], planned["arguments"])
+                ids = tasks.request(metastore, planned["tables"], planned["arguments"])
             if ids:
                 outlet_events[alias].add(asset, extra={"entries": len(ids)})
             return ids

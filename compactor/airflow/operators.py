@@ -16,7 +16,7 @@ from airflow.sdk import AssetAlias, BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 import compactor
-from compactor.airflow import processes
+from compactor.airflow import driver_processes
 from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.errors import BadSetting, CompactorError
@@ -90,13 +90,13 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return self._advance(context, launches)
 
     def _advance(self, context: Any, launches: int) -> dict[str, str]:
-        from compactor.airflow import batches
-        from compactor.airflow.batches import Next
+        from compactor.airflow import batch_progress
+        from compactor.airflow.batch_progress import Next
 
         batch_id = int(self.batch_id)
         while True:
-            progress = batches.look(self.metastore, batch_id)
-            step = batches.next_step(progress, launches)
+            progress = batch_progress.look(self.metastore, batch_id)
+            step = batch_progress.next_step(progress, launches)
             if step is Next.WATCH:
                 self.log.info(
                     "batch %s: waits for application %s", batch_id, progress.application or "that is resident"
@@ -104,18 +104,18 @@ class CompactionSubmitOperator(SparkSubmitOperator):
                 self._watch(context, launches)
             if step is Next.CONCLUDE:
                 return self._conclude(context, progress)
-            if launches >= batches.MOST_LAUNCHES:
+            if launches >= batch_progress.MOST_LAUNCHES:
                 raise AirflowFailException(
                     f"batch {batch_id}: its driver was lost {launches} times; look into its log, or into that of Spark"
                 )
-            if step is Next.RENEW and not batches.renew(self.metastore, batch_id, progress.status.value):
+            if step is Next.RENEW and not batch_progress.renew(self.metastore, batch_id, progress.status.value):
                 self.log.info("batch %s: another batch has what is left of it", batch_id)
                 return self._conclude(context, progress)
             launches += 1
             self._launch(context)
 
     def _watch(self, context: Any, launches: int) -> None:
-        from compactor.airflow.ended_by import WAITING_TRY
+        from compactor.airflow.end_reason import WAITING_TRY
         from compactor.airflow.triggers import BatchTrigger
 
         context["ti"].xcom_push(WAITING_TRY, context["ti"].try_number)
@@ -154,15 +154,15 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             self.log.info("batch %s: its driver's output goes to %s", self.batch_id, log)
             environment = {**os.environ, **(self.env_vars or {}), **self._connection()}
             command = hook._build_spark_submit_command(self.application)
-            self._remember(processes.start(command, environment, log))
+            self._remember(driver_processes.start(command, environment, log))
         else:
             self._run_attached(context)
 
     def _remember(self, application: str) -> None:
-        from compactor.airflow import batches
+        from compactor.airflow import batch_progress
 
         self.log.info("batch %s: application %s", self.batch_id, application)
-        batches.launched(self.metastore, int(self.batch_id), application)
+        batch_progress.launched(self.metastore, int(self.batch_id), application)
 
     def _connection(self) -> dict[str, str]:
         from compactor.airflow.hooks import CompactorHook
@@ -172,7 +172,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
     def _run_attached(self, context: Any) -> None:
         """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
         on a command line or in Spark's configuration a password would be there for all to read."""
-        from compactor.airflow import batches
+        from compactor.airflow import batch_progress
         from compactor.service.batches.control import BatchStatus
 
         os.environ.update(self._connection())
@@ -180,11 +180,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException:
-            progress = batches.look(self.metastore, int(self.batch_id))
+            progress = batch_progress.look(self.metastore, int(self.batch_id))
             if progress.failed:
                 self._conclude(context, progress)
             if progress.status is BatchStatus.UNDER_WAY:
-                batches.release(self.metastore, int(self.batch_id), "its driver died")
+                batch_progress.release(self.metastore, int(self.batch_id), "its driver died")
             raise
         finally:
             self._attached = None
@@ -194,13 +194,13 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         """The task is being stopped, and an attached driver with it. What it worked on is given back; where a person
         has ended the task, the requests end with it."""
         if self._attached is not None:
-            from compactor.airflow import batches
-            from compactor.airflow.ended_by import ended_by_person
+            from compactor.airflow import batch_progress
+            from compactor.airflow.end_reason import ended_by_person
 
             try:
-                batches.release(self.metastore, int(self.batch_id), "its task was stopped")
+                batch_progress.release(self.metastore, int(self.batch_id), "its task was stopped")
                 if ended_by_person(self._attached):
-                    batches.abort(self.metastore, int(self.batch_id))
+                    batch_progress.abort(self.metastore, int(self.batch_id))
             except CompactorError as error:
                 self.log.warning("batch %s: %s", self.batch_id, error)
         if self._hook is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from compactor.airflow.options import OPTIONS, SECTION
-from compactor.compaction.pools import KEYS
+from compactor.compaction.pool_policy import KEYS
 
 _HEAD = f"""\
 # Settings of the Airflow face

@@ -92,9 +92,9 @@ class RequestsSensor(BaseSensorOperator):
         )
 
     def execute_complete(self, context: Any, event: Mapping[str, str]) -> dict[str, str]:
-        from compactor.airflow import passes
+        from compactor.airflow import tasks
 
-        wrong = {int(entry): state for entry, state in event.items() if not passes.went_well(state)}
+        wrong = {int(entry): state for entry, state in event.items() if not tasks.went_well(state)}
         if wrong:
-            raise AirflowFailException(passes.complaint(self.metastore, wrong))
+            raise AirflowFailException(tasks.complaint(self.metastore, wrong))
         return dict(event)

@@ -10,8 +10,8 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
 # At module level on purpose: imported inside run() it would hold up the event loop of every other trigger.
-from compactor.airflow import batches, passes
-from compactor.airflow.ended_by import ENDED, state_of, waits_again
+from compactor.airflow import batch_progress, tasks
+from compactor.airflow.end_reason import ENDED, state_of, waits_again
 from compactor.errors import CompactorError
 from compactor.service.batches.control import BatchStatus
 
@@ -51,7 +51,7 @@ class ChangeTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_seconds)
             waited += self.poll_seconds
             try:
-                marker, interval = await asyncio.to_thread(passes.look, self.metastore)
+                marker, interval = await asyncio.to_thread(tasks.look, self.metastore)
             except CompactorError as trouble:
                 log.warning(
                     "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
@@ -91,8 +91,8 @@ class EntriesTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         waited = 0.0
         while True:
-            states = await asyncio.to_thread(passes.states, self.metastore, self.ids)
-            if waited >= self.timeout_seconds or not passes.under_way(states):
+            states = await asyncio.to_thread(tasks.states, self.metastore, self.ids)
+            if waited >= self.timeout_seconds or not tasks.under_way(states):
                 yield TriggerEvent({str(entry): state for entry, state in states.items()})
                 return
             await asyncio.sleep(self.poll_seconds)
@@ -119,10 +119,10 @@ class BatchTrigger(BaseTrigger):
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        before: batches.BatchProgress | None = None
+        before: batch_progress.BatchProgress | None = None
         while True:
             try:
-                progress = await asyncio.to_thread(batches.look, self.metastore, self.batch_id)
+                progress = await asyncio.to_thread(batch_progress.look, self.metastore, self.batch_id)
             except CompactorError as trouble:
                 log.warning(
                     "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
@@ -149,7 +149,7 @@ class BatchTrigger(BaseTrigger):
             log.info(
                 "batch %s: the task was marked %s; its application is ended, and its requests", self.batch_id, state
             )
-            await asyncio.to_thread(batches.abort, self.metastore, self.batch_id)
+            await asyncio.to_thread(batch_progress.abort, self.metastore, self.batch_id)
         else:
             log.info("batch %s: the task was cleared; its application is ended", self.batch_id)
-            await asyncio.to_thread(batches.release, self.metastore, self.batch_id, "its task was cleared")
+            await asyncio.to_thread(batch_progress.release, self.metastore, self.batch_id, "its task was cleared")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.face import FAILED, REFUSED, TIMED_OUT, Face, faced
+from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, Face, faced
 from compactor.cli.output import print_json
 from compactor.errors import BadSetting, Refused
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.face import Face, faced
+from compactor.cli.context import Face, faced
 from compactor.cli.output import print_json
 from compactor.errors import NotLossless
 

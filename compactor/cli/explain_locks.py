@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from compactor.cli.face import Face, faced
+from compactor.cli.context import Face, faced
 from compactor.cli.output import print_json
 
 

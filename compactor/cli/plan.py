@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.face import FAILED, Face, faced
+from compactor.cli.context import FAILED, Face, faced
 from compactor.cli.output import print_json, size
 
 if TYPE_CHECKING:

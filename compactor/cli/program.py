@@ -10,7 +10,7 @@ import click
 
 from compactor import __version__
 from compactor.cli import abort, compact, doctor, dump, explain, explain_locks, override, plan, run, setup, show, submit
-from compactor.cli.face import FAILED, USAGE, Face
+from compactor.cli.context import FAILED, USAGE, Face
 from compactor.errors import BadSetting, CompactorError
 
 _CONNECTION = {

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.face import FAILED, Face, faced
+from compactor.cli.context import FAILED, Face, faced
 from compactor.cli.output import print_json_line, size
-from compactor.cli.stopping import repeat, stopping
+from compactor.cli.stop_signals import repeat, stopping
 from compactor.errors import BadSetting
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def worker(
     linger: float | None,
 ) -> None:
     """Compact: all that can be claimed now, or what comes until SIGTERM or SIGINT."""
-    from compactor.cli.working import Working
+    from compactor.cli.worker_loop import Working
 
     if in_process and master is not None:
         raise BadSetting("--in-process works without Spark, so --master names nothing; give one of them")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-from compactor.cli.face import Face, faced
+from compactor.cli.context import Face, faced
 from compactor.cli.output import print_json
 from compactor.errors import BadSetting, Refused
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import click
 
-from compactor.cli.face import Face, faced
+from compactor.cli.context import Face, faced
 from compactor.cli.output import print_json, print_table
 from compactor.errors import BadSetting
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 import compactor
-from compactor.cli.face import FAILED, Face, faced
+from compactor.cli.context import FAILED, Face, faced
 from compactor.cli.output import print_json, size
 from compactor.errors import NotSupported
 

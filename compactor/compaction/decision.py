@@ -15,7 +15,7 @@ from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import AcidDir, DataFile
 from compactor.acid.names import Base, DeltaKind
 from compactor.acid.names import parse_directory as parse_name
-from compactor.compaction.condition import SMALL_FILE
+from compactor.compaction.health import SMALL_FILE
 from compactor.compaction.states import CompactionType
 from compactor.errors import BadName
 from compactor.settings.precedence import Settings

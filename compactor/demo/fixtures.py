@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Table, func, insert, select, update
 
 from compactor.acid.names import parse_directory
 from compactor.database.clock import now_ms
-from compactor.demo.dumps import Description, Dump, Row, parse_description, parse_dump
+from compactor.demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
 from compactor.errors import BadFile, NotFound, Refused
 from compactor.metastore.catalog import read
 from compactor.metastore.schema import tables

@@ -14,11 +14,11 @@ from pathlib import Path
 from rich.console import Console
 
 from compactor.demo import report, tables
+from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
-from compactor.demo.place import DemoPaths
 from compactor.demo.report import TableFigures
+from compactor.demo.scheduler_watch import Story
 from compactor.demo.servers import AirflowServers
-from compactor.demo.story import Story
 from compactor.errors import CompactorError
 from compactor.service.site import Site
 

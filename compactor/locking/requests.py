@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class Housekeeping:
 
     @retried
     def purge_history(self, ids: Collection[int]) -> int:
-        """Delete these rows of COMPLETED_COMPACTIONS; ``compaction.retention`` says which."""
+        """Delete these rows of COMPLETED_COMPACTIONS; ``compaction.history_retention`` says which."""
         chosen = sorted(ids)
         with self._database.write() as conn:
             return sum(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from compactor.errors import CompactorError, LockNotGranted
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target

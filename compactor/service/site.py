@@ -15,10 +15,10 @@ from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.compaction.pools import DEFAULT, POOL, PoolPolicy, settings_at
+from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
 from compactor.errors import DatabaseUnavailable, NotFound, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Partition, Table, no_partition
 from compactor.metastore.store import Metastore

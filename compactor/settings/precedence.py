@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, find, lookup
-from compactor.settings.overrides import Overrides, of_request, of_table
+from compactor.settings.properties import Overrides, of_request, of_table
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
 
 _RANK = {
@@ -183,7 +183,7 @@ def with_override(settings: Settings, values: Mapping[str, str], *, strict: bool
 
 
 def with_off_peak(settings: Settings, values: Mapping[str, str]) -> Settings:
-    """The settings of a table whose pool has other ones at this hour (``compaction.pools.settings_at``)."""
+    """The settings of a table whose pool has other ones at this hour (``compaction.pool_policy.settings_at``)."""
     return _stacked(settings, "off-peak hours", Overrides(values=values, spark_conf={}, table_overrides={}, ignored=()))
 
 

@@ -24,8 +24,8 @@ from sqlalchemy import (
     select,
 )
 
-from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
+from compactor.compaction.health import Condition
 from compactor.database.clock import now_ms
 from compactor.database.engine import Database
 from compactor.database.retry import retried

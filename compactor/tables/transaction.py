@@ -18,10 +18,10 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting import reaching
 from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
-from compactor.locking.plan import write_lock
+from compactor.locking.lock_types import LockType
 from compactor.locking.retry import waiting_times_within
-from compactor.locking.statements import What
+from compactor.locking.statement_locks import write_lock
+from compactor.locking.statement_rules import What
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target
 

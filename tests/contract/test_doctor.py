@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.database import privileges
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore

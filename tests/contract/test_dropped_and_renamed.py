@@ -9,7 +9,7 @@ from sqlalchemy import insert, select
 
 from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, Refused
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema import tables as t

@@ -15,7 +15,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import LostClaim, NotEnoughHistory, NotSupported, Refused, StorageError
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog import read as catalog
 from compactor.metastore.catalog.read import Column

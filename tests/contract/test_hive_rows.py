@@ -10,7 +10,7 @@ from sqlalchemy import Table, select
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column
 from compactor.metastore.catalog.read import Table as CatalogTable

@@ -19,12 +19,12 @@ from compactor.acid.partition_names import part_name
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId, WriteId
-from compactor.locking import plan
-from compactor.locking.kinds import LockType
-from compactor.locking.plan import TableFacts
+from compactor.locking import statement_locks
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.locking.sql import Name
-from compactor.locking.statement import parse
+from compactor.locking.statement_locks import TableFacts
+from compactor.locking.statement_parser import parse
+from compactor.locking.statement_tokens import Name
 from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
@@ -224,7 +224,7 @@ class Replay:
 
     def lock(self, txn: TxnId, sql: str) -> None:
         """The locks are those that EXPLAIN LOCKS tells of the statement."""
-        planned = plan.locks(parse(sql), self.facts, Settings())
+        planned = statement_locks.locks(parse(sql), self.facts, Settings())
         assert self.metastore.locks.acquire(txn, [p.request for p in planned], "root", "HOST").is_acquired
 
     def facts(self, name: Name) -> TableFacts:

@@ -6,7 +6,7 @@ from sqlalchemy import delete
 from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import NO_TXN, LockState
 from compactor.metastore.schema.tables import HIVE_LOCKS

@@ -9,7 +9,7 @@ from sqlalchemy import delete
 
 from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, TransactionAborted
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import LockState
 from compactor.metastore.locks.manager import wait_for

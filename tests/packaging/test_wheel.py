@@ -28,7 +28,7 @@ EXTRAS = {
     "postgres": ("psycopg", "compactor.database.postgres"),
     "mysql": ("pymysql", "compactor.database.mysql"),
     "zookeeper": ("kazoo", "compactor.metastore.locks.zookeeper"),
-    "jceks": ("cryptography", "compactor.settings.jceks"),
+    "jceks": ("cryptography", "compactor.settings.credential_store"),
     "hdfs": ("requests", "compactor.storage.hdfs"),
     "s3": ("s3fs", "compactor.storage.s3"),
     "gcs": ("gcsfs", "compactor.storage.gcs"),

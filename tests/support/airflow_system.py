@@ -15,7 +15,7 @@ from typing import Any
 
 from cryptography.fernet import Fernet
 
-from compactor.airflow import processes
+from compactor.airflow import driver_processes
 from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
 from compactor.demo.servers import AirflowServers, ServersFailed, free_port
@@ -125,7 +125,7 @@ class System:
     def drivers(self, table: Table) -> list[int]:
         """Process ids of the held drivers of ``table`` that live."""
         found = [int(sign.suffix[1:]) for sign in (self.folder / "drivers").glob(f"{table.name}.*")]
-        return [pid for pid in found if not processes.is_gone(f"process:{socket.gethostname()}:{pid}:0")]
+        return [pid for pid in found if not driver_processes.is_gone(f"process:{socket.gethostname()}:{pid}:0")]
 
     def rows(self, table: Table) -> list[Any]:
         with self.site() as site:

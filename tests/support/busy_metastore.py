@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
+from compactor.compaction.health import Condition
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.acid.row_id import RowId
-from compactor.demo.dumps import parse_description
+from compactor.demo.metastore_dumps import parse_description
 from compactor.ids import WriteId
 
 FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"

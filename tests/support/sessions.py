@@ -5,10 +5,10 @@ from __future__ import annotations
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.ids import TxnId
-from compactor.locking.plan import Planned, TableFacts, locks
-from compactor.locking.sql import Name
-from compactor.locking.statement import parse
-from compactor.locking.statements import Operation
+from compactor.locking.statement_locks import Planned, TableFacts, locks
+from compactor.locking.statement_parser import parse
+from compactor.locking.statement_rules import Operation
+from compactor.locking.statement_tokens import Name
 from compactor.metastore.locks.hive_locks import NO_TXN, Lock, LockRow
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Layer, Settings

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 
 from compactor.airflow.configuration import metastore_names
-from compactor.airflow.page import acting, reading
+from compactor.airflow.page import actions, queries
 from compactor.airflow.page.access import may_see, may_see_any
 from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, NotFound, Refused
 
@@ -69,8 +69,8 @@ def page(view: str) -> FileResponse:
 def build() -> FastAPI:
     """The application. Nothing describes itself to who is not logged in."""
     app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None)
-    app.include_router(reading.router, prefix="/{metastore}/api")
-    app.include_router(acting.router, prefix="/{metastore}/api")
+    app.include_router(queries.router, prefix="/{metastore}/api")
+    app.include_router(actions.router, prefix="/{metastore}/api")
     app.include_router(pages)
     app.add_exception_handler(CompactorError, _refused)
     app.add_exception_handler(HTTPException, _not_allowed)

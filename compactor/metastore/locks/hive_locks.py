@@ -19,7 +19,7 @@ from compactor.database.prepared import send_all
 from compactor.database.retry import retried
 from compactor.errors import LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType, conflicts, overlap
+from compactor.locking.lock_types import LockType, conflicts, overlap
 from compactor.locking.requests import LockRequest, sorted_requests
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL

@@ -19,7 +19,7 @@ from typing import Any
 
 from compactor.errors import LocksUnavailable, NotFound, NotSupported, Refused
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents
 from compactor.metastore.locks.hive_locks import Lock, LockRow, LockState
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compactor.acid.partition_names import part_name
-from compactor.locking import plan
-from compactor.locking.plan import TableFacts
-from compactor.locking.sql import Name
-from compactor.locking.statement import parse
+from compactor.locking import statement_locks
+from compactor.locking.statement_locks import TableFacts
+from compactor.locking.statement_parser import parse
+from compactor.locking.statement_tokens import Name
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.catalog.values import is_true, parameter
 from compactor.service.site import Site
@@ -58,10 +58,10 @@ def explain_locks(site: Site, text: str, *, database: str = "default", old: bool
     statement = parse(text)
     tables = _Tables(site, database)
     if old:
-        requests = plan.old_locks(statement, tables.look, database)
+        requests = statement_locks.old_locks(statement, tables.look, database)
         told = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
     else:
-        planned = plan.locks(statement, tables.look, site.settings, database)
+        planned = statement_locks.locks(statement, tables.look, site.settings, database)
         told = [(p.request, p.request.type.name, p.operation.value) for p in planned]
     return ExplainedLocks(
         statement=statement.name,

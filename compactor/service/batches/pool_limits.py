@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from compactor.compaction.batching import RouteBatch
-from compactor.compaction.pools import DEFAULT, Allowance, PoolPolicy, allowance
+from compactor.compaction.pool_policy import DEFAULT, Allowance, PoolPolicy, allowance
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)

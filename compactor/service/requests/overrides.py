@@ -10,8 +10,8 @@ from compactor.metastore.catalog.read import Table
 from compactor.service.mode import must_write
 from compactor.service.requests.request import parse_table
 from compactor.service.site import Site
-from compactor.settings.overrides import canonical
 from compactor.settings.precedence import with_override, with_table
+from compactor.settings.properties import canonical
 from compactor.state.overrides import Override
 from compactor.state.store import OwnState
 

@@ -13,11 +13,11 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import Clean, Drop, Wait, may_clean, removable, retry_retention
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting import forget_before, shown
+from compactor.compaction.forgetting_aborts import forget_before, shown
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType, conflicts
+from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import names as publish

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting import forget_before, shown
-from compactor.compaction.retention import Policy, to_purge
+from compactor.compaction.forgetting_aborts import forget_before, shown
+from compactor.compaction.history_retention import Policy, to_purge
 from compactor.errors import CompactorError, LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.read import Table

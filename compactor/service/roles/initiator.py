@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from compactor.acid.directory import acid_directory
 from compactor.acid.partition_names import escaped_once_less
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
-from compactor.compaction.condition import Condition
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
 from compactor.compaction.eligibility import Candidate, Skipped, eligible, order
 from compactor.compaction.entry import Entity, Entry, Request
+from compactor.compaction.health import Condition
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.catalog.read import Partition, Table

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from compactor.errors import CommitUnknown, LockNotGranted, LostClaim, StorageError
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import names as publish

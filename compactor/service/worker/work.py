@@ -19,7 +19,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSupported, Refused
 from compactor.ids import WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.queue.claims import Work
 from compactor.metastore.transactions.transactions import NewTransaction, TxnType
 from compactor.rewrite.full_acid.rebalance import rebalanced

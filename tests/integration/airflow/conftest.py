@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.demo.place import DemoPaths
+from compactor.demo.demo_folder import DemoPaths
 from tests.support.airflow_home import migrate, prepare
 
 HOME = prepare()

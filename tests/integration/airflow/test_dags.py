@@ -13,9 +13,9 @@ from compactor.acid.names import parse_directory
 from compactor.airflow.assets import compacted, create_asset, requested
 from compactor.airflow.sensors import marker_variable
 from compactor.compaction.states import State
+from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.fixtures import LocationForm, register_fixture
 from compactor.demo.measure import measure
-from compactor.demo.place import DemoPaths
 from tests.support.patience import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -198,9 +198,9 @@ def wait_until_nobody_holds(site: Any) -> None:
 
 def test_waiting_sees_a_request_that_ended(table: DemoPaths, run_dag: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """``wait`` with a request that somebody takes off the queue meanwhile: the task says so and fails."""
-    from compactor.airflow import passes
+    from compactor.airflow import tasks
 
-    asked_for = passes.request
+    asked_for = tasks.request
 
     def ask_and_abort(metastore: str, tables: Any, arguments: Any) -> list[int]:
         ids = asked_for(metastore, tables, arguments)
@@ -208,7 +208,7 @@ def test_waiting_sees_a_request_that_ended(table: DemoPaths, run_dag: Run, monke
             site.metastore.endings.abort_request(ids[0])
         return ids
 
-    monkeypatch.setattr(passes, "request", ask_and_abort)
+    monkeypatch.setattr(tasks, "request", ask_and_abort)
     run = run_dag("compact_table", table=f"default.{TABLE}", type="major", wait=True)
     assert run.state == "failed"
     assert task_states(run)["done"] == "failed"
@@ -228,7 +228,7 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
 ) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    from compactor.airflow import passes
+    from compactor.airflow import tasks
     from compactor.airflow.dags import told_once
     from compactor.airflow.form import fields, wish
 
@@ -241,7 +241,7 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
     def ask() -> None:
         with told_once():
             asked_for = wish(form | conf)
-            passes.request("default", passes.tables_of("default", asked_for.tables), asked_for.arguments)
+            tasks.request("default", tasks.tables_of("default", asked_for.tables), asked_for.arguments)
 
     with pytest.raises(AirflowFailException, match=message):
         ask()

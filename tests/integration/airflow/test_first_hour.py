@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from compactor.cli.program import program
 from compactor.compaction.states import State
-from compactor.demo.place import DemoPaths
+from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.store import open_metastore
 from tests.support.tables import insert, make_table, rows_of
 

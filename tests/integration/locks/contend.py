@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.manager import LockManager, wait_for
 from tests.support.patience import PATIENCE

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from compactor.cli.program import program
 from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupported, Refused
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.hive_locks import NO_TXN, Lock, LockState
 from compactor.metastore.locks.manager import wait_for
@@ -188,7 +188,7 @@ def test_nothing_asked(session: Open) -> None:
 
 _HOLDER = """
 import sys, time
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 locks = open_zookeeper_locks(sys.argv[1], namespace=sys.argv[2], session_timeout=2)

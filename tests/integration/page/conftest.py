@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from compactor.demo.place import DemoPaths
+from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers
 from compactor.service.site import Site
 from tests.support.busy_metastore import Busy, make_busy

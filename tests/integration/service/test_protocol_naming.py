@@ -22,7 +22,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import DeltaKind, parse_directory, parse_hidden
 from compactor.compaction.states import State
 from compactor.errors import StorageError
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.locks.hive_locks import LockState

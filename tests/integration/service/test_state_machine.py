@@ -30,7 +30,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.deployment import configure, open_site
 from compactor.errors import Refused
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.locks.hive_locks import LockState

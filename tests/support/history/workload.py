@@ -16,7 +16,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, NotFound, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column as TableColumn
 from compactor.metastore.locks.hive_locks import NO_TXN, Lock

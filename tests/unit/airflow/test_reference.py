@@ -4,7 +4,7 @@ from pathlib import Path
 
 from compactor.airflow.options import OPTIONS
 from compactor.airflow.reference import page
-from compactor.compaction.pools import KEYS
+from compactor.compaction.pool_policy import KEYS
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "airflow-settings.md"
 

@@ -7,7 +7,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskDeferred
 from airflow.serialization.serialized_objects import BaseSerialization, DagSerialization
 
-from compactor.airflow import passes
+from compactor.airflow import tasks
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
 
 
@@ -73,7 +73,7 @@ def test_a_failed_request_fails_the_task_with_what_its_row_says(monkeypatch: pyt
     def complaint(metastore: str, wrong: Any) -> str:
         return f"{metastore}: {wrong}"
 
-    monkeypatch.setattr(passes, "complaint", complaint)
+    monkeypatch.setattr(tasks, "complaint", complaint)
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3], poll_seconds=1.0, timeout=60)
     with pytest.raises(AirflowFailException, match=r"^m: \{3: .failed.\}$"):
         sensor.execute_complete({}, {"3": "failed", "4": "succeeded"})

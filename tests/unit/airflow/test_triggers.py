@@ -8,8 +8,8 @@ import pytest
 from airflow.sdk._shared.module_loading import import_string
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 
-from compactor.airflow import batches, passes, triggers
-from compactor.airflow.batches import BatchProgress
+from compactor.airflow import batch_progress, tasks, triggers
+from compactor.airflow.batch_progress import BatchProgress
 from compactor.airflow.triggers import BatchTrigger, ChangeTrigger, EntriesTrigger
 from compactor.errors import DatabaseUnavailable
 from compactor.service.batches.control import BatchStatus
@@ -44,7 +44,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *answers: Any, interval: float = 300)
             raise answer
         return answer, interval
 
-    monkeypatch.setattr(passes, "look", look)
+    monkeypatch.setattr(tasks, "look", look)
 
 
 def test_it_fires_when_the_marker_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,13 +80,13 @@ def test_a_database_that_is_away_for_a_while_does_not_fail_the_task(
 
 def test_entries_are_waited_for_until_none_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([{1: "initiated", 2: "failed"}, {1: "working", 2: "failed"}, {1: "ready for cleaning", 2: "failed"}])
-    monkeypatch.setattr(passes, "states", lambda metastore, ids: next(answers))
+    monkeypatch.setattr(tasks, "states", lambda metastore, ids: next(answers))
     event = first(EntriesTrigger(metastore="m", ids=[1, 2], poll_seconds=0.001, timeout_seconds=9))
     assert event.payload == {"1": "ready for cleaning", "2": "failed"}
 
 
 def test_entries_are_waited_for_no_longer_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "states", lambda metastore, ids: {1: "working"})
+    monkeypatch.setattr(tasks, "states", lambda metastore, ids: {1: "working"})
     event = first(EntriesTrigger(metastore="m", ids=[1], poll_seconds=0.001, timeout_seconds=0.005))
     assert event.payload == {"1": "working"}
 
@@ -115,7 +115,7 @@ def test_a_batch_is_watched_while_it_is_under_way(
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(batches, "look", look)
+    monkeypatch.setattr(batch_progress, "look", look)
     with caplog.at_level("INFO", logger=triggers.__name__):
         event = first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001))
     assert event.payload == BatchStatus.ENDED.value
@@ -147,7 +147,7 @@ def test_only_what_a_person_does_ends_the_application(
     monkeypatch.setattr(triggers, "state_of", lambda ti: state)
     monkeypatch.setattr(triggers, "waits_again", lambda ti: again)
     for name in ("abort", "release"):
-        monkeypatch.setattr(batches, name, lambda *_, name=name: done.append(name))
+        monkeypatch.setattr(batch_progress, name, lambda *_, name=name: done.append(name))
     trigger = BatchTrigger(metastore="m", batch_id=7, poll_seconds=1)
     asyncio.run(trigger.on_kill())
     assert done == wanted

@@ -7,8 +7,8 @@ import pyorc
 import pytest
 from click.testing import CliRunner
 
+from compactor.cli.context import Face
 from compactor.cli.dump import dump, metadata
-from compactor.cli.face import Face
 from compactor.errors import BadFile
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore

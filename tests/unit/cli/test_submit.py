@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.cli import submit
-from compactor.cli.face import Face
+from compactor.cli.context import Face
 from compactor.errors import NotSupported
 from compactor.service.batches.assembly import PlannedBatch
 

@@ -10,8 +10,8 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.demo import flights, tables
+from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import checksum, measure
-from compactor.demo.place import DemoPaths
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 

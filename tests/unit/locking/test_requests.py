@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests
 
 R, W, X, E = LockType

@@ -11,7 +11,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import DatabaseUnavailable
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column
 from compactor.metastore.store import Metastore, open_metastore

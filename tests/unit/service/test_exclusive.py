@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import LockNotGranted
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.read import Table
 from compactor.service.exclusive import exclusively, renames, to_take_away
 from compactor.service.site import Site

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compactor.settings.catalogue import CATALOGUE
-from compactor.settings.profile import parse_profile
+from compactor.settings.compactor_toml import parse_profile
 from compactor.settings.reference import render
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from compactor.compaction.condition import Condition
 from compactor.compaction.entry import Entity
+from compactor.compaction.health import Condition
 from compactor.errors import BadSetting
 from compactor.state.conditions import ORDERS, Seen, Wanted
 from compactor.state.store import OwnState

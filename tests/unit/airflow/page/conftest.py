@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import compactor
-from compactor.demo.place import DemoPaths
+from compactor.demo.demo_folder import DemoPaths
 from compactor.service.site import Site
 from tests.support import airflow_home
 

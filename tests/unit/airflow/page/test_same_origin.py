@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.demo.place import DemoPaths
+from compactor.demo.demo_folder import DemoPaths
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller

@@ -6,7 +6,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import BadSetting, Refused
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.service.answers import show

@@ -7,7 +7,7 @@ import pytest
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches import control

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.compaction.pools import PoolPolicy
+from compactor.compaction.pool_policy import PoolPolicy
 from compactor.compaction.windows import Window
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import insert
 
 from compactor.ids import TxnId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.schema.tables import AUX_TABLE
 from compactor.service.doctor.hive_roles import LEADERS, hive_roles

@@ -9,7 +9,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId, WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.transactions.transactions import TxnType

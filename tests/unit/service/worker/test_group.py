@@ -12,7 +12,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.errors import CommitUnknown, LostClaim, StorageError
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.read import Table
 from compactor.metastore.queue.commits import Commit, Commits, Committing
 from compactor.rewrite.run.runner import InProcessRunner

@@ -18,7 +18,7 @@ from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import LockNotGranted, Refused, TransactionAborted
 from compactor.ids import WriteId
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS, WRITE_SET
 from compactor.metastore.transactions.transactions import TxnType

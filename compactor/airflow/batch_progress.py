@@ -1,0 +1,147 @@
+"""A batch as a task and its trigger see it: how it stands, what is news, what to do next. Imported when one runs."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from compactor.airflow import driver_processes
+from compactor.airflow.hooks import CompactorHook
+from compactor.compaction.entry import Entry
+from compactor.compaction.states import State
+from compactor.service.batches import control
+from compactor.service.batches.control import BatchStatus
+
+log = logging.getLogger(__name__)
+MOST_LAUNCHES = 3  #: of one try; a driver that dies that often will die again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchProgress:
+    """A batch at one moment, in plain values."""
+
+    batch_id: int
+    status: BatchStatus
+    application: str | None = None
+    tracking_url: str | None = None
+    entries: Mapping[int, str] = field(default_factory=dict)  #: id -> "demo.flights/month=1: working"
+    still_open: tuple[int, ...] = ()
+    failed: Mapping[int, str] = field(default_factory=dict)  #: id -> a sentence
+    compacted: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  #: ids by (database, table)
+
+    def news(self, before: BatchProgress | None) -> list[str]:
+        """What changed since ``before``, a line each."""
+        lines = []
+        if self.tracking_url and (before is None or before.tracking_url != self.tracking_url):
+            lines.append(f"batch {self.batch_id}: Spark shows it at {self.tracking_url}")
+        old = before.entries if before is not None else {}
+        lines += [f"compaction {number} of {text}" for number, text in self.entries.items() if old.get(number) != text]
+        return lines
+
+
+class Next(enum.Enum):
+    """What a task does with its batch."""
+
+    LAUNCH = enum.auto()
+    WATCH = enum.auto()
+    RENEW = enum.auto()  #: give it back for good, plan it again, and launch
+    CONCLUDE = enum.auto()
+
+
+def next_step(progress: BatchProgress, launches: int) -> Next:
+    """What to do with a batch that this try has launched ``launches`` times so far.
+
+    A running application is watched, whoever launched it. One that is lost, or was taken from its driver, is launched
+    anew. One that ended is not, except for a person who runs the task again while something of it waits still.
+    """
+    if progress.status is BatchStatus.WAITS:
+        return Next.LAUNCH
+    if progress.status is BatchStatus.UNDER_WAY:
+        return Next.WATCH
+    if not progress.still_open:
+        return Next.CONCLUDE
+    if progress.status is BatchStatus.ENDED and launches > 0:
+        return Next.CONCLUDE
+    return Next.RENEW
+
+
+def look(metastore: str, batch_id: int) -> BatchProgress:
+    """How the batch stands now. A driver that is a dead process of this machine is lost at once, any other one when its
+    reservation ends.
+
+    Raises:
+        CompactorError: the databases cannot be read, or there is no such batch.
+    """
+    found = _look(metastore, batch_id)
+    if found.status is BatchStatus.UNDER_WAY and driver_processes.is_gone(found.application):
+        found = _look(metastore, batch_id)  # it may have ended between the two looks, as it should
+        if found.status is BatchStatus.UNDER_WAY:
+            return BatchProgress(
+                batch_id=batch_id,
+                status=BatchStatus.LOST,
+                application=found.application,
+                tracking_url=found.tracking_url,
+                entries=found.entries,
+                still_open=found.still_open,
+                failed=found.failed,
+                compacted=found.compacted,
+            )
+    return found
+
+
+def _look(metastore: str, batch_id: int) -> BatchProgress:
+    with CompactorHook(metastore).get_conn() as site:
+        found = control.read_batch(site, batch_id)
+    return BatchProgress(
+        batch_id=batch_id,
+        status=found.status,
+        application=found.batch.application_id,
+        tracking_url=found.batch.tracking_url,
+        entries={e.id: f"{e.entity}: {e.state.label}" for e in found.entries.values()},
+        still_open=tuple(e.id for e in found.open_entries),
+        failed={
+            e.id: f"compaction {e.id} of {e.entity}: {State.FAILED.label}: {e.error}" for e in found.failed_entries
+        },
+        compacted=_compacted(found.entries.values()),
+    )
+
+
+def _compacted(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[int, ...]]:
+    found: dict[tuple[str, str], tuple[int, ...]] = {}
+    for e in entries:
+        if e.state in (State.READY_FOR_CLEANING, State.SUCCEEDED):
+            table = e.entity.database, e.entity.table
+            found[table] = (*found.get(table, ()), e.id)
+    return found
+
+
+def launched(metastore: str, batch_id: int, application: str) -> None:
+    """Remember how the application is found again."""
+    with CompactorHook(metastore).get_conn() as site:
+        control.record_launch(site, batch_id, application)
+
+
+def renew(metastore: str, batch_id: int, because: str) -> bool:
+    """Give the batch back and plan it again; False where another batch has its entries by now."""
+    with CompactorHook(metastore).get_conn() as site:
+        control.release_batch(site, batch_id, because)
+        return control.replan_batch(site, batch_id)
+
+
+def release(metastore: str, batch_id: int, because: str) -> None:
+    """Stop the driver; the requests stay in the queue."""
+    with CompactorHook(metastore).get_conn() as site:
+        application = control.read_batch(site, batch_id).batch.application_id
+        control.release_batch(site, batch_id, because)
+    driver_processes.end(application)
+
+
+def abort(metastore: str, batch_id: int) -> None:
+    """Stop the driver; the requests that are not compacted yet end as aborted."""
+    with CompactorHook(metastore).get_conn() as site:
+        application = control.read_batch(site, batch_id).batch.application_id
+        for entry in control.abort_batch(site, batch_id):
+            log.info("compaction %s of %s: %s", entry.id, entry.entity, entry.state.label)
+    driver_processes.end(application)

@@ -1,0 +1,177 @@
+"""A worker of the command line: where its units run, and pass after pass until nobody wants one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compactor.cli.stop_signals import Stop
+from compactor.errors import CompactorError
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_entries, run_without_repair
+from compactor.service.repair import repair
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.work import Options
+
+if TYPE_CHECKING:
+    from compactor.rewrite.run.processes import ProcessRunner
+    from compactor.rewrite.run.runner import Runner
+
+_POLL_S = 1.0  #: between two looks at an empty queue
+_LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another asks the database
+
+
+class Working:
+    """Runs entries. Spark is started when there is something to do, and not before.
+
+    ``report`` gets what was done: once for a batch or a single pass, group by group for one who runs on.
+    """
+
+    def __init__(
+        self,
+        *,
+        site: Site,
+        stop: Stop,
+        say: Callable[[str], None],
+        report: Callable[[WorkerPass], None],
+        master: str | None,
+        full_verify: bool,
+        pool: str | None,
+    ) -> None:
+        self._site = site
+        self._stop = stop
+        self._say = say
+        self._report = report
+        self._master = master
+        self._options = Options(full_verify=full_verify, stops=lambda: stop.asked)
+        self._pool = pool
+        self._runner: Runner | None = None
+        self._session: Any = None
+        self._processes: ProcessRunner | None = None
+        self._width = 1
+        self.failed = False  #: whether the last pass failed, or an entry in it
+        self.worked = 0
+        self.failures = 0
+
+    def batch(self, batch_id: int) -> None:
+        """A planned batch, if this is its first driver."""
+        runner = self._runs()
+        done = run_batch(self._site, batch_id, runner, self._options, parallel=self._width, progress=self._progress)
+        self.failed = bool(done.failed)
+        self._report(done)
+        if not done.mine:
+            self._say(f"batch {batch_id} belongs to another driver; nothing is done here")
+
+    def once(self) -> None:
+        """All that can be claimed now."""
+        groups = list(self._groups())
+        self.failed = any(done.failed for done in groups)
+        self._report(
+            WorkerPass(
+                outcomes=tuple(o for done in groups for o in done.outcomes),
+                repaired=tuple(r for done in groups for r in done.repaired),
+            )
+        )
+        self._say(f"worker: {self.worked} entries, {self.failures} failed")
+
+    def run_on(self, linger_s: float | None) -> None:
+        """What comes, until asked to stop or nothing could be done for ``linger_s``.
+
+        A pass that fails (the database is away) is told and tried again.
+        """
+        self._say("worker: waits for requests")
+        idle_since = time.monotonic()
+        while not self._stop.asked:
+            if self._pass():
+                idle_since = time.monotonic()
+            elif linger_s is not None and time.monotonic() - idle_since >= linger_s:
+                break
+            self._stop.wait(_POLL_S if linger_s is None else min(_POLL_S, linger_s))
+        self._say(f"worker: {self.worked} entries, {self.failures} failed")
+
+    def close(self) -> None:
+        """Let go of Spark, or of the processes that stood for it."""
+        if self._processes is not None:
+            self._processes.close()
+        if self._session is not None:
+            self._session.stop()
+
+    def _pass(self) -> bool:
+        """Whether anything got further. An entry that was only put back (a lock is in its way) doesn't count."""
+        moved = False
+        self.failed = False
+        try:
+            for done in self._groups():
+                self._report(done)
+                self.failed = self.failed or bool(done.failed)
+                moved = moved or any(o.result is not Result.WAITING for o in done.outcomes)
+        except CompactorError as error:
+            click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
+            self.failed = True
+        return moved
+
+    def _groups(self) -> Iterator[WorkerPass]:
+        """The queue, part after part; a wish to stop is met after the entries under way.
+
+        What dead workers left is made good also where nothing waits: nobody else may come for it (PROTOCOL 6).
+        """
+        if repaired := repair(self._site):
+            yield WorkerPass(repaired=repaired)
+        ids = claimable(self._site, self._pool)
+        if not ids:
+            return
+        runner = self._runs()
+        most = self._width * MAX_GROUP_SIZE
+        for start in range(0, len(ids), most):
+            if self._stop.asked:
+                return
+            run = run_entries if start == 0 else run_without_repair
+            yield run(
+                self._site,
+                ids[start : start + most],
+                runner,
+                self._options,
+                parallel=self._width,
+                progress=self._progress,
+                wanted=lambda: not self._stop.asked,
+            )
+
+    def _runs(self) -> Runner:
+        if self._runner is None:
+            self._runner = self._in_process() if self._master is None else self._spark(self._master)
+        return self._runner
+
+    def _in_process(self) -> Runner:
+        from compactor.rewrite.run.processes import ProcessRunner
+
+        self._width = _LOCAL_WIDTH
+        self._processes = ProcessRunner(os.cpu_count() or 1)
+        return self._processes
+
+    def _spark(self, master: str) -> Runner:
+        from compactor.spark.runner import SparkRunner
+        from compactor.spark.session import session
+
+        interrupt = signal.getsignal(signal.SIGINT)
+        self._session = session(f"compactor-{self._site.name}", master=master, conf=self._site.settings.spark_conf)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, interrupt)  # pyspark has put its own there, which cancels what is under way
+        runner = SparkRunner(self._session)
+        self._width = runner.groups
+        return runner
+
+    def _progress(self, outcome: Outcome) -> None:
+        entry = outcome.entry
+        what = f"{entry.entity}: compaction {entry.id} {entry.type.label.lower()} {outcome.result.name.lower()}"
+        message = f": {outcome.message}" if outcome.message else ""
+        output = f" -> {', '.join(outcome.output)}" if outcome.output else ""
+        self.worked += 1
+        self.failures += outcome.result is Result.FAILED
+        self._say(f"{what} in {outcome.seconds:.2f} s{output}{message}")

@@ -1,0 +1,263 @@
+"""The locks of a statement: Hive 4's (``locks``) and those of the manager without transactions (``old_locks``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from compactor.errors import NotSupported, Refused
+from compactor.locking.lock_types import LockType
+from compactor.locking.requests import LockRequest, sorted_requests, with_parents
+from compactor.locking.statement_parser import Access, Spec, Statement
+from compactor.locking.statement_rules import RULES, Old, Operation, Rule, What
+from compactor.locking.statement_tokens import Name
+from compactor.settings.precedence import Settings
+
+_MAX_PARTITIONS = "hive.locks.max.partitions"
+_ROWS = frozenset({What.UPDATE, What.DELETE, What.MERGE_INSERT})
+
+
+class NamedPartition(Protocol):
+    """A partition by its stored name, with its plain values."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def values(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """What has to be known of a table to tell its locks."""
+
+    database: str
+    table: str
+    transactional: bool = False
+    external: bool = False
+    view: bool = False
+    soft_deletes: bool = False  #: table property ``soft_delete``
+    keys: tuple[str, ...] = ()
+    partitions: Sequence[NamedPartition] = ()
+    name_of: Callable[[Sequence[str], Sequence[str]], str] = lambda keys, values: "/".join(
+        f"{k}={v}" for k, v in zip(keys, values, strict=True)
+    )
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+Look = Callable[[Name], TableFacts]  #: the facts of a table; raises NotFound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A lock that a statement takes and what it does there."""
+
+    request: LockRequest
+    operation: Operation
+
+    def __str__(self) -> str:
+        return str(self.request)
+
+
+def locks(statement: Statement, look: Look, settings: Settings, current: str = "default") -> tuple[Planned, ...]:
+    """Hive 4's locks, sorted; of one object only the strongest. None at all where nobody supports concurrency.
+
+    Hive's own default of ``hive.support.concurrency`` is false and ACID tables can't be used with it, so only a false
+    that somebody wrote counts.
+
+    Raises:
+        Refused: a table or partition key is not there.
+        NotSupported: a view is read, whose query is not known here.
+    """
+    if not locking_is_on(settings):
+        return ()
+    strongest: dict[tuple[str, str, str], Planned] = {}
+    for access in statement.accesses:
+        for planned in _of_access(access, look, settings, current):
+            known = strongest.get(planned.request.object)
+            if known is None or known.request.type.strength < planned.request.type.strength:
+                strongest[planned.request.object] = planned
+    return tuple(sorted(strongest.values(), key=lambda p: p.request.object))
+
+
+def locking_is_on(settings: Settings) -> bool:
+    """Whether statements take locks at all: ``hive.support.concurrency``, where somebody wrote it."""
+    key = "hive.support.concurrency"
+    return settings.source(key) == "default" or settings.boolean(key)
+
+
+def write_lock(what: What, settings: Settings) -> LockType | None:
+    """The lock of a statement that writes into a transactional table or partition."""
+    return _rule(what, True, settings).lock if locking_is_on(settings) else None
+
+
+def _of_access(access: Access, look: Look, settings: Settings, current: str) -> Iterator[Planned]:
+    database = access.name.database or current
+    if access.is_database:
+        rule = _rule(_on_database(access, database, settings), False, settings)
+        if rule.lock is not None:
+            yield Planned(request=LockRequest(database=database, type=rule.lock), operation=rule.operation)
+        return
+    if access.what is What.CTAS:
+        rule = _rule(access.what, bool(access.makes), settings)
+        if rule.lock is not None:
+            request = LockRequest(database=database, table=access.name.table, type=rule.lock)
+            yield Planned(request=request, operation=rule.operation)
+        return
+    facts = look(access.name)
+    if not _takes_part(access, facts, settings):
+        return
+    rule = _rule(_what(access, facts, settings), facts.transactional, settings)
+    if rule.lock is None:
+        return
+    for name in _objects(access, facts, settings):
+        request = LockRequest(database=facts.database, table=facts.table, partition=name, type=rule.lock)
+        yield Planned(request=request, operation=rule.operation)
+
+
+def _takes_part(access: Access, facts: TableFacts, settings: Settings) -> bool:
+    if access.what in _ROWS and not facts.transactional:
+        raise Refused(f"{facts}: rows are only updated, deleted and merged in transactional tables, and this is none")
+    if facts.view and access.what is What.READ:
+        raise NotSupported(f"{facts} is a view: its query is not known here; name the tables that it reads")
+    if facts.view:
+        return False
+    return not facts.external or settings.boolean("hive.txn.ext.locking.enabled")
+
+
+def _on_database(access: Access, database: str, settings: Settings) -> What:
+    if access.command is None or not settings.boolean("hive.acid.lockless.reads.enabled"):
+        return access.what
+    if access.cascades:
+        raise NotSupported(
+            f"DROP DATABASE {database} CASCADE: with hive.acid.lockless.reads.enabled Hive locks it as a whole or table "
+            "by table, by how each was made, which is not known here"
+        )
+    return What.DDL_EXCL_WRITE
+
+
+def _what(access: Access, facts: TableFacts, settings: Settings) -> What:
+    """Changes that leave the old files to the cleaner let readers be."""
+    command = access.command
+    if command is None or not facts.transactional or access.what is What.DDL_NO_LOCK:
+        return access.what
+    if settings.boolean("hive.acid.lockless.reads.enabled"):
+        adds = access.makes is not None
+        soft = command.lockless and (access.what is What.DDL_EXCLUSIVE or adds)
+        return What.DDL_EXCL_WRITE if soft else access.what
+    if command.soft is None or not settings.boolean(command.soft):
+        return access.what
+    drops = command.words[0] == "drop" and "partition" not in command.words
+    return access.what if drops and not facts.soft_deletes else What.DDL_EXCL_WRITE
+
+
+def _rule(what: What, transactional: bool, settings: Settings) -> Rule:
+    for rule in RULES:
+        fits = rule.what is what and rule.transactional in (None, transactional)
+        if fits and all(settings.boolean(key) is wanted for key, wanted in rule.when):
+            return rule
+    raise AssertionError(f"every {what} has a last rule without conditions")
+
+
+def _objects(access: Access, facts: TableFacts, settings: Settings) -> Sequence[str | None]:
+    """The partitions to lock, or None for the table."""
+    if not facts.keys:
+        if access.partition is not None:
+            raise Refused(f"{facts} is not partitioned, but the statement names a partition")
+        return (None,)
+    if access.what in (What.INSERT, What.INSERT_OVERWRITE):
+        return (_static(access.partition, facts),)
+    if access.makes is not None or (access.partition is None and access.command is not None):
+        return (None,)
+    if access.what is What.MERGE_INSERT:
+        return (None,)
+    found: list[str | None] = [p.name for p in _matching(access, facts)]
+    if access.what is What.READ and 0 < settings.integer(_MAX_PARTITIONS) <= len(found):
+        return (None,)
+    if access.moves:
+        return [*found, None]
+    return found or (None,)
+
+
+def _static(spec: Spec | None, facts: TableFacts) -> str | None:
+    """The one partition that is written, None (the table) where a value is only known row by row."""
+    values = dict(_checked(spec or (), facts))
+    plain = [values.get(key) for key in facts.keys]
+    known = [value for value in plain if value is not None]
+    return facts.name_of(facts.keys, known) if len(known) == len(facts.keys) else None
+
+
+def _matching(access: Access, facts: TableFacts) -> list[NamedPartition]:
+    wanted: dict[str, str] = {}
+    spec = _checked(access.partition or (), facts)
+    for key, value in (*spec, *((k, v) for k, v in access.where if k in facts.keys)):
+        if value is not None:
+            wanted[key] = value
+    return [p for p in facts.partitions if all(p.values[facts.keys.index(k)] == v for k, v in wanted.items())]
+
+
+def _checked(spec: Spec, facts: TableFacts) -> Spec:
+    for key, _ in spec:
+        if key not in facts.keys:
+            raise Refused(f"{facts} has no partition key {key!r}; it has {', '.join(facts.keys) or 'none'}")
+    return spec
+
+
+def old_locks(statement: Statement, look: Look, current: str = "default") -> tuple[LockRequest, ...]:
+    """The shared and exclusive locks of the manager without transactions, parents included, in sorted order.
+
+    A partition ``p=1/q=2`` has the parents ``p=1``, its table and its database, each locked shared.
+    """
+    wanted: list[LockRequest] = []
+    for access in statement.accesses:
+        wanted += _old(access, look, current)
+    return sorted_requests(wanted)
+
+
+def _old(access: Access, look: Look, current: str) -> Iterable[LockRequest]:
+    database = access.name.database or current
+    if access.is_database:
+        kind = LockType.EXCLUSIVE if access.what is What.DDL_EXCLUSIVE else LockType.SHARED_READ
+        return [LockRequest(database=database, type=kind)]
+    if access.what is What.CTAS:
+        return _with_parents(database, access.name.table, None, LockType.EXCLUSIVE)
+    facts = look(access.name)
+    here = (facts.database, facts.table)
+    if access.what is What.READ:
+        read = [p.name for p in _matching(access, facts)] if facts.keys else []
+        return [r for name in (None, *read) for r in _with_parents(*here, name, LockType.SHARED_READ)]
+    if access.command is not None:
+        return _old_command(access, facts)
+    return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
+
+
+def _old_command(access: Access, facts: TableFacts) -> tuple[LockRequest, ...]:
+    assert access.command is not None
+    here = (facts.database, facts.table)
+    match access.command.old:
+        case None:
+            return ()
+        case Old.SHARED:
+            return _with_parents(*here, None, LockType.SHARED_READ)
+        case Old.PARTITION if access.partition is not None:
+            return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
+        case _:
+            return _with_parents(*here, None, LockType.EXCLUSIVE)
+
+
+def _prefix(spec: Spec | None, facts: TableFacts) -> str | None:
+    """The part of a partition's name that is known before rows are: all leading keys with a value."""
+    values = dict(_checked(spec or (), facts))
+    known: list[str] = []
+    for key in facts.keys:
+        value = values.get(key)
+        if value is None:
+            break
+        known.append(value)
+    return facts.name_of(facts.keys[: len(known)], known) if known else None
+
+
+def _with_parents(database: str, table: str, partition: str | None, kind: LockType) -> tuple[LockRequest, ...]:
+    return with_parents(LockRequest(database=database, table=table, partition=partition, type=kind))

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from compactor.demo.demo_folder import DemoPaths
+from compactor.service.roles.initiator import initiate
+from compactor.service.site import Site
+from tests.support.passes import compact
+from tests.support.tables import insert, make_table, with_settings
+from tests.unit.airflow.page.conftest import Caller
+
+
+@pytest.fixture
+def seen(site: Site, place: DemoPaths) -> Site:
+    """Six deltas, looked at by an initiator that may not ask for anything."""
+    table = make_table(site, place.warehouse)
+    for value in range(6):
+        insert(site, table, [value])
+    initiate(with_settings(site, compactor_mode="observe", hive_compactor_delta_num_threshold="4"))
+    return site
+
+
+def read(client: Caller, path: str, role: str = "viewer") -> Any:
+    answer = client(role).get(f"/compactor/default/api/{path}")
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_what_stands_above_every_view(client: Caller, seen: Site) -> None:
+    found = read(client, "overview")
+    assert (found["mode"], found["outcomes"], found["queue"]) == ("clean", {"major": 1}, {})
+    assert found["looked_at"] <= found["now"]
+    assert found["dags"]["compaction_worker"] == "compaction_worker"
+
+
+def test_tables_with_their_decision_and_what_would_flip_it(client: Caller, seen: Site) -> None:
+    found = read(client, "tables?order=deltas&descending=true&find=DEFAULT.t&outcome=due&limit=10")
+    (row,) = found["rows"]
+    assert found["total"] == 1
+    assert (row["table"], row["partition"], row["outcome"], row["queued"]) == ("default.t", None, "major", None)
+    assert row["because"] == "6 deltas > 4 (hive.compactor.delta.num.threshold), and no base"
+    assert row["flips"] == ["hive.compactor.delta.num.threshold of 6 or more"]
+    assert (row["figures"]["deltas"], row["figures"]["files"]) == (6, 6)
+    assert read(client, "tables?outcome=calm") == {"rows": [], "total": 0}
+
+
+def test_no_directory_is_listed_for_a_view(client: Caller, seen: Site, place: DemoPaths) -> None:
+    place.warehouse.rename(place.folder / "elsewhere")
+    assert read(client, "tables")["total"] == 1
+    for path in ("queue", "blocked", "history", "runs", "settings?table=default.t", "overview"):
+        read(client, path)
+    answer = client("viewer").get("/compactor/default/api/explain?table=default.t")
+    assert "does not exist" in answer.text or "no such" in answer.text.lower() or "error" in answer.text
+
+
+def test_a_look_at_one_table_is_of_now(client: Caller, seen: Site) -> None:
+    found = read(client, "explain?table=default.t")
+    assert (found["outcome"], found["numbers"]["deltas"], found["health"]) == ("notneeded", 6, 57)
+    assert found["flips"]
+
+
+def test_queue_and_history_are_paged(client: Caller, seen: Site) -> None:
+    compact(seen)
+    (row,) = read(client, "queue?state=ready%20for%20cleaning&find=t")["rows"]
+    assert (row["tabname"], row["can_cancel"]) == ("t", False)
+    assert read(client, "queue?state=working")["total"] == 0
+    assert read(client, "history") == {"rows": [], "total": 0}
+    (run,) = read(client, "runs")["rows"]
+    assert (run["directories_before"], run["directories_after"]) == (6, 1)
+    assert run["bytes_copied"] + run["bytes_reencoded"] == run["bytes_after"]
+
+
+def test_settings_say_where_each_comes_from(client: Caller, site: Site, place: DemoPaths) -> None:
+    make_table(
+        site,
+        place.warehouse,
+        "t",
+        **{"compactorthreshold.hive.compactor.delta.num.threshold": "3", "compactor.no": "1"},
+    )
+    rows = {row["key"]: row for row in read(client, "settings")["rows"]}
+    assert rows["hive.compactor.delta.num.threshold"]["source"] == "default"
+    of_table = read(client, "settings?table=default.t")
+    rows = {row["key"]: row for row in of_table["rows"]}
+    assert rows["hive.compactor.delta.num.threshold"]["value"] == "3"
+    assert rows["hive.compactor.delta.num.threshold"]["source"] == "table"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("tables?order=size", 400, "order 'size': expected one of table, health"),
+        ("queue?state=sleeping", 400, "state 'sleeping': expected one of initiated, working"),
+        ("settings?table=default.gone", 404, "default.gone"),
+        ("explain?table=a.b.c", 409, "table 'a.b.c': expected DATABASE.TABLE"),
+        ("tables?limit=9999", 400, "This was not understood: limit: Input should be less than or equal to 200."),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(client: Caller, place: DemoPaths, path: str, status: int, told: str) -> None:
+    answer = client("viewer").get(f"/compactor/default/api/{path}")
+    assert answer.status_code == status
+    assert told in answer.json()["detail"]

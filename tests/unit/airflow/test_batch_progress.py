@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from compactor.airflow import batch_progress, driver_processes
+from compactor.airflow.batch_progress import BatchProgress, Next, next_step
+from compactor.compaction.states import State
+from compactor.deployment import open_deployment
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import plan_batches
+from compactor.service.batches.control import BatchStatus
+from compactor.service.batches.driver import run_batch
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site, own_state
+from tests.support.tables import insert, make_table
+
+
+def progress(status: BatchStatus, *still_open: int) -> BatchProgress:
+    return BatchProgress(batch_id=1, status=status, still_open=still_open)
+
+
+@pytest.mark.parametrize(
+    ("status", "still_open", "launches", "wanted"),
+    [
+        (BatchStatus.WAITS, (1,), 0, Next.LAUNCH),
+        (BatchStatus.UNDER_WAY, (1,), 0, Next.WATCH),
+        (BatchStatus.UNDER_WAY, (), 1, Next.WATCH),
+        (BatchStatus.LOST, (1,), 0, Next.RENEW),
+        (BatchStatus.LOST, (1,), 2, Next.RENEW),
+        (BatchStatus.LOST, (), 1, Next.CONCLUDE),
+        (BatchStatus.RELEASED, (1,), 1, Next.RENEW),
+        (BatchStatus.RELEASED, (), 0, Next.CONCLUDE),
+        (BatchStatus.ENDED, (), 0, Next.CONCLUDE),
+        (BatchStatus.ENDED, (1,), 1, Next.CONCLUDE),
+        (BatchStatus.ENDED, (1,), 0, Next.RENEW),
+    ],
+)
+def test_what_comes_next(status: BatchStatus, still_open: tuple[int, ...], launches: int, wanted: Next) -> None:
+    assert next_step(progress(status, *still_open), launches) is wanted
+
+
+def test_only_news_is_told() -> None:
+    first = BatchProgress(batch_id=3, status=BatchStatus.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
+    second = BatchProgress(
+        batch_id=3,
+        status=BatchStatus.UNDER_WAY,
+        tracking_url="http://h:4040",
+        entries={1: "a.b: working", 2: "a.c: initiated"},
+    )
+    assert first.news(None) == ["compaction 1 of a.b: initiated", "compaction 2 of a.c: initiated"]
+    assert second.news(first) == ["batch 3: Spark shows it at http://h:4040", "compaction 1 of a.b: working"]
+    assert second.news(second) == []
+
+
+@pytest.fixture
+def planned(deployment: Site, warehouse: Path, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, int]:
+    """A batch of one table, in a metastore that a task finds by its environment."""
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    monkeypatch.setenv("COMPACTOR_WAREHOUSE", str(warehouse))
+    table = make_table(deployment, warehouse)
+    for value in (1, 2):
+        insert(deployment, table, [value])
+    request_compaction(deployment, table=str(table))
+    (batch,) = plan_batches(deployment)
+    return deployment, batch.batch_id
+
+
+def test_from_planned_to_ended(planned: tuple[Site, int]) -> None:
+    _, batch = planned
+    assert batch_progress.look("default", batch).status is BatchStatus.WAITS
+    batch_progress.launched("default", batch, "application_1")
+    found = batch_progress.look("default", batch)
+    assert (found.status, found.application, len(found.still_open)) == (BatchStatus.UNDER_WAY, "application_1", 1)
+    assert found.compacted == {}
+    with open_deployment() as other:
+        run_batch(other, batch, InProcessRunner())
+    found = batch_progress.look("default", batch)
+    assert (found.status, found.still_open, found.failed) == (BatchStatus.ENDED, (), {})
+    assert list(found.entries.values()) == ["default.t: ready for cleaning"]
+    assert found.compacted == {("default", "t"): tuple(found.entries)}
+
+
+def test_a_driver_that_is_a_dead_process_is_lost_at_once(planned: tuple[Site, int], tmp_path: Path) -> None:
+    _, batch = planned
+    name = driver_processes.start(["true"], dict(os.environ), tmp_path / "log")
+    os.waitpid(int(name.split(":")[2]), 0)
+    batch_progress.launched("default", batch, name)
+    assert batch_progress.look("default", batch).status is BatchStatus.LOST
+    assert batch_progress.renew("default", batch, "its driver died")
+    assert batch_progress.look("default", batch).status is BatchStatus.WAITS
+
+
+def test_released_the_requests_stay_and_aborted_they_go(planned: tuple[Site, int]) -> None:
+    site, batch = planned
+    batch_progress.release("default", batch, "its task was cleared")
+    assert batch_progress.look("default", batch).status is BatchStatus.RELEASED
+    assert [e.state for e in site.metastore.entries.queue()] == [State.INITIATED]
+    assert batch_progress.renew("default", batch, "again")
+    batch_progress.abort("default", batch)
+    assert site.metastore.entries.queue() == []
+    assert [e.state for e in site.metastore.entries.history()] == [State.ABORTED]
+
+
+def test_a_failed_entry_says_why(planned: tuple[Site, int]) -> None:
+    site, batch = planned
+    (number,) = own_state(site).batches.get(batch).entry_ids
+    entry = site.metastore.claims.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[number])
+    assert entry is not None
+    site.metastore.endings.finish(entry, State.FAILED, "bucket_00000 is damaged")
+    found = batch_progress.look("default", batch)
+    assert found.failed == {number: f"compaction {number} of default.t: failed: bucket_00000 is damaged"}

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from compactor.airflow import driver_processes
+from tests.support.patience import until
+
+
+def test_it_is_found_by_name_until_it_ends(tmp_path: Path) -> None:
+    log = tmp_path / "new" / "driver.log"
+    name = driver_processes.start(["sh", "-c", "echo $WORD; exec sleep 60"], {**os.environ, "WORD": "hello"}, log)
+    kind, host, pid, _ = name.split(":")
+    assert (kind, host) == ("process", socket.gethostname())
+    until("its word", lambda: log.exists() and log.read_text("utf-8") == "hello\n")
+    assert not driver_processes.is_gone(name)
+    assert os.getsid(int(pid)) == int(pid)
+    assert driver_processes.end(name)
+    until("it has ended", lambda: driver_processes.is_gone(name))
+    assert not driver_processes.end(name)
+    os.waitpid(int(pid), 0)
+
+
+def test_nothing_of_the_parent_s_files_is_inherited(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import os; print(sorted(os.listdir('/proc/self/fd')), os.readlink('/proc/self/fd/0'))"
+    with (tmp_path / "secret").open("w") as secret:
+        os.set_inheritable(secret.fileno(), True)
+        name = driver_processes.start([sys.executable, "-c", code], dict(os.environ), log)
+    until("it has ended", lambda: driver_processes.is_gone(name))
+    os.waitpid(int(name.split(":")[2]), 0)
+    # the fourth is the listing's own
+    assert log.read_text("utf-8") == "['0', '1', '2', '3'] /dev/null\n"
+
+
+def test_a_number_that_is_used_anew_is_somebody_else() -> None:
+    host, pid = socket.gethostname(), os.getpid()
+    assert driver_processes.is_gone(f"process:{host}:{pid}:1")
+    assert not driver_processes.end(f"process:{host}:{pid}:1")
+
+
+def test_of_others_nothing_is_known() -> None:
+    for name in (None, "application_17_1", "spark:compactor-driver", "process:elsewhere:1:1"):
+        assert not driver_processes.is_gone(name)
+        assert not driver_processes.end(name)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+from airflow.sdk.execution_time.xcom import XCom
+from airflow.utils.state import TaskInstanceState
+
+from compactor.airflow.end_reason import WAITING_TRY, ended_by_person, state_of, waits_again
+
+
+def ti(map_index: int) -> Any:
+    return SimpleNamespace(dag_id="d", task_id="compact", run_id="r", map_index=map_index)
+
+
+@pytest.mark.parametrize(
+    ("map_index", "answer", "wanted", "by_person"),
+    [
+        (-1, {"r": {"compact": "deferred"}}, "deferred", False),
+        (3, {"r": {"compact_3": TaskInstanceState.FAILED}}, "failed", True),
+        (3, {"r": {"compact_3": "success"}}, "success", True),
+        (3, {"r": {"compact_3": None}}, None, False),
+        (3, {"r": {"compact_3": "queued"}}, "queued", False),
+        (-1, {}, None, False),
+    ],
+)
+def test_the_api_says_it(
+    monkeypatch: pytest.MonkeyPatch, map_index: int, answer: dict[str, Any], wanted: str | None, by_person: bool
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def states(**what: Any) -> dict[str, Any]:
+        asked.update(what)
+        return answer
+
+    monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(states))
+    assert state_of(ti(map_index)) == wanted
+    assert ended_by_person(ti(map_index)) is by_person
+    assert asked["map_index"] == (map_index if map_index >= 0 else None)
+    assert (asked["dag_id"], asked["task_ids"], asked["run_ids"]) == ("d", ["compact"], ["r"])
+
+
+@pytest.mark.parametrize(("left", "again"), [(None, False), (2, False), (3, True)])
+def test_a_later_try_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, left: int | None, again: bool) -> None:
+    """In XCom is what this one left, or what a later try has left since."""
+    asked: dict[str, Any] = {}
+
+    def found(**what: Any) -> int | None:
+        asked.update(what)
+        return left
+
+    monkeypatch.setattr(XCom, "get_one", found)
+    assert waits_again(SimpleNamespace(**vars(ti(3)), try_number=2)) is again
+    assert asked == {"key": WAITING_TRY, "dag_id": "d", "task_id": "compact", "run_id": "r", "map_index": 3}

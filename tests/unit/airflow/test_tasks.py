@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.airflow import tasks
+from compactor.airflow.tasks import under_way, went_well
+from compactor.compaction.states import State
+from compactor.errors import NotFound, Refused
+from compactor.service.site import Site
+from tests.support.tables import insert, make_table
+
+
+@pytest.mark.parametrize("state", State)
+def test_each_state_is_under_way_or_went_well_or_did_not(state: State) -> None:
+    assert under_way({1: state.label}) == (state in {State.INITIATED, State.WORKING})
+    assert went_well(state.label) == (state in {State.READY_FOR_CLEANING, State.SUCCEEDED, State.REFUSED})
+
+
+@pytest.fixture
+def site(deployment: Site, warehouse: Path, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Tables fa, fb and g, which tasks find by their environment."""
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
+    monkeypatch.setenv("COMPACTOR_WAREHOUSE", str(warehouse))
+    for name in ("fa", "fb", "g"):
+        table = make_table(deployment, warehouse, name)
+        for value in (1, 2):
+            insert(deployment, table, [value])
+    return deployment
+
+
+ARGUMENTS = {
+    "partition": None,
+    "type": "major",
+    "pool": None,
+    "properties": {},
+    "buckets": None,
+    "order_by": None,
+}
+
+
+def test_patterns_stand_for_tables_and_each_table_comes_once(site: Site) -> None:
+    assert tasks.tables_of("default", ["default.g", "default.f*", "DEFAULT.FA"]) == [
+        "default.g",
+        "default.fa",
+        "default.fb",
+    ]
+    with pytest.raises(NotFound, match=r"no transactional table matches 'other\.\*'"):
+        tasks.tables_of("default", ["default.g", "other.*"])
+    with pytest.raises(NotFound, match=r"default\.h"):
+        tasks.tables_of("default", ["default.h"])
+
+
+def test_a_dry_run_queues_nothing(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger=tasks.__name__):
+        plans = tasks.dry_run("default", ["default.fa", "default.g"], ARGUMENTS)
+    assert [(one["table"], one["type"]) for one in plans] == [("default.fa", "major"), ("default.g", "major")]
+    assert all(int(str(one["input_bytes"])) > 0 for one in plans)
+    assert "major default.g: reads" in caplog.text
+    assert site.metastore.entries.queue() == []
+
+
+def test_one_table_that_is_queued_already_holds_back_no_other(site: Site) -> None:
+    first = tasks.request("default", ["default.fa"], ARGUMENTS)
+    assert len(tasks.request("default", ["default.fa", "default.fb"], ARGUMENTS)) == 1
+    with pytest.raises(Refused, match=f"id={first[0]}"):
+        tasks.request("default", ["default.fa"], ARGUMENTS)

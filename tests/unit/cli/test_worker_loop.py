@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from compactor.cli.stop_signals import Stop
+from compactor.cli.worker_loop import Working
+from compactor.database.engine import open_database
+from compactor.errors import NotFound
+from compactor.metastore.schema.tables import COMPACTION_QUEUE
+from compactor.metastore.store import Metastore
+from compactor.service.batches.driver import WorkerPass
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
+from tests.support.tables import insert, make_table, rows_of
+
+Made = Callable[..., Working]
+
+
+@pytest.fixture
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def reports() -> list[WorkerPass]:
+    return []
+
+
+@pytest.fixture
+def stop() -> Stop:
+    return Stop()
+
+
+@pytest.fixture
+def made(deployment: Site, said: list[str], reports: list[WorkerPass], stop: Stop) -> Made:
+    """A worker in this process of some site and pool; else of ``deployment`` and all pools."""
+
+    def make(site: Site = deployment, pool: str | None = None) -> Working:
+        return Working(
+            site=site, stop=stop, say=said.append, report=reports.append, master=None, full_verify=False, pool=pool
+        )
+
+    return make
+
+
+@pytest.fixture
+def working(made: Made) -> Working:
+    return made()
+
+
+def ask(site: Site, warehouse: Path) -> None:
+    """A table with two deltas, and a request for it in pool etl."""
+    table = make_table(site, warehouse)
+    insert(site, table, range(4))
+    insert(site, table, range(4, 8))
+    request_compaction(site, table="default.t", partition=None, type="major", pool="etl", properties={})
+
+
+def test_an_empty_queue_starts_nothing(working: Working, said: list[str], reports: list[WorkerPass]) -> None:
+    working.once()
+    assert said == ["worker: 0 entries, 0 failed"]
+    assert reports == [WorkerPass()]
+    assert not working.failed
+    working.close()
+
+
+def test_what_a_dead_worker_left_is_made_good_where_nothing_waits(
+    working: Working, deployment: Site, warehouse: Path, reports: list[WorkerPass]
+) -> None:
+    """PROTOCOL 6: every pass repairs first. Until then a reader without visibility sees what is named half."""
+    ask(deployment, warehouse)
+    gone = deployment.metastore.claims.claim("compactor-worker-gone", "compactor-0.1.0", pool_timeout_ms=0)
+    assert gone is not None
+    with deployment.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
+    working.once()
+    (done,) = reports
+    assert [repaired.entry.id for repaired in done.repaired] == [gone.id]
+    assert [(outcome.entry.id, outcome.result) for outcome in done.outcomes] == [(gone.id, Result.COMPACTED)]
+
+
+def test_all_that_can_be_claimed_is_done_and_told(
+    working: Working, deployment: Site, warehouse: Path, said: list[str], reports: list[WorkerPass]
+) -> None:
+    ask(deployment, warehouse)
+    before = rows_of(deployment, deployment.metastore.catalog.table("default", "t"))
+    working.once()
+    assert said[0].startswith("default.t: compaction 1 major compacted in ")
+    assert said[1] == "worker: 1 entries, 0 failed"
+    (done,) = reports
+    assert [outcome.entry.id for outcome in done.outcomes] == [1]
+    assert rows_of(deployment, deployment.metastore.catalog.table("default", "t")) == before
+
+
+def test_what_fails_is_counted(working: Working, deployment: Site, warehouse: Path, said: list[str]) -> None:
+    ask(deployment, warehouse)
+    for file in (warehouse / "t").rglob("bucket_*"):
+        file.write_bytes(b"not ORC at all")
+    working.once()
+    assert (working.failed, working.worked, working.failures) == (True, 1, 1)
+    assert " failed in " in said[0]
+
+
+def test_another_pools_requests_are_left(made: Made, deployment: Site, warehouse: Path, said: list[str]) -> None:
+    ask(deployment, warehouse)
+    made(pool="adhoc").once()
+    assert said == ["worker: 0 entries, 0 failed"]
+
+
+def test_who_is_asked_to_stop_begins_nothing(
+    working: Working, deployment: Site, warehouse: Path, said: list[str], stop: Stop
+) -> None:
+    ask(deployment, warehouse)
+    stop.ask()
+    working.once()
+    working.run_on(None)
+    assert said == ["worker: 0 entries, 0 failed", "worker: waits for requests", "worker: 0 entries, 0 failed"]
+    assert [entry.state.label for entry in deployment.metastore.entries.queue()] == ["initiated"]
+
+
+def test_a_pass_that_fails_is_told_and_another_follows(
+    made: Made, deployment: Site, said: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    away = Metastore("default", open_database(f"sqlite:///{tmp_path / 'away.db'}"))
+    working = made(site=replace(deployment, metastore=away))
+    working.run_on(0)
+    assert working.failed
+    assert "the pass failed, the next one follows: database sqlite:" in capsys.readouterr().err
+    assert said[-1] == "worker: 0 entries, 0 failed"
+
+
+def test_a_batch_that_nobody_planned(working: Working) -> None:
+    with pytest.raises(NotFound, match="batch 7"):
+        working.batch(7)
+
+
+def test_another_drivers_batch_is_left_alone(working: Working, deployment: Site, said: list[str]) -> None:
+    assert deployment.state is not None
+    batch = deployment.state.batches.plan("default", None, None, [1], {})
+    assert deployment.state.batches.register(batch, "another", 60_000)
+    working.batch(batch)
+    assert said == [f"batch {batch} belongs to another driver; nothing is done here"]

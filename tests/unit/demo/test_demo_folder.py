@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from compactor.demo.demo_folder import DemoPaths
+from compactor.errors import Refused
+
+
+def test_a_place_has_an_embedded_metastore_that_may_be_cleaned(tmp_path: Path) -> None:
+    place = DemoPaths(folder=tmp_path / "demo")
+    place.make()
+    with place.site() as site:
+        assert site.metastore.catalog.tables() == []
+        assert site.state is not None
+        assert site.settings.text("compactor.mode") == "clean"
+
+
+def test_the_environment_cannot_lead_it_to_another_metastore(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMPACTOR_METASTORE_URL", f"sqlite:///{tmp_path / 'precious.db'}")
+    place = DemoPaths(folder=tmp_path / "demo")
+    place.make()
+    with place.site() as site:
+        assert str(tmp_path / "demo") in site.metastore.database.url
+    assert not (tmp_path / "precious.db").exists()
+
+
+def test_a_second_run_begins_anew(tmp_path: Path) -> None:
+    place = DemoPaths(folder=tmp_path / "demo")
+    place.make()
+    (place.warehouse / "old").mkdir()
+    place.make()
+    assert list(place.warehouse.iterdir()) == []
+
+
+def test_a_folder_that_no_demo_made_is_not_wiped(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work", "utf-8")
+    with pytest.raises(Refused, match="no demo made it"):
+        DemoPaths(folder=tmp_path).make()
+    assert (tmp_path / "thesis.txt").read_text("utf-8") == "years of work"
+
+
+def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
+    place = DemoPaths(folder=tmp_path / "demo")
+    seen: list[BaseException] = []
+
+    def second() -> None:
+        try:
+            with place.taken():
+                pass
+        except Refused as error:
+            seen.append(error)
+
+    with place.taken():
+        thread = threading.Thread(target=second)
+        thread.start()
+        thread.join()
+    assert "another demo that runs now" in str(seen[0])
+    with place.taken():
+        pass

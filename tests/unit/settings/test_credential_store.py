@@ -1,0 +1,44 @@
+"""Stores made by ``hadoop credential create`` of Hadoop 3.4.1 (tests/fixtures/jceks)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.settings.credential_store import DEFAULT_PASSWORD, secret
+
+STORES = Path(__file__).resolve().parents[2] / "fixtures" / "jceks"
+HIVE = (STORES / "hive.jceks").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("alias", "wanted"),
+    [
+        ("javax.jdo.option.ConnectionPassword", "pä ss:w/ord"),
+        ("a.first", "one"),
+        ("FS.s3a.secret.key", "two"),
+        ("a.firs", None),
+    ],
+)
+def test_each_secret_is_found_by_its_alias(alias: str, wanted: str | None) -> None:
+    assert secret(HIVE, alias, DEFAULT_PASSWORD, "s") == wanted
+
+
+def test_a_store_with_a_password_of_its_own() -> None:
+    locked = (STORES / "locked.jceks").read_bytes()
+    assert secret(locked, "javax.jdo.option.ConnectionPassword", "secret1", "s") == "other"
+
+
+@pytest.mark.parametrize("at", [9, 100, len(HIVE) - 1])
+def test_damage_is_noticed(at: int) -> None:
+    damaged = HIVE[:at] + bytes([HIVE[at] ^ 1]) + HIVE[at + 1 :]
+    with pytest.raises(BadSetting, match="s: its password is another one, or the file is damaged"):
+        secret(damaged, "a.first", DEFAULT_PASSWORD, "s")
+
+
+@pytest.mark.parametrize("store", [b"", b"\xfe\xed\xfe\xed" + bytes(60)])
+def test_what_is_no_such_store(store: bytes) -> None:
+    with pytest.raises(BadSetting, match="s: is no credential store of Hadoop"):
+        secret(store, "a", DEFAULT_PASSWORD, "s")

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.settings.jdbc_url import url_of
+
+
+@pytest.mark.parametrize(
+    ("jdbc", "user", "wanted"),
+    [
+        ("jdbc:postgresql://h:5432/hive", "hive", "postgresql+psycopg://hive@h:5432/hive"),
+        (
+            "jdbc:postgresql://h/hive?user=a%40b&sslmode=require&ssl=true",
+            None,
+            "postgresql+psycopg://a%40b@h/hive?sslmode=require",
+        ),
+        (
+            "jdbc:mysql://h:3306/hive?createDatabaseIfNotExist=true&useSSL=false",
+            "u/v",
+            "mysql+pymysql://u%2Fv@h:3306/hive",
+        ),
+        (" jdbc:mariadb://h/hive ", None, "mysql+pymysql://h/hive"),
+    ],
+)
+def test_the_same_database_from_python(jdbc: str, user: str | None, wanted: str) -> None:
+    assert url_of(jdbc, user) == wanted
+
+
+@pytest.mark.parametrize(
+    "jdbc",
+    [
+        "jdbc:derby:;databaseName=m",
+        "jdbc:oracle:thin:@h:1521/x?password=secret",
+        "postgresql://h/hive",
+        "jdbc:mysql:h",
+    ],
+)
+def test_another_database_is_named_and_no_parameter_shown(jdbc: str) -> None:
+    with pytest.raises(BadSetting, match=r"wanted: jdbc:postgresql") as refused:
+        url_of(jdbc, None)
+    assert "secret" not in str(refused.value)

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from compactor.errors import BadSetting
+from compactor.settings.properties import of_request, of_table
+
+NUM = "hive.compactor.delta.num.threshold"
+QUEUE = "hive.compactor.job.queue"
+ALLOWED = frozenset({"spark.executor.memory"})
+
+
+def test_both_prefixes_name_a_setting_and_the_second_wins() -> None:
+    given = {f"compactorthreshold.{NUM}": " 3 ", f"compactor.{NUM}": "2"}
+    for parameters in (given, dict(reversed(given.items()))):
+        assert of_table(parameters, ALLOWED).values == {NUM: "3"}
+
+
+def test_parameters_that_are_not_about_compaction_say_nothing() -> None:
+    said = of_table({"transactional": "true", "orc.compress": "ZLIB", NUM: "7"}, ALLOWED)
+    assert (said.values, said.spark_conf, said.ignored) == ({}, {}, ())
+
+
+def test_the_pool_has_its_plain_name() -> None:
+    assert of_table({"hive.compactor.worker.pool": "etl"}, ALLOWED).values == {"hive.compactor.worker.pool": "etl"}
+
+
+@pytest.mark.parametrize("strongest", [0, 1, 2])
+def test_of_the_names_of_the_queue_hives_order_decides(strongest: int) -> None:
+    names = [f"compactor.{QUEUE}", "compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name"][strongest:]
+    said = of_table({name: name for name in names}, ALLOWED)
+    assert said.values == {QUEUE: names[0]}
+    assert said.ignored == ()
+
+
+def test_spark_keys_are_taken_where_the_site_allows_them() -> None:
+    said = of_table({"compactor.spark.executor.memory": "8g", "compactor.spark.executor.cores": "4"}, ALLOWED)
+    assert said.spark_conf == {"spark.executor.memory": "8g"}
+    ((key, reason),) = said.ignored
+    assert key == "compactor.spark.executor.cores"
+    assert "compactor.allowed.spark.conf allows (spark.executor.memory)" in reason
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.jars", "spark.driver.extraJavaOptions", "spark.executor.extraClassPath", "spark.submit.pyFiles"]
+)
+def test_what_loads_code_is_never_taken_even_if_allowed(key: str) -> None:
+    said = of_table({f"compactor.{key}": "x"}, frozenset({key}))
+    assert said.spark_conf == {}
+    assert "loads code" in dict(said.ignored)[f"compactor.{key}"]
+
+
+def test_a_setting_of_the_site_is_not_a_tables_to_change() -> None:
+    said = of_table({"compactor.hive.txn.timeout": "1s"}, ALLOWED)
+    assert said.values == {}
+    assert "a setting of the site" in dict(said.ignored)["compactor.hive.txn.timeout"]
+
+
+def test_a_bad_value_is_ignored_with_its_reason() -> None:
+    said = of_table({f"compactor.{NUM}": "many"}, ALLOWED)
+    assert said.values == {}
+    assert "a whole number" in dict(said.ignored)[f"compactor.{NUM}"]
+
+
+def test_only_a_request_overrides_table_parameters() -> None:
+    given = {"tblprops.orc.compress": "ZSTD"}
+    assert of_request(given, ALLOWED, strict=True).table_overrides == {"orc.compress": "ZSTD"}
+    assert of_table(given, ALLOWED).table_overrides == {}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [f"compactorthreshold.{NUM}x", "compactor.spark.jars", "compactor.hive.txn.timeout", "rubbish", "orc.compress"],
+)
+def test_a_strict_request_refuses_what_it_cannot_do(key: str) -> None:
+    with pytest.raises(BadSetting, match=f"property '{key}'"):
+        of_request({key: "1"}, ALLOWED, strict=True)
+    assert [name for name, _ in of_request({key: "1"}, ALLOWED, strict=False).ignored] == [key]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("compactor.hive.compactor.max.num.detla", "compactor.hive.compactor.max.num.delta"),
+        ("compactor.hive.compactor.delta.pct.treshold", "compactor.hive.compactor.delta.pct.threshold"),
+    ],
+)
+def test_nearly_a_setting_is_a_misspelt_one(key: str, meant: str) -> None:
+    """What was meant for Hive's jobs is ignored, but a slip must not be."""
+    with pytest.raises(BadSetting, match=f"did you mean {meant}"):
+        of_request({key: "2"}, ALLOWED, strict=True)
+    assert meant in dict(of_table({key: "2"}, ALLOWED).ignored)[key]
+
+
+@pytest.mark.parametrize("key", ["compactor.mapreduce.map.memory.mb", "compactor.tez.x", "compactor.hive.tez.y"])
+def test_what_was_meant_for_hives_own_jobs_does_no_harm(key: str) -> None:
+    said = of_request({key: "1"}, ALLOWED, strict=True)
+    assert "Hive's own compaction jobs" in dict(said.ignored)[key]
