@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.compaction.forgetting import reaching
+from compactor.compaction.forgetting_aborts import reaching
 from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import Listing
-from compactor.compaction.forgetting import forget_before, reaching, shown
+from compactor.compaction.forgetting_aborts import forget_before, reaching, shown
 from compactor.ids import WriteId
 from compactor.settings.precedence import Layer, Settings
 

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, Refused, StorageError, TransactionAborted
-from compactor.locking.kinds import LockType
+from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS
