@@ -22,7 +22,7 @@ from pathlib import Path
 
 from initiator import counted, facts, opened, say
 
-from compactor.rewrite.run.processes import ProcessRunner
+from compactor.rewrite.run.process_runner import ProcessRunner
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch

@@ -18,8 +18,9 @@ from compactor.orc.codecs.pandas_shim import leave_pandas_out
 from compactor.rewrite.plan.plan import Plan, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
-from compactor.rewrite.run.processes import ProcessRunner
-from compactor.rewrite.run.runner import InProcessRunner, Job, Runner
+from compactor.rewrite.run.process_runner import ProcessRunner
+from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.rewrite.run.task_queue import Job
 from compactor.storage.local import LocalStorage
 from tests.torture.child import forget_peak, peak
 
@@ -73,7 +74,7 @@ def rewritten(what: Plan, runner: Runner) -> None:
     (answer,) = runner.run([Job(units=what.units, check=lambda: None)])
     if isinstance(answer, CompactorError):
         raise answer
-    stage.check(storage, what, stage.accept(storage, what, answer))
+    stage.check_staged(storage, what, stage.accept(storage, what, answer))
     storage.remove(what.staging)
 
 

@@ -21,7 +21,7 @@ from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import Options
 
 if TYPE_CHECKING:
-    from compactor.rewrite.run.processes import ProcessRunner
+    from compactor.rewrite.run.process_runner import ProcessRunner
     from compactor.rewrite.run.runner import Runner
 
 _POLL_S = 1.0  #: between two looks at an empty queue
@@ -149,7 +149,7 @@ class Working:
         return self._runner
 
     def _in_process(self) -> Runner:
-        from compactor.rewrite.run.processes import ProcessRunner
+        from compactor.rewrite.run.process_runner import ProcessRunner
 
         self._width = _LOCAL_WIDTH
         self._processes = ProcessRunner(os.cpu_count() or 1)

@@ -17,7 +17,7 @@ from compactor.compaction.states import State
 from compactor.errors import BadFile, BadName, CompactorError, LockNotGranted, NotFound, Refused, StorageError, TryAgain
 from compactor.ids import TxnId
 from compactor.metastore.queue.endings import is_being_aborted
-from compactor.rewrite.publish import names as publish
+from compactor.rewrite.publish import naming, removal
 from compactor.service.exclusive import renames, to_take_away
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
@@ -122,7 +122,7 @@ def _vanishes(site: Site, target: Target, *, is_alone: bool = False) -> bool:
 
 
 def _hide_named(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
-    publish.hide(site.storage, target.location, publish.named_by(site.storage, target.location, txn), until=newest)
+    removal.hide(site.storage, target.location, naming.names_of(site.storage, target.location, txn), until=newest)
 
 
 def lost(site: Site) -> tuple[tuple[Entry, str], ...]:
@@ -188,16 +188,16 @@ def erase(site: Site, target: Target, txn: TxnId) -> None:
     if state == "o":
         return
     names_tell = site.metastore.dialect.layout.has_visibility  # else a number in a name is not of this metastore
-    if names_tell and state == "a" and (named := publish.named_by(site.storage, location, txn)):
+    if names_tell and state == "a" and (named := naming.names_of(site.storage, location, txn)):
         _hide(site, target, named)
     site.storage.remove(f"{location}/{staging_name(txn)}")
     if names_tell:
-        publish.abandon_uploads(site.storage, location, lambda other: other == txn)
+        removal.abort_uploads(site.storage, location, lambda other: other == txn)
 
 
 def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
     with to_take_away(site, target):
-        publish.hide(site.storage, target.location, names, until=site.metastore.transactions.newest())
+        removal.hide(site.storage, target.location, names, until=site.metastore.transactions.newest())
 
 
 def sweep(site: Site, target: Target) -> tuple[str, ...]:
@@ -236,13 +236,13 @@ class Sweep:
             raise self._errors[place]
         doomed: list[str] = []
         if self._site.metastore.dialect.layout.has_visibility:
-            publish.abandon_uploads(self._site.storage, place, self._is_gone)
+            removal.abort_uploads(self._site.storage, place, self._is_gone)
             doomed = [name for name, txn in self._named[place].items() if self._states.get(txn) == "a"]
         if doomed:
             _hide(self._site, target, doomed)
         if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
             return ()
-        return publish.sweep(
+        return removal.remove_leftovers(
             self._site.storage,
             place,
             is_alive=lambda txn: self._states.get(txn) == "o",

@@ -1,4 +1,4 @@
-"""The Spark session of an application of ours."""
+"""The Spark session of a Compactor application."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session; under spark-submit the master and the queue are spark-submit's, else ``master`` (local[*]).
+    """Returns a session; under spark-submit the master and the queue are spark-submit's, else ``master`` (local[*]).
 
-    Of ``conf`` spark-submit may have made something else, such as the place that it has uploaded an archive to: what it
-    was given stays.
+    Keys of ``conf`` that spark-submit has set keep its values: it may have changed one, for example to the place where it
+    uploaded an archive.
 
-    Executors run this interpreter where they are on this machine: the first ``python3`` on their PATH has no pyarrow.
+    Executors on this machine run this interpreter: the first ``python3`` on their PATH has no pyarrow.
 
     Raises:
         NotSupported: pyspark is not installed.
@@ -43,10 +43,10 @@ def session(name: str, *, master: str | None = None, conf: Mapping[str, str] | N
 
 
 def is_alive(session: SparkSession) -> bool:
-    """Whether its JVM is there and works; under spark-submit a driver outlives a JVM that is killed."""
+    """Returns true if the session's JVM exists and works; under spark-submit a driver outlives a JVM that is killed."""
     from py4j.protocol import Py4JError
 
     try:
         return not session.sparkContext._jsc.sc().isStopped()
-    except (Py4JError, OSError, AttributeError):  # the context was stopped: it has no JVM any more
+    except (Py4JError, OSError, AttributeError):  # the context was stopped and no longer has a JVM
         return False

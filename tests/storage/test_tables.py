@@ -310,14 +310,16 @@ def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     site: Site, table: Table, s3_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before anything is named, or while it is."""
-    from compactor.rewrite.publish import names as publish
-    from compactor.rewrite.publish import stage
+    from compactor.rewrite.publish import naming, stage
 
     site = moved(site, table, s3_place)
     before = rows(site, table)
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.of(top)
-    for module, act, said in ((stage, "check", "0 bytes are there"), (publish, "name", "cannot complete")):
+    for module, act, said in (
+        (stage, "check_staged", "0 bytes are there"),
+        (naming, "name_directories", "cannot complete"),
+    ):
         real = getattr(module, act)
 
         def aborted(*arguments: Any, real: Callable[..., None] = real) -> None:

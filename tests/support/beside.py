@@ -24,7 +24,8 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Table
-from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from tests.support.expected import difference, plain_rows, render
@@ -53,7 +54,7 @@ class Meanwhile(InProcessRunner):
         super().__init__()
         self._what = what
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         for job in jobs:
             self._what(job.check)
         return super().run(jobs)

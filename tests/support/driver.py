@@ -16,7 +16,8 @@ from pathlib import Path
 
 from compactor.deployment import open_deployment
 from compactor.errors import CompactorError
-from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.batches.driver import Application, run_batch
 from compactor.service.site import own_state
 
@@ -33,7 +34,7 @@ class Held(InProcessRunner):
         self._signs = [folder / "hold" / table for table in tables]
         self._drivers = folder / "drivers"
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         for sign in self._signs:
             (self._drivers / f"{sign.name}.{os.getpid()}").touch()
         while any(sign.exists() for sign in self._signs) and all(map(_may_go_on, jobs)):

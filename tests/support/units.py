@@ -9,13 +9,16 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import WriteId
 from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
-from compactor.rewrite.run.runner import InProcessRunner, Job, Runner
+from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.rewrite.run.task_queue import Job
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
 
+SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
+
 
 def small_unit(folder: Path) -> Unit:
-    """Three rows of one file in ``folder``."""
+    """A unit of one file with three rows in ``folder``."""
     write_file(folder / "d" / "bucket_00000", dense(1, 3))
     return Unit(
         location=str(folder),
@@ -30,10 +33,37 @@ def small_unit(folder: Path) -> Unit:
     )
 
 
+def acid_unit(
+    folder: Path, shape: Shape, *, rows: Sequence[str] = (), deletes: Sequence[str] = (), first: int = 1, **more: int
+) -> Unit:
+    """A unit of the files at these paths in ``folder``; write IDs up to 9 are valid except 5. ``small`` bounds its small
+    stripes."""
+
+    def inputs(names: Sequence[str]) -> tuple[Input, ...]:
+        return tuple(
+            Input(path=n, length=(folder / n).stat().st_size, raw="/" not in n, group=n.partition("/")[0])
+            for n in names
+        )
+
+    return Unit(
+        location=str(folder),
+        staging=str(folder / "_compactor_v7"),
+        number=0,
+        shape=shape,
+        inserts=inputs(rows),
+        deletes=inputs(deletes),
+        write_ids=SEEN,
+        first_write_id=WriteId(first),
+        row_type=ROW_TYPE,
+        small_stripe_bytes=more.get("small", 0),
+        full_verify=True,
+    )
+
+
 def run_units(
     units: Sequence[Unit], runner: Runner | None = None, check: Callable[[], None] = lambda: None
 ) -> list[UnitResult]:
-    """Every unit's result; raises the error of the one that failed."""
+    """Returns every unit's result; raises the error of a unit that failed."""
     (answer,) = (runner or InProcessRunner()).run([Job(units=units, check=check)])
     if isinstance(answer, CompactorError):
         raise answer
@@ -41,5 +71,5 @@ def run_units(
 
 
 def execute(unit: Unit) -> UnitResult:
-    """What comes of one unit, by however many tasks."""
+    """Returns the result of one unit, in however many tasks."""
     return run_units([unit])[0]

@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import Job, JobAnswer
 
 
 def rows_of_database(path: Path) -> dict[str, list[str]]:
@@ -46,7 +47,7 @@ class Interrupted:
         self._before = before
         self._after = after
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         self._before()
         answers = InProcessRunner().run(jobs)
         self._after()

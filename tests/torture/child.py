@@ -165,7 +165,7 @@ def compact(table: Path, row_type: str, dice: random.Random) -> list[Path]:
     )
     stage.prepare(storage, planned)
     staged = stage.accept(storage, planned, run_units(planned.units))
-    stage.check(storage, planned, staged)
+    stage.check_staged(storage, planned, staged)
     return [Path(d.staged) / file.name for d in staged.directories for file in d.files]
 
 

@@ -71,7 +71,7 @@ def compact(table: Path, shape: Shape) -> int:
     )
     stage.prepare(storage, planned)
     staged = stage.accept(storage, planned, run_units(planned.units))
-    stage.check(storage, planned, staged)
+    stage.check_staged(storage, planned, staged)
     return staged.figures.rows_out
 
 

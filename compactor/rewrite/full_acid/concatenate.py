@@ -1,4 +1,4 @@
-"""Stripes one after another in one file: copied as they are, re-encoded ones out of files of their own (DESIGN 4)."""
+"""Concatenates stripes in one file: copies of input stripes, and re-encoded ones from files of their own (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from compactor.orc.format.types import Types
 from compactor.orc.io.file_cache import Closable, FewOpen
 from compactor.orc.io.source import LocalSink, Source
 from compactor.orc.reencode import reencode
-from compactor.rewrite.full_acid.content import same_bytes, same_rows
-from compactor.rewrite.full_acid.outputs import piece_of
+from compactor.rewrite.full_acid.output_format import piece_of
 from compactor.rewrite.full_acid.stripe_choice import Choice
+from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output
 from compactor.rows.sealing import Seal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoded:
-    """A file whose stripes are all taken; ``opener`` opens it."""
+class EncodedFile:
+    """A file all of whose stripes are copied; ``opener`` opens it."""
 
     opener: Callable[[], Closable]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Strung:
-    """The file, the last key of each of its stripes, and the stripes that were copied from inputs."""
+class Concatenated:
+    """A concatenated file, the last key of each of its stripes, and the stripes that were copied from inputs."""
 
     written: Written
     last_keys: list[RowId]
     copied: list[Choice]
 
     def figures(self, stripes: int, output: Output) -> Figures:
-        """What became of ``stripes`` stripes in ``output``."""
+        """Returns the figures of the ``stripes`` stripes that became ``output``."""
         return Figures(
             stripes_copied=len(self.copied),
             stripes_encoded=stripes - len(self.copied),
@@ -49,24 +49,24 @@ class Strung:
         )
 
 
-def string_together(
-    parts: Iterable[Choice | Encoded],
+def concatenate(
+    parts: Iterable[Choice | EncodedFile],
     path: str,
     *,
     like: Tail,
     types: Types,
     version: bytes | None = ACID_VERSION,
     full: bool = False,
-) -> Strung:
-    """A file at ``path`` of these stripes, in this order; the metadata of inserts is computed from them.
+) -> Concatenated:
+    """Writes these stripes, in this order, to a file at ``path``; the metadata of inserts is computed from them.
 
     Args:
-        parts: a stripe of an input that is copied, or all stripes of a file that ``encoded`` made.
-        version: of ACID, what the metadata say; None says nothing.
-        full: every stripe is read again and compared.
+        parts: a stripe of an input that is copied, or all stripes of a file that ``encode_stripes`` made.
+        version: the ACID version in the metadata; None leaves it out.
+        full: read every stripe again and compare it.
 
     Raises:
-        VerificationFailed: (with ``full``) a stripe is another.
+        VerificationFailed: (with ``full``) a stripe differs from its source.
     """
     last_keys: list[RowId] = []
     copied: list[Choice] = []
@@ -89,21 +89,21 @@ def string_together(
                     stripes += [(source, tail, stripe) for stripe in tail.stripes]
             written = assembler.close(user_metadata(last_keys, inserts=assembler.rows, version=version))
         if full:
-            same_bytes(stripes, path)
-    return Strung(written=written, last_keys=last_keys, copied=copied)
+            check_same_bytes(stripes, path)
+    return Concatenated(written=written, last_keys=last_keys, copied=copied)
 
 
-def encoded(
+def encode_stripes(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """The kept rows of some stripes as files at new paths, or the stripes that are better copied after all. A file says
-    the last key of each of its stripes, so that nobody must look for it.
+    """Yields files at new paths with the kept rows of some stripes, or the stripes that are better copied after all. A
+    file's metadata has the last key of each of its stripes, so that nobody must look for it.
 
     Args:
-        full: all rows are decoded again and compared.
+        full: decode all rows again and compare them.
 
     Raises:
-        VerificationFailed: (with ``full``) a row is another.
+        VerificationFailed: (with ``full``) a row differs.
         NotLossless: something would be lost of rows that cannot be copied either.
     """
     path = new_path()
@@ -115,18 +115,18 @@ def encoded(
             raise
     else:
         if full:
-            same_rows(pieces, path, types)
+            check_same_rows(pieces, path, types)
         yield path
         return
-    yield from apart(choices, new_path, like=like, types=types, full=full)
+    yield from encode_apart(choices, new_path, like=like, types=types, full=full)
 
 
-def apart(
+def encode_apart(
     choices: Sequence[Choice], new_path: Callable[[], str], *, like: Tail, types: Types, full: bool = False
 ) -> Iterator[str | Choice]:
-    """As ``encoded``, of stripes that cannot be encoded together: those that are only small are copied."""
+    """Does the same for stripes that cannot be encoded together: those that are only small are copied."""
     for is_only_small, run in groupby(choices, key=lambda c: c.is_only_small):
         if is_only_small:
             yield from run
         else:
-            yield from encoded(list(run), new_path, like=like, types=types, full=full)
+            yield from encode_stripes(list(run), new_path, like=like, types=types, full=full)

@@ -1,7 +1,7 @@
 """The delete events of one file number, however many, in bounded memory.
 
-Few stay in memory. Many are sorted in runs on disk, the runs are merged into one sorted file, and whoever asks about a
-range of keys has that range read. Memory is that of one run, whatever the number of events or of delete deltas.
+Few events stay in memory. Many are sorted in runs on disk, the runs are merged into one sorted file, and a question about a
+range of keys reads that range. The memory needed is that of one run, whatever the number of events or of delete deltas.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ Events: TypeAlias = npt.NDArray[np.void]
 
 
 class Deletes(Protocol):
-    """What a stripe's fate is asked of."""
+    """The delete events that decide which rows of a stripe go."""
 
     def any_between(self, low: RowId, high: RowId) -> bool:
-        """Whether an event's key lies in ``low..high``, both inclusive."""
+        """Returns true if the key of an event lies in ``low..high``, both inclusive."""
 
     def hits(self, block: KeyBlock) -> Mask:
-        """Which rows of ``block`` are deleted."""
+        """Returns a mask of the rows of ``block`` that are deleted."""
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some occur repeatedly."""
 
 
 class SortedEvents:
-    """Events ``start..stop`` of a sorted sequence, in memory or on disk; an unlinked file lives as long as this."""
+    """Events ``start..stop`` of a sorted sequence, in memory or in an unlinked file, which lives as long as this object."""
 
     def __init__(self, store: _Store, start: int, stop: int) -> None:
         self._store = store
@@ -59,7 +59,7 @@ class SortedEvents:
         return self._stop - self._start
 
     def split(self, first: WriteId) -> tuple[SortedEvents, SortedEvents]:
-        """Events that aim at rows inserted before write ID ``first``, and those at rows of ``first`` and later."""
+        """Returns the events that aim at rows inserted before write ID ``first``, and those for ``first`` and later."""
         low, high = self._start, self._stop
         while low < high:
             middle = (low + high) // 2
@@ -70,15 +70,15 @@ class SortedEvents:
         return SortedEvents(self._store, self._start, low), SortedEvents(self._store, low, self._stop)
 
     def part(self, start: int, stop: int) -> DeleteEvents:
-        """The events at these places."""
+        """Returns the events at these places."""
         return self._store.part(self._start + start, min(self._start + stop, self._stop))
 
     def any_between(self, low: RowId, high: RowId) -> bool:
-        """Whether an event's key lies in ``low..high``, both inclusive."""
+        """Returns true if the key of an event lies in ``low..high``, both inclusive."""
         return len(self) > 0 and any(part.any_between(low, high) for part in self._near(low, high))
 
     def hits(self, block: KeyBlock) -> Mask:
-        """Which rows of ``block`` are deleted."""
+        """Returns a mask of the rows of ``block`` that are deleted."""
         mask: Mask = np.zeros(len(block), dtype=np.bool_)
         if len(block) and len(self):
             ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
@@ -87,12 +87,12 @@ class SortedEvents:
         return mask
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some occur repeatedly."""
         found = [part.row_ids(first, last) for part in self._near(first, last)]
         return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
     def newest(self, block: KeyBlock) -> Numbers:
-        """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""
+        """Returns for each row of ``block`` the largest write ID of the events that aim at it; -1 without events."""
         found: Numbers = np.full(len(block), -1, dtype=np.int64)
         if len(block) and len(self):
             ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
@@ -101,7 +101,7 @@ class SortedEvents:
         return found
 
     def _near(self, low: RowId, high: RowId) -> Iterator[DeleteEvents]:
-        """Events in blocks of which some may lie in ``low..high``."""
+        """Yields blocks of events, some of which may lie in ``low..high``."""
         firsts = self._store.firsts  # a key that begins a block may end the one before it too
         for number in range(max(0, bisect_left(firsts, low) - 1), bisect_right(firsts, high)):
             first = number * BLOCK
@@ -125,7 +125,7 @@ class _Store:
         return DeleteEvents(keys=_keys(found), current=found["current"].copy())
 
     def block(self, number: int) -> DeleteEvents:
-        """The last one is kept: stripes are asked about in their order."""
+        """Reads a block. The last one stays in memory, since stripes are looked up in their order."""
         if self._last is None or self._last[0] != number:
             self._last = number, self.part(number * BLOCK, min(self.length, (number + 1) * BLOCK))
         return self._last[1]
@@ -137,9 +137,9 @@ class _Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class LoadedEvents:
-    """Events that the snapshot sees; ``total`` counts the others too.
+    """The events that the snapshot sees; ``total`` also counts the others.
 
-    ``like`` is the tail of the first file, ``types`` are those of the newest file with a whole row.
+    ``like`` is the tail of the first file; ``types`` are those of the newest file with a whole row.
     """
 
     events: SortedEvents
@@ -149,7 +149,7 @@ class LoadedEvents:
     types: Types | None = None
 
 
-def load(
+def load_delete_events(
     location: str,
     sources: Sequence[Input],
     number: int,
@@ -157,14 +157,14 @@ def load(
     scratch: str,
     storage: Storage = LOCAL,
 ) -> LoadedEvents:
-    """The delete events in these files, one file open at a time.
+    """Loads the delete events in these files, with one file open at a time.
 
     Args:
-        scratch: a directory for what memory does not hold; nothing of it remains.
+        scratch: a directory for events that memory does not hold; nothing remains in it.
 
     Raises:
         BadFile: a file cannot be read.
-        NotLossless: a delete delta holds something else than delete events.
+        NotLossless: a delete delta holds something other than delete events.
     """
     sorter = EventSorter(scratch)
     total = invisible = 0
@@ -182,7 +182,7 @@ def load(
 
 
 class EventSorter:
-    """Sorts any number of events; runs lie in unlinked files of ``scratch``."""
+    """Sorts any number of events; runs are unlinked files in ``scratch``."""
 
     def __init__(self, scratch: str) -> None:
         self._scratch = scratch
@@ -244,7 +244,7 @@ class EventSorter:
 
 
 def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
-    """Takes from every run what is not above the smallest last key of the buffered blocks, sorts and yields it."""
+    """Takes from every run the events not above the smallest last key of the buffered blocks, sorts and yields them."""
     buffers: dict[int, Events] = {}
     live = dict(enumerate(runs))
     while True:
@@ -257,7 +257,7 @@ def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
                     buffers[number] = block
         if not buffers:
             return
-        # Of the runs that go on, nothing above their buffered last key is known yet.
+        # Of the runs that continue, nothing above their buffered last key is known yet.
         limit = min((row_id_at(buffers[n][_KEY_FIELDS], -1) for n in live), default=None)
         taken: list[Events] = []
         for number, block in list(buffers.items()):
@@ -270,7 +270,7 @@ def _merge(runs: Sequence[Iterator[Events]]) -> Iterator[Events]:
 
 
 def _up_to(events: Events, limit: RowId) -> int:
-    """How many of the sorted events have a key that is not above ``limit``."""
+    """Counts the sorted events with a key not above ``limit``."""
     low, high = 0, len(events)
     for field, value in (("write_id", limit.write_id), ("bucket", limit.bucket)):
         column = events[field][low:high]

@@ -1,9 +1,9 @@
-"""Hive 2's files (ACID version 1): which events of a key count.
+"""Decides which event of a key counts in Hive 2's files (ACID version 1).
 
-Insert, update and delete events of a row bear the same key; update and delete events stand between rows, or, with split
+Insert, update and delete events of a row have the same key; update and delete events lie between rows or, with split
 update, in delete deltas. A reader shows the newest visible event of a key, unless it deletes (Hive 2's
 ``OrcRawRecordMerger``: originalTransaction, bucket and rowId ascending, currentTransaction descending, the first counts).
-So a row is gone if an update or delete event of its key is newer, and only those events need to be known beforehand.
+So a row is superseded if an update or delete event of its key is newer, and only those events must be known beforehand.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from compactor.errors import NotLossless
 from compactor.orc.format.tail import key_statistics
 from compactor.rewrite.full_acid.delete_events import BLOCK, EventSorter, SortedEvents, events_of
-from compactor.rewrite.full_acid.stripe_choice import Gone
+from compactor.rewrite.full_acid.stripe_choice import SupersededRows
 from compactor.rewrite.plan.unit import Unit
 from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
 from compactor.rows.keys import DELETE, INSERT, UPDATE, Mask, order, valid_mask
@@ -23,7 +23,7 @@ from compactor.storage.protocol import Storage
 
 
 def load_changes(unit: Unit, scratch: str, storage: Storage) -> SortedEvents:
-    """The visible update and delete events of all the unit's files, in bounded memory.
+    """Loads the visible update and delete events of all the unit's files, in bounded memory.
 
     Raises:
         BadFile: a file cannot be read.
@@ -37,25 +37,25 @@ def load_changes(unit: Unit, scratch: str, storage: Storage) -> SortedEvents:
                     changes = valid_mask(unit.write_ids, found.current) & (found.operation != INSERT)
                     sorter.add(events_of(found.block[changes], found.current[changes]))
     changed = sorter.done()
-    _no_twice(unit, changed)
+    _must_be_changed_once(unit, changed)
     return changed
 
 
-def gone_by(changed: SortedEvents) -> Gone:
-    """Judges rows by the events that changed them."""
+def superseded_by(changed: SortedEvents) -> SupersededRows:
+    """Returns the function that marks the rows that ``changed`` supersedes."""
 
-    def gone(file: AcidFile, found: Keys) -> Mask:
+    def superseded(file: AcidFile, found: Keys) -> Mask:
         newest = changed.newest(found.block)
-        inserted = found.operation == INSERT  # a statement may change what one of its own transaction inserted
+        inserted = found.operation == INSERT  # a statement may change a row that its own transaction inserted
         later = (newest > found.current) | (inserted & (newest == found.current))
         mask: Mask = later | (found.operation == DELETE)
         return mask
 
-    return gone
+    return superseded
 
 
 def _with_changes(file: AcidFile) -> Iterator[Keys]:
-    """Keys of the stripes in which there may be more than inserts."""
+    """Yields the keys of stripes that may hold more than inserts."""
     if file.is_raw:
         return
     for stripe in range(len(file.tail.stripes)):
@@ -70,12 +70,12 @@ def _with_changes(file: AcidFile) -> Iterator[Keys]:
             yield found
 
 
-def _no_twice(unit: Unit, changed: SortedEvents) -> None:
-    """That a row was changed once by each transaction: which of two changes counts hangs on statements that a
+def _must_be_changed_once(unit: Unit, changed: SortedEvents) -> None:
+    """Checks that each transaction changed a row at most once: the order of two changes depends on statements that a
     compaction may have merged.
 
     Raises:
-        NotLossless: otherwise.
+        NotLossless: a transaction changed a row twice.
     """
     keys = np.empty(0, dtype=changed.part(0, 0).keys.dtype)
     current = np.empty(0, dtype=np.int64)
@@ -91,5 +91,5 @@ def _no_twice(unit: Unit, changed: SortedEvents) -> None:
                 f"{unit.location}, bucket {unit.number}: transaction {int(current[twice[0]])} changed the row "
                 f"{keys[twice[0]].item()} twice, and which change counts is not known; let Hive 2 compact it"
             )
-        last = keys == keys[-1]  # the next block may go on with it
+        last = keys == keys[-1]  # the next block may continue with this key
         keys, current = keys[last], current[last]

@@ -1,4 +1,4 @@
-"""Merges runs of rows that do not follow each other in key order, in batches."""
+"""Merges, in batches, runs of rows that do not follow each other in key order."""
 
 from __future__ import annotations
 
@@ -16,25 +16,27 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata
 from compactor.orc.format.types import Types
 from compactor.orc.reencode import Piece, encode_acid, piece_batches, with_codec
-from compactor.rewrite.full_acid.sorter import RUN_BYTES, Key, Sorter
+from compactor.rewrite.full_acid.sorter import RUN_BYTES, RowSorter, SortKey
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_in, order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRun:
-    """The stripes of one input file. Where ``is_sorted``, their kept rows rise from the first to the last."""
+    """The stripes of one input file. If ``is_sorted``, their kept rows are in key order from the first to the last."""
 
     pieces: Sequence[Piece]
     is_sorted: bool
 
 
-def merge(runs: Sequence[MergeRun], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata) -> Tail:
-    """The rows of all runs in key order as a file at ``path``.
+def merge_runs(
+    runs: Sequence[MergeRun], path: str, *, like: Tail, types: Types, metadata: Metadata = no_metadata
+) -> Tail:
+    """Writes the rows of all runs in key order to a file at ``path``.
 
-    A run that is sorted within is streamed; one that is not is sorted first, beside ``path`` what memory does not hold.
+    A sorted run is streamed; any other is sorted first, with rows that memory does not hold in files beside ``path``.
 
     Raises:
-        NotLossless: a key occurs twice, which readers show as two rows and a merge could not tell apart.
+        NotLossless: a key occurs twice; readers show two rows, which a merge could not tell apart.
     """
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
@@ -53,18 +55,18 @@ def _batches(run: MergeRun, codec: Codec, types: Types, folder: str) -> Iterator
         yield from found
         return
     with tempfile.TemporaryDirectory(prefix="sorting-", dir=folder) as scratch:
-        sorter = Sorter(scratch, _sort_keys, run_bytes=RUN_BYTES)
+        sorter = RowSorter(scratch, _sort_keys, run_bytes=RUN_BYTES)
         for batch in found:
             sorter.add(batch)
         yield from sorter.sorted()
 
 
-def _sort_keys(table: pa.Table) -> list[Key]:
-    return [Key(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID)]
+def _sort_keys(table: pa.Table) -> list[SortKey]:
+    return [SortKey(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID)]
 
 
 def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Takes from every run what is not above the smallest last key of the buffered batches, sorts and yields it."""
+    """Takes from every run the rows not above the smallest last key of the buffered batches, sorts and yields them."""
     buffers: dict[int, pa.Table] = {}
     live = dict(enumerate(runs))
     last: KeyBlock | None = None
@@ -81,7 +83,7 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
         if not buffers:
             return
         blocks = {number: keys_in(table) for number, table in buffers.items()}
-        # Of the runs that go on, nothing above their buffered last key is known yet.
+        # Of the runs that continue, nothing above their buffered last key is known yet.
         limit = min((blocks[n][-1].item() for n in live), default=None)
         taken: list[pa.Table] = []
         for number, block in blocks.items():
@@ -94,20 +96,20 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
         block = keys_in(together)
         by_key = order(block)
         block = block[by_key]
-        _no_twice(block if last is None else np.concatenate([last, block]))
+        _must_be_unique(block if last is None else np.concatenate([last, block]))
         last = block[-1:]
         yield from together.take(pa.array(by_key)).to_batches()
 
 
 def _up_to(block: KeyBlock, limit: tuple[int, int, int]) -> int:
-    """How many keys of a sorted block are not above ``limit``."""
+    """Counts the keys of a sorted block not above ``limit``."""
     w, b, r = block["write_id"], block["bucket"], block["row_id"]
     below = (w < limit[0]) | ((w == limit[0]) & ((b < limit[1]) | ((b == limit[1]) & (r <= limit[2]))))
     return int(np.count_nonzero(below))
 
 
-def _no_twice(block: KeyBlock) -> None:
-    """``block`` is sorted, but for a first key that may not be below the second."""
+def _must_be_unique(block: KeyBlock) -> None:
+    """Refuses a key that occurs twice. ``block`` is sorted, except that its first key may not be below the second."""
     if len(block) > 1 and not is_sorted(block):
         write_id, bucket, row_id = block[int(np.argmax(block[1:] == block[:-1]))].item()
         raise NotLossless(

@@ -1,7 +1,7 @@
-"""A rebalance: all rows of a partition dealt evenly to some files, which changes their ROW__IDs (PROTOCOL 1.6).
+"""A rebalance: all rows of a partition distributed evenly over some files, which changes their ROW__IDs (PROTOCOL 1.6).
 
 Without ORDER BY rows stay in the order of their ROW__IDs and keep their write IDs; with it all get the rebalance's own.
-Row numbers run on over all files, as Hive's rebalance numbers them.
+Row numbers continue from file to file, as in Hive's rebalance.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types, acid_types, parse_hive_type
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import Piece, check_calendar, encode_acid, joined, piece_batches, with_codec
-from compactor.rewrite.full_acid.content import same_events
-from compactor.rewrite.full_acid.delete_events import load
-from compactor.rewrite.full_acid.outputs import class_of, output_of, piece_of
-from compactor.rewrite.full_acid.sorter import Key, Sorter, Way
-from compactor.rewrite.full_acid.stripe_choice import Action, choose
-from compactor.rewrite.full_acid.verify import verify
+from compactor.rewrite.full_acid.delete_events import load_delete_events
+from compactor.rewrite.full_acid.output_format import output_of, piece_of, template_of_files
+from compactor.rewrite.full_acid.sorter import Direction, RowSorter, SortKey
+from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions
+from compactor.rewrite.full_acid.verify import verify_file
+from compactor.rewrite.full_acid.verify_content import check_same_events
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, FileNumberInputs, Rebalance, Unit, UnitResult
 from compactor.rows.acid_file import open_files
@@ -45,11 +45,11 @@ from compactor.rows.sealing import Seal, written
 from compactor.storage.protocol import Storage
 
 
-def rebalanced(plan: Plan, write_id: WriteId, files: int | None, order_by: Sequence[OrderBy]) -> Plan:
-    """A major's plan as that of a rebalance: the same files are read, by one unit, and the base bears ``write_id``.
+def plan_rebalance(plan: Plan, write_id: WriteId, files: int | None, order_by: Sequence[OrderBy]) -> Plan:
+    """Turns a major's plan into that of a rebalance: one unit reads the same files, and the base is named by ``write_id``.
 
     Args:
-        files: how many are made; None leaves their number as it is.
+        files: the number of output files; None leaves it as it is.
 
     Raises:
         NotSupported: more files than a bucket property can number.
@@ -73,7 +73,7 @@ def rebalanced(plan: Plan, write_id: WriteId, files: int | None, order_by: Seque
     return replace(plan, units=tuple(units), highest_write_id=write_id)
 
 
-def rebalance(unit: Unit, asked: Rebalance, storage: Storage, folder: str) -> UnitResult:
+def rewrite_rebalanced(unit: Unit, asked: Rebalance, storage: Storage, folder: str) -> UnitResult:
     """Writes the files of the new base into ``folder``, a local directory, and proves them.
 
     Raises:
@@ -86,15 +86,15 @@ def rebalance(unit: Unit, asked: Rebalance, storage: Storage, folder: str) -> Un
         return UnitResult(number=0, outputs=(), figures=_files(unit))
     table = parse_hive_type(unit.row_type)
     types = acid_types(common_types({name: tail.types.row for name, tail in tails.items()}, table))
-    like = class_of(list(tails.values()), types)
+    like = template_of_files(list(tails.values()), types)
     for tail in tails.values():
         check_calendar(tail, like)
     work = _Work(unit=unit, asked=asked, storage=storage, folder=folder, types=types, like=like)
-    return with_codec([types, *(tail.types for tail in tails.values())], work.done_with)
+    return with_codec([types, *(tail.types for tail in tails.values())], work.write)
 
 
 def _tails(unit: Unit, asked: Rebalance, storage: Storage) -> dict[str, Tail]:
-    """By path, those of the files that hold rows."""
+    """Returns the tails of the files that hold rows, by path."""
     found: dict[str, Tail] = {}
     for part in asked.parts:
         with open_files(unit.location, part.inserts, part.number, storage) as files:
@@ -108,7 +108,7 @@ def _files(unit: Unit) -> Figures:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Work:
-    """One attempt's; the codec may change on the way, and then it starts anew."""
+    """The state of one attempt. The codec may change on the way; ``write`` then starts from scratch."""
 
     unit: Unit
     asked: Rebalance
@@ -119,20 +119,21 @@ class _Work:
     figures: Figures = Figures()
     checksum: int = 0
 
-    def done_with(self, codec: Codec) -> UnitResult:
-        """The outputs, written and read again."""
+    def write(self, codec: Codec) -> UnitResult:
+        """Writes the outputs and reads them again."""
         self.figures, self.checksum = _files(self.unit), 0
         for number in range(self.asked.files):
             with suppress(FileNotFoundError):
-                os.unlink(self._path(number))  # of the codec that was tried before
-        sorter = Sorter(self.folder, self._keys)
+                os.unlink(self._path(number))  # left by the codec that was tried before
+        sorter = RowSorter(self.folder, self._keys)
         try:
             for batch in self._rows(codec):
                 self.checksum = (self.checksum + checksum(batch.column(ROW))) % MODULUS
                 sorter.add(batch)
             if sorter.rows != self.figures.rows_out:
                 raise VerificationFailed(
-                    f"{self.unit.location}: {sorter.rows} rows were read, not the rows that are kept"
+                    f"{self.unit.location}: {sorter.rows} rows were read, {self.figures.rows_out} rows were to be kept; "
+                    "nothing was changed, please report this"
                 )
             written = self._written(sorter, codec)
         finally:
@@ -146,16 +147,18 @@ class _Work:
         return os.path.join(self.folder, f"rows-{number:05d}")
 
     def _rows(self, codec: Codec) -> Iterator[pa.RecordBatch]:
-        """Every visible row that is not deleted, as it stands in its file."""
+        """Yields every visible row that is not deleted, unchanged."""
         unit = self.unit
         for part in self.asked.parts:
-            events = load(unit.location, part.deletes, part.number, unit.write_ids, self.folder, self.storage)
+            events = load_delete_events(
+                unit.location, part.deletes, part.number, unit.write_ids, self.folder, self.storage
+            )
             if unit.full_verify:
                 read = visible_events(unit.location, part.deletes, part.number, unit.write_ids, self.storage)
-                same_events(read, unit.applies_from, None, events.events)
+                check_same_events(read, unit.applies_from, None, events.events)
             self.figures += Figures(events_in=events.total, events_invisible=events.invisible)
             with open_files(unit.location, part.inserts, part.number, self.storage) as files:
-                for choice in choose(files, events.events, unit.write_ids, look_always=unit.looks_always):
+                for choice in choose_actions(files, events.events, unit.write_ids, look_always=unit.looks_always):
                     dropped = choice.action is Action.DROP
                     self.figures += Figures(
                         rows_in=choice.rows,
@@ -168,20 +171,20 @@ class _Work:
                     if not dropped:
                         yield from piece_batches(piece_of(choice), codec, self.types)
 
-    def _keys(self, table: pa.Table) -> list[Key]:
-        """What rows are sorted by: the columns that were asked for, then the ROW__ID."""
+    def _keys(self, table: pa.Table) -> list[SortKey]:
+        """Returns the columns that rows are sorted by: those of ORDER BY, then the ROW__ID."""
         names = _row_names(self.types)
         keys = [
             key
             for order in self.asked.order_by
             for key in column_keys(pc.struct_field(table.column(ROW), [_place(names, order.column)]), order)
         ]
-        return [*keys, *(Key(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))]
+        return [*keys, *(SortKey(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))]
 
-    def _written(self, sorter: Sorter, codec: Codec) -> dict[int, tuple[Written, list[RowId]]]:
-        """The files by number; of fewer rows than files the last ones get none."""
-        shares = _shares(sorter.rows, self.asked.files)
-        rows = _Dealt(sorter.sorted())
+    def _written(self, sorter: RowSorter, codec: Codec) -> dict[int, tuple[Written, list[RowId]]]:
+        """Writes the files and returns them by number; if there are fewer rows than files, the last files are not made."""
+        shares = _rows_per_file(sorter.rows, self.asked.files)
+        rows = _Distributed(sorter.sorted())
         found: dict[int, tuple[Written, list[RowId]]] = {}
         first = 0
         for number, share in enumerate(shares):
@@ -198,7 +201,7 @@ class _Work:
     def _numbered(
         self, batches: Iterator[pa.RecordBatch], number: int, first: int, codec: Codec
     ) -> Iterator[pa.RecordBatch]:
-        """The rows as file ``number`` holds them, their row numbers from ``first`` on."""
+        """Yields the rows with the ROW__IDs that they get in file ``number``, their row numbers from ``first`` on."""
         schema = codec.schema(self.types)
         bucket_property = bucket.encode(number)
         for batch in batches:
@@ -218,11 +221,12 @@ class _Work:
             first += rows
 
     def _prove(self, written: dict[int, tuple[Written, list[RowId]]], codec: Codec) -> None:
-        """That the files hold the values that were read, each as often: keys have changed, so nothing else tells."""
+        """Checks that the files hold the values that were read, each as often: since keys have changed, only values can
+        show it."""
         found = 0
         for number, (one, last_keys) in written.items():
             path = self._path(number)
-            verify(path, last_keys, rows=one.rows, full=self.unit.full_verify, deletes=DeleteEvents.of([]))
+            verify_file(path, last_keys, rows=one.rows, full=self.unit.full_verify, deletes=DeleteEvents.of([]))
             with LocalSource(path) as source:
                 tail = read_tail(source)
                 for stripe in range(len(tail.stripes)):
@@ -235,8 +239,8 @@ class _Work:
             )
 
 
-class _Dealt:
-    """Rows of batches, so many at a time."""
+class _Distributed:
+    """Distributes the rows of batches, a given number at a time."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -252,8 +256,8 @@ class _Dealt:
             yield batch
 
 
-def _shares(rows: int, files: int) -> list[int]:
-    """How many rows each file gets; none gets none, and no two differ by more than one."""
+def _rows_per_file(rows: int, files: int) -> list[int]:
+    """Returns the number of rows of each file that gets rows; no two numbers differ by more than one."""
     each, more = divmod(rows, files)
     return [share for number in range(files) if (share := each + (number < more))]
 
@@ -268,12 +272,15 @@ def _place(names: Sequence[str], column: str) -> int:
     return names.index(column)
 
 
-def column_keys(values: pa.ChunkedArray, order: OrderBy) -> list[Key]:
-    """What sorts rows by one column as Hive does: NULL where it was asked for, NaN above every number."""
-    way: Way = "descending" if order.descending else "ascending"
+def column_keys(values: pa.ChunkedArray, order: OrderBy) -> list[SortKey]:
+    """Returns the keys that sort rows by one column as Hive does: NULLs first or last as asked, NaN above every number."""
+    direction: Direction = "descending" if order.descending else "ascending"
     rank = np.zeros(len(values), dtype=np.int8)
     if pa.types.is_floating(values.type):
         rank[np.asarray(pc.fill_null(pc.is_nan(values), False))] = -1 if order.descending else 1
     rank[np.asarray(values.is_null())] = -2 if order.nulls_first else 2
     parts = values.flatten() if pa.types.is_struct(values.type) else [values]  # pyorc's timestamps: seconds, nanos
-    return [Key(values=pa.chunked_array([pa.array(rank)])), *(Key(values=part, way=way) for part in parts)]
+    return [
+        SortKey(values=pa.chunked_array([pa.array(rank)])),
+        *(SortKey(values=part, direction=direction) for part in parts),
+    ]

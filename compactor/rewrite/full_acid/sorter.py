@@ -1,4 +1,4 @@
-"""Sorts more rows than memory holds: sorted runs on disk, merged a few at a time."""
+"""Sorts more rows than memory holds: sorted runs on disk are merged a few at a time."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ import pyarrow.compute as pc
 
 RUN_BYTES = 64 * 1024 * 1024  #: decoded bytes that are held and sorted at once
 FAN_IN = 16  #: runs that are merged at once
-Way: TypeAlias = Literal["ascending", "descending"]
+Direction: TypeAlias = Literal["ascending", "descending"]
 Column: TypeAlias = "pa.ChunkedArray"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Key:
-    """One column to sort by. Its values come in the order that Arrow gives them, none of them a NULL that matters."""
+class SortKey:
+    """One column to sort by. Its values are ordered as Arrow orders them; NULLs among them must not matter."""
 
     values: Column
-    way: Way = "ascending"
+    direction: Direction = "ascending"
 
 
-Keys: TypeAlias = Callable[[pa.Table], Sequence[Key]]
+SortKeys: TypeAlias = Callable[[pa.Table], Sequence[SortKey]]
 
 
-class Sorter:
-    """Takes batches of one schema in any order, gives them back sorted. Rows of equal keys come in any order."""
+class RowSorter:
+    """Takes batches of one schema in any order and returns them sorted. Rows with equal keys come in any order."""
 
-    def __init__(self, folder: str, keys: Keys, *, run_bytes: int = RUN_BYTES, fan_in: int = FAN_IN) -> None:
-        """``folder`` is on this machine's disk and there; ``keys`` finds the columns to sort by in some rows."""
+    def __init__(self, folder: str, keys: SortKeys, *, run_bytes: int = RUN_BYTES, fan_in: int = FAN_IN) -> None:
+        """``folder`` is an existing local directory; ``keys`` returns the columns to sort some rows by."""
         self._folder, self._keys = folder, keys
         self._run_bytes, self._fan_in = run_bytes, fan_in
         self._held: list[pa.RecordBatch] = []
@@ -43,7 +43,7 @@ class Sorter:
         self.rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """More rows; they may be written to disk."""
+        """Adds rows, which may be written to disk."""
         self._held.append(batch)
         self._size += batch.nbytes
         self.rows += batch.num_rows
@@ -51,7 +51,7 @@ class Sorter:
             self._spill()
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
-        """All rows in order, once; nothing can be added any more."""
+        """Yields all rows in order, once; nothing can be added after that."""
         if not self._runs:
             yield from self._sorted_held()
             return
@@ -64,7 +64,7 @@ class Sorter:
         yield from self._merged(self._runs)
 
     def discard(self) -> None:
-        """Removes what is on disk."""
+        """Removes the files on disk."""
         for name in os.listdir(self._folder):
             if name.startswith("run-"):
                 os.unlink(os.path.join(self._folder, name))
@@ -75,7 +75,7 @@ class Sorter:
             self._runs.append(self._written(self._sorted_held()))
 
     def _sorted_held(self) -> Iterator[pa.RecordBatch]:
-        """Rows in memory, in batches of which ``fan_in`` are as large as a run."""
+        """Yields the rows in memory, in batches so small that ``fan_in`` of them are as large as a run."""
         held, size = self._held, self._size
         self._held, self._size = [], 0
         if not held:
@@ -98,7 +98,7 @@ class Sorter:
         return path
 
     def _merged(self, runs: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Sorts the first batch of every run together, and gives what cannot come after a row that is not read yet."""
+        """Sorts the first batches of all runs together, and yields the rows that no unread row can precede."""
         streams = {number: _read(path) for number, path in enumerate(runs)}
         buffers: dict[int, pa.Table] = {}
         while True:
@@ -114,7 +114,7 @@ class Sorter:
             tables = [buffers[number] for number in numbers]
             order = self._order(tables)
             ends = np.cumsum([table.num_rows for table in tables])
-            # The last buffered row of a run that goes on: whatever follows it is not below it.
+            # The last buffered row of a run that continues: no row that follows it is below it.
             bounds = [end - 1 for number, end in zip(numbers, ends, strict=True) if number in streams]
             limit = len(order) if not bounds else int(np.flatnonzero(np.isin(order, bounds))[0]) + 1
             taken = order[:limit]
@@ -126,16 +126,16 @@ class Sorter:
                     del buffers[number]
 
     def _order(self, tables: Sequence[pa.Table]) -> npt.NDArray[np.int64]:
-        """Places of the rows of all tables, one after another, in order."""
+        """Returns the sorted order of the rows of all tables, as places in their concatenation."""
         columns: dict[str, list[pa.Array]] = {}
-        ways: list[tuple[str, Way]] = []
+        directions: list[tuple[str, Direction]] = []
         for table in tables:
-            ways = []
+            directions = []
             for place, key in enumerate(self._keys(table)):
                 columns.setdefault(f"k{place}", []).extend(key.values.chunks)
-                ways.append((f"k{place}", key.way))
+                directions.append((f"k{place}", key.direction))
         together = pa.table({name: pa.chunked_array(chunks) for name, chunks in columns.items()})
-        return np.asarray(pc.sort_indices(together, sort_keys=ways)).astype(np.int64)
+        return np.asarray(pc.sort_indices(together, sort_keys=directions)).astype(np.int64)
 
 
 def _read(path: str) -> Iterator[pa.RecordBatch]:

@@ -1,8 +1,8 @@
-"""A unit that is too much for one task, cut by stripe ranges. Values only, so that they travel.
+"""A unit that is too much for one task, split by stripe ranges. Values only, so that they travel.
 
-The first task looks at every stripe, as for a whole unit, and writes the delete events that stay. What must be
-re-encoded becomes sections, each a task of its own that knows which rows of its stripes stay. The last task strings
-together what the sections made and what is copied, and proves the file as that of a whole unit.
+The first task looks at every stripe, as for a whole unit, and writes the delete events that stay. Stripes that must be
+re-encoded become encode tasks, each of which knows which rows of its stripes stay. The last task, the assemble task,
+concatenates their files and the stripes that are copied, and proves the file as that of a whole unit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from compactor.rows.acid_file import AcidFile
 from compactor.rows.opening import open_source
 from compactor.storage.protocol import Storage
 
-EVEN = 12  #: sections that most numbers of cores have even shares of
-PART = 4  #: of ``split_bytes``: what is worth a task of its own while a core may be idle
+EVEN_TASKS = 12  #: a number of tasks that most numbers of cores divide evenly
+SMALLEST_SHARE = 4  #: 1/4 of ``split_bytes`` is worth a task of its own while a core may be idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputFile:
-    """What makes an ``AcidFile`` of a path again; ``length`` is the logical one, in bytes."""
+    """All that is needed to open an ``AcidFile`` again; ``length`` is its logical length in bytes."""
 
     path: str
     length: int
@@ -42,8 +42,8 @@ class InputFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Chosen:
-    """A ``Choice`` as a value."""
+class ChoiceValue:
+    """A ``Choice`` that travels: nothing in it is open."""
 
     file: InputFile
     stripe: int
@@ -57,12 +57,12 @@ class Chosen:
     is_unseen: bool
 
 
-Run: TypeAlias = tuple[Chosen, ...]
+Run: TypeAlias = tuple[ChoiceValue, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Section:
-    """Runs of neighbouring stripes of ``unit``, to be re-encoded in the class of ``like``, each for itself.
+class EncodeTask:
+    """Runs of neighbouring stripes of ``unit``, each run to be re-encoded by itself in the class of ``like``.
 
     ``unit`` is without its inputs.
     """
@@ -74,22 +74,22 @@ class Section:
 
     @property
     def rows(self) -> int:
-        """That are decoded."""
-        return sum(chosen.rows for run in self.runs for chosen in run)
+        """The number of rows that are decoded."""
+        return sum(choice.rows for run in self.runs for choice in run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class EncodedSection:
-    """By run what came out: files, and stripes that are better copied after all."""
+class EncodeTaskResult:
+    """The result of each run: files, and stripes that are better copied after all."""
 
-    runs: tuple[tuple[Output | Chosen, ...], ...]
+    runs: tuple[tuple[Output | ChoiceValue, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Assembly:
-    """The last task. ``copies[n]`` stand before run ``n`` of all sections, and the last ones after all runs.
+class AssembleTask:
+    """The last task of a split unit. ``copies[n]`` come before run ``n`` of all encode tasks, the last ones after all runs.
 
-    ``figures`` are the unit's but for what this task does; ``outputs`` are finished, the delete events that stay.
+    ``figures`` are the unit's except for those of this task; ``outputs`` are finished: the delete events that stay.
     """
 
     unit: Unit
@@ -99,87 +99,91 @@ class Assembly:
     types: Types
     figures: Figures
     outputs: tuple[Output, ...] = ()
-    sections: tuple[EncodedSection, ...] = ()
+    encoded: tuple[EncodeTaskResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Division:
-    """What a unit became that is too much for one task. ``assembly`` wants what ``sections`` make."""
+class SplitUnit:
+    """The split tasks of a unit that is too much for one task. ``assemble_task`` needs the results of ``encode_tasks``."""
 
-    sections: tuple[Section, ...]
-    assembly: Assembly
+    encode_tasks: tuple[EncodeTask, ...]
+    assemble_task: AssembleTask
 
-    def besides(self, outputs: tuple[Output, ...], figures: Figures) -> Division:
-        """The same with these besides; the outputs are finished."""
-        last = self.assembly
-        return replace(self, assembly=replace(last, outputs=outputs, figures=last.figures + figures))
+    def besides(self, outputs: tuple[Output, ...], figures: Figures) -> SplitUnit:
+        """Returns the same with these finished outputs and figures added."""
+        last = self.assemble_task
+        return replace(self, assemble_task=replace(last, outputs=outputs, figures=last.figures + figures))
 
-    def whole(self, sections: Sequence[object]) -> Assembly:
-        """The last task, when every section has answered."""
-        done = tuple(section for section in sections if isinstance(section, EncodedSection))
-        assert len(done) == len(self.sections)
-        return replace(self.assembly, sections=done)
+    def last_task(self, results: Sequence[object]) -> AssembleTask:
+        """Returns the last task, given the results of all encode tasks."""
+        encoded = tuple(result for result in results if isinstance(result, EncodeTaskResult))
+        assert len(encoded) == len(self.encode_tasks)
+        return replace(self.assemble_task, encoded=encoded)
 
 
-def split_by(plan: Plan, split_bytes: int) -> Plan:
-    """The plan with units that split where more than ``split_bytes`` must be re-encoded."""
+def with_split_bytes(plan: Plan, split_bytes: int) -> Plan:
+    """Returns the plan with units that are split when more than ``split_bytes`` must be re-encoded."""
     units = tuple(replace(unit, split_bytes=split_bytes) for unit in plan.units)
-    return replace(plan, units=units, slices=tuple(split_by(one, split_bytes) for one in plan.slices))
+    return replace(plan, units=units, slices=tuple(with_split_bytes(one, split_bytes) for one in plan.slices))
 
 
-def is_too_much(unit: Unit, choices: Sequence[Choice]) -> bool:
-    """Whether so much must be re-encoded that a second task helps; copying is bound by the disk and needs none."""
-    return PART * _encoded_bytes(choices) > unit.split_bytes
+def needs_split(unit: Unit, choices: Sequence[Choice]) -> bool:
+    """Returns true if enough must be re-encoded for a second task to help; copying is bound by the disk and needs none."""
+    return SMALLEST_SHARE * _encoded_bytes(choices) > unit.split_bytes
 
 
 def _encoded_bytes(choices: Sequence[Choice]) -> int:
     return sum(c.length for c in choices if c.action is Action.ENCODE)
 
 
-def divide(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figures: Figures) -> Division:
-    """The tasks that make one file of ``choices``, which follow each other in key order.
+def split_unit(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, figures: Figures) -> SplitUnit:
+    """Returns the tasks that make one file of ``choices``, which follow each other in key order.
 
     Args:
-        figures: of the rows.
+        figures: those of the rows.
     """
     like = replace(like, stripes=(), stripe_statistics=(), statistics=(), user_metadata={}, rows=0)
     copies: list[Run] = [()]
     runs: list[tuple[int, Run]] = []
-    for section, group in groupby(zip(choices, _shares(choices, unit.split_bytes), strict=True), key=lambda c: c[1]):
-        run = tuple(value_of(choice) for choice, _ in group)
-        if section is None:
+    numbered = zip(choices, _task_numbers(choices, unit.split_bytes), strict=True)
+    for number, group in groupby(numbered, key=lambda pair: pair[1]):
+        run = tuple(choice_value(choice) for choice, _ in group)
+        if number is None:
             copies[-1] = run
         else:
-            runs.append((section, run))
+            runs.append((number, run))
             copies.append(())
     bare = replace(unit, inserts=(), deletes=())
-    sections = [
-        Section(unit=bare, runs=tuple(run for _, run in of_section), like=like, types=types)
-        for _, of_section in groupby(runs, key=lambda run: run[0])
+    encode_tasks = [
+        EncodeTask(unit=bare, runs=tuple(run for _, run in of_task), like=like, types=types)
+        for _, of_task in groupby(runs, key=lambda run: run[0])
     ]
-    assembly = Assembly(unit=unit, copies=tuple(copies), stripes=len(choices), like=like, types=types, figures=figures)
-    return Division(sections=tuple(sections), assembly=assembly)
+    last = AssembleTask(unit=unit, copies=tuple(copies), stripes=len(choices), like=like, types=types, figures=figures)
+    return SplitUnit(encode_tasks=tuple(encode_tasks), assemble_task=last)
 
 
-def _shares(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]:
-    """Which section re-encodes each stripe, None for one that is copied. Sections are as large as each other as far as
-    stripes admit, since all wait for the last one to end: as many as have ``split_bytes`` each; where that are few, up to
-    ``EVEN`` of a ``PART`` of it, so that no core idles because their number is no multiple of the cores'."""
+def _task_numbers(choices: Sequence[Choice], split_bytes: int) -> Iterator[int | None]:
+    """Yields for each stripe the number of the encode task that re-encodes it, None for a stripe that is copied.
+
+    Tasks are of equal size as far as stripes allow, since all of them wait for the last one to end: as many as have
+    ``split_bytes`` each; where those are few, up to ``EVEN_TASKS`` with at least the smallest share each, so that no core
+    idles because the number of tasks is no multiple of the number of cores.
+    """
     total = _encoded_bytes(choices)
-    sections = max(-(-total // split_bytes), min(-(-PART * total // split_bytes), EVEN))
+    tasks = max(-(-total // split_bytes), min(-(-SMALLEST_SHARE * total // split_bytes), EVEN_TASKS))
     before = 0
     for choice in choices:
         if choice.action is not Action.ENCODE:
             yield None
             continue
-        yield (2 * before + choice.length) * sections // (2 * total)
+        yield (2 * before + choice.length) * tasks // (2 * total)
         before += choice.length
 
 
-def value_of(choice: Choice) -> Chosen:
-    """``choice`` without what is open."""
+def choice_value(choice: Choice) -> ChoiceValue:
+    """Returns ``choice`` as a value that travels."""
     file = choice.file
-    return Chosen(
+    return ChoiceValue(
         file=InputFile(
             path=file.path,
             length=file.tail.length,
@@ -199,20 +203,20 @@ def value_of(choice: Choice) -> Chosen:
     )
 
 
-class Reopened:
+class ReopenedInputs:
     """Input files by path, each with its tail read once."""
 
     def __init__(self, storage: Storage, few: FewOpen) -> None:
         self._storage, self._few = storage, few
         self._files: dict[str, AcidFile] = {}
 
-    def choice(self, chosen: Chosen) -> Choice:
-        """What ``chosen`` stands for.
+    def choice(self, value: ChoiceValue) -> Choice:
+        """Returns the ``Choice`` that ``value`` was made from, its file open.
 
         Raises:
-            BadFile: the file is gone or another one.
+            BadFile: the file is gone or has been replaced.
         """
-        found = chosen.file
+        found = value.file
         if found.path not in self._files:
             source = self._few.open(partial(open_source, self._storage, found.path))
             self._files[found.path] = AcidFile(
@@ -225,20 +229,20 @@ class Reopened:
             )
         return Choice(
             file=self._files[found.path],
-            stripe=chosen.stripe,
-            action=chosen.action,
-            rows=chosen.rows,
-            kept=chosen.kept,
-            keep=chosen.keep,
-            last=chosen.last,
-            as_inserts=chosen.as_inserts,
-            is_only_small=chosen.is_only_small,
-            is_unseen=chosen.is_unseen,
+            stripe=value.stripe,
+            action=value.action,
+            rows=value.rows,
+            kept=value.kept,
+            keep=value.keep,
+            last=value.last,
+            as_inserts=value.as_inserts,
+            is_only_small=value.is_only_small,
+            is_unseen=value.is_unseen,
         )
 
 
 @contextmanager
-def reopened(storage: Storage) -> Iterator[Reopened]:
-    """Inputs, open until the block ends."""
+def reopened_inputs(storage: Storage) -> Iterator[ReopenedInputs]:
+    """Yields the inputs, open until the block ends."""
     with FewOpen() as few:
-        yield Reopened(storage, few)
+        yield ReopenedInputs(storage, few)

@@ -1,4 +1,4 @@
-"""The tasks of a divided unit: sections are re-encoded wherever there is room, then strung together by copying."""
+"""Runs the split tasks of a unit: stripes are re-encoded wherever there is room, and their files then concatenated."""
 
 from __future__ import annotations
 
@@ -12,96 +12,104 @@ from compactor.acid.names import DeltaKind
 from compactor.errors import VerificationFailed
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource, crc32
-from compactor.rewrite.full_acid.concatenate import Encoded, encoded, string_together
-from compactor.rewrite.full_acid.delete_events import Deletes, load
-from compactor.rewrite.full_acid.outputs import output_of
-from compactor.rewrite.full_acid.split import Assembly, Chosen, EncodedSection, Reopened, Section, reopened, value_of
+from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate, encode_stripes
+from compactor.rewrite.full_acid.delete_events import Deletes, load_delete_events
+from compactor.rewrite.full_acid.output_format import output_of
+from compactor.rewrite.full_acid.split import (
+    AssembleTask,
+    ChoiceValue,
+    EncodeTask,
+    EncodeTaskResult,
+    ReopenedInputs,
+    choice_value,
+    reopened_inputs,
+)
 from compactor.rewrite.full_acid.stripe_choice import Choice
-from compactor.rewrite.full_acid.verify import verify
+from compactor.rewrite.full_acid.verify import verify_file
 from compactor.rewrite.plan.unit import Output, UnitResult
 from compactor.rows.opening import RemoteSource, open_source
 from compactor.storage.protocol import Storage
 
-Hand: TypeAlias = Callable[[Output], tuple[Output, ...]]  #: gives finished files to the table's store
+HandOver: TypeAlias = Callable[..., tuple[Output, ...]]  #: hands finished files over to the table's store
 
 
-def encode_section(section: Section, storage: Storage, folder: str, hand: Hand) -> EncodedSection:
-    """Writes what stays of the section's stripes into ``folder``, a local directory: by run one file or several.
+def run_encode_task(task: EncodeTask, storage: Storage, folder: str, hand_over: HandOver) -> EncodeTaskResult:
+    """Writes the remaining rows of the task's stripes into ``folder``, a local directory: one or several files per run.
 
     Raises:
-        UnforeseenKeys: the section's stripes were chosen by statistics, and their keys are others.
+        UnforeseenKeys: the task's stripes were chosen by statistics, and their keys differ from these.
         BadFile: an input cannot be read.
         NotLossless: something would be lost.
-        VerificationFailed: what was written is not what was read.
+        VerificationFailed: the rows written are not the rows read.
     """
     names = count()
-    with reopened(storage) as files:
-        return EncodedSection(
+    with reopened_inputs(storage) as files:
+        return EncodeTaskResult(
             runs=tuple(
                 tuple(
-                    value_of(made) if isinstance(made, Choice) else hand(_output(section, made))[0]
-                    for made in encoded(
-                        [files.choice(chosen) for chosen in run],
+                    choice_value(made) if isinstance(made, Choice) else hand_over(_output(task, made))[0]
+                    for made in encode_stripes(
+                        [files.choice(choice) for choice in run],
                         lambda: os.path.join(folder, f"part{next(names)}"),
-                        like=section.like,
-                        types=section.types,
-                        full=section.unit.full_verify,
+                        like=task.like,
+                        types=task.types,
+                        full=task.unit.full_verify,
                     )
                 )
-                for run in section.runs
+                for run in task.runs
             )
         )
 
 
-def _output(section: Section, path: str) -> Output:
+def _output(task: EncodeTask, path: str) -> Output:
     with LocalSource(path) as source:
         return Output(
             kind=DeltaKind.INSERT,
             path=path,
-            number=section.unit.number,
+            number=task.unit.number,
             rows=read_tail(source).rows,
             length=source.length,
             crc32=crc32(source, 0, source.length),
         )
 
 
-def assemble(assembly: Assembly, storage: Storage, folder: str, hand: Hand) -> UnitResult:
+def run_assemble_task(task: AssembleTask, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult:
     """Writes the unit's rows into ``folder``, a local directory, and proves them.
 
     Raises:
         BadFile: an input cannot be read.
         VerificationFailed: the output is not what it must be.
     """
-    unit, path = assembly.unit, os.path.join(folder, "rows")
-    with reopened(storage) as files:
-        strung = string_together(
-            _parts(assembly, files, storage),
+    unit, path = task.unit, os.path.join(folder, "rows")
+    with reopened_inputs(storage) as files:
+        made = concatenate(
+            _parts(task, files, storage),
             path,
-            like=assembly.like,
-            types=assembly.types,
+            like=task.like,
+            types=task.types,
             version=unit.acid_version,
             full=unit.full_verify,
         )
-    verify(
+    verify_file(
         path,
-        strung.last_keys,
-        rows=assembly.figures.rows_out,
+        made.last_keys,
+        rows=task.figures.rows_out,
         full=unit.full_verify,
-        deletes=_applied(assembly, storage, folder),
+        deletes=_applied(task, storage, folder),
     )
-    output = output_of(DeltaKind.INSERT, path, unit.number, strung.written)
-    figures = assembly.figures + strung.figures(assembly.stripes, output)
-    return UnitResult(number=unit.number, outputs=(*hand(output), *assembly.outputs), figures=figures)
+    output = output_of(DeltaKind.INSERT, path, unit.number, made.written)
+    figures = task.figures + made.figures(task.stripes, output)
+    return UnitResult(number=unit.number, outputs=(*hand_over(output), *task.outputs), figures=figures)
 
 
-def _parts(assembly: Assembly, files: Reopened, storage: Storage) -> Iterator[Choice | Encoded]:
-    runs = [run for section in assembly.sections for run in section.runs]
-    for copies, run in zip_longest(assembly.copies, runs, fillvalue=()):
+def _parts(task: AssembleTask, files: ReopenedInputs, storage: Storage) -> Iterator[Choice | EncodedFile]:
+    runs = [run for encoded in task.encoded for run in encoded.runs]
+    for copies, run in zip_longest(task.copies, runs, fillvalue=()):
         for part in (*copies, *run):
-            if isinstance(part, Chosen):
+            if isinstance(part, ChoiceValue):
                 yield files.choice(part)
             else:
-                yield Encoded(opener=partial(_opened, storage, part))
+                yield EncodedFile(opener=partial(_opened, storage, part))
 
 
 def _opened(storage: Storage, part: Output) -> LocalSource | RemoteSource:
@@ -113,10 +121,10 @@ def _opened(storage: Storage, part: Output) -> LocalSource | RemoteSource:
     return source
 
 
-def _applied(assembly: Assembly, storage: Storage, folder: str) -> Deletes | None:
-    """The delete events that no row of the output may meet; only a full proof asks for them."""
-    unit = assembly.unit
+def _applied(task: AssembleTask, storage: Storage, folder: str) -> Deletes | None:
+    """Returns the delete events that must hit no row of the output; only a full verification needs them."""
+    unit = task.unit
     if unit.version_1 or not unit.full_verify:
         return None
-    events = load(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage).events
+    events = load_delete_events(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage).events
     return events.split(unit.applies_from)[1]

@@ -1,8 +1,8 @@
-"""Per stripe: copy its bytes, re-encode its rows, or drop it (PROTOCOL 2).
+"""Decides for each stripe: copy its bytes, re-encode its rows, or drop it (PROTOCOL 2).
 
-From statistics that are known and plain a stripe is copied without being opened, or, where delete events aim at some of
-its rows, re-encoded without these: each of its keys is then held to the statistics when it is decoded. Anything else is
-*looked at*: its key columns are decoded, nothing more.
+If its statistics are known and plain, a stripe is copied without being opened or, where delete events aim at some of its
+rows, re-encoded without these; each of its keys is then checked against the statistics as it is decoded. Any other stripe
+is *looked at*: its key columns are decoded, nothing more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
 from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
 
-MASK_ROWS = 1 << 20  #: that are judged at once
+MASK_ROWS = 1 << 20  #: rows that are judged at once
 
 
 class Action(enum.Enum):
@@ -36,9 +36,10 @@ class Action(enum.Enum):
 
 
 class Choice(NamedTuple):
-    """One stripe's fate. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are keys of those.
+    """The action for one stripe. ``keep`` marks the rows that stay, None for all; ``first`` and ``last`` are their outer
+    keys.
 
-    ``keep`` has a bit for each row: those of all stripes are held at once, so bytes would be felt.
+    ``keep`` has one bit per row: the masks of all stripes are in memory at once, where bytes would be noticeable.
     """
 
     file: AcidFile
@@ -53,35 +54,35 @@ class Choice(NamedTuple):
     last: RowId | None = None
     is_sorted: bool = True
     as_inserts: bool = False  #: Hive 2's update events become the insert events of its base
-    is_only_small: bool = False  #: encoded for the readers' sake; its bytes could be copied as well
-    is_unseen: bool = False  #: ``keep`` was made from statistics, and nothing was decoded
+    is_only_small: bool = False  #: encoded only to spare readers tiny stripes; its bytes could be copied as well
+    is_unseen: bool = False  #: ``keep`` was made from statistics; nothing was decoded
 
     @property
     def length(self) -> int:
         return self.file.tail.stripes[self.stripe].length
 
 
-#: Which of a file's rows are gone where more than delete events decides it. Rows that the snapshot doesn't see are
-#: left out anyway.
-Gone: TypeAlias = Callable[[AcidFile, Keys], Mask]
+#: Marks the rows of a file that are gone, where more than delete events decides that. Rows that the snapshot doesn't see
+#: are left out in any case.
+SupersededRows: TypeAlias = Callable[[AcidFile, Keys], Mask]
 
 
-def choose(
+def choose_actions(
     files: Iterable[AcidFile],
     deletes: Deletes,
     write_ids: ValidWriteIdList,
     *,
     look_always: bool,
-    gone: Gone | None = None,
+    superseded: SupersededRows | None = None,
 ) -> list[Choice]:
-    """The fate of every stripe, as far as its rows go; ``fit`` then decides which classes may share a file.
+    """Chooses the action for every stripe as far as its rows decide it; ``fit_to_class`` then applies the output's class.
 
     Args:
-        gone: judges Hive 2's files, in which update and delete events stand between rows; what stays of them becomes
+        superseded: judges Hive 2's files, in which update and delete events lie between rows; the rows that stay become
             inserts. ``deletes`` are then the keys that more than one event may have.
     """
     return [
-        _choose(file, stripe, deletes, write_ids, look_always, gone)
+        _choose(file, stripe, deletes, write_ids, look_always, superseded)
         for file in files
         for stripe in range(len(file.tail.stripes))
         if file.tail.stripes[stripe].rows
@@ -89,13 +90,20 @@ def choose(
 
 
 def _choose(
-    file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, look_always: bool, gone: Gone | None
+    file: AcidFile,
+    stripe: int,
+    deletes: Deletes,
+    write_ids: ValidWriteIdList,
+    look_always: bool,
+    superseded: SupersededRows | None,
 ) -> Choice:
     if not file.is_raw and not look_always:
         statistics = key_statistics(file.tail, stripe)
-        if statistics is not None and (known := _from_statistics(file, stripe, statistics, deletes, write_ids, gone)):
+        if statistics is not None and (
+            known := _from_statistics(file, stripe, statistics, deletes, write_ids, superseded)
+        ):
             return known
-    return _look(file, stripe, deletes, write_ids, gone)
+    return _decode_keys(file, stripe, deletes, write_ids, superseded)
 
 
 def _from_statistics(
@@ -104,13 +112,13 @@ def _from_statistics(
     s: KeyStatistics,
     deletes: Deletes,
     write_ids: ValidWriteIdList,
-    gone: Gone | None,
+    superseded: SupersededRows | None,
 ) -> Choice | None:
-    """A copy, where statistics prove that every row is a visible insert in dense order and none is deleted; what stays,
-    where some are; else None.
+    """Returns a copy if statistics prove that every row is a visible insert in dense order and none is deleted; the rows
+    that stay if some are deleted; else None.
 
     Dense: one write ID, one bucket property, ``max - min + 1`` row numbers whose sum fits, so that none occurs twice;
-    order within is then that of the ACID format (PROTOCOL 2.3).
+    their order is then that of the ACID format (PROTOCOL 2.3).
     """
     rows = file.tail.stripes[stripe].rows
     write_id, current = s.original_transaction.minimum, s.current_transaction.minimum
@@ -127,12 +135,12 @@ def _from_statistics(
         return None
     if not deletes.any_between(first, last):
         return Choice(file=file, stripe=stripe, action=Action.COPY, rows=rows, kept=rows, first=first, last=last)
-    return _without(file, stripe, first, rows, deletes) if gone is None else None
+    return _without_deleted(file, stripe, first, rows, deletes) if superseded is None else None
 
 
-def _without(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Deletes) -> Choice | None:
-    """What stays of rows whose keys are dense from ``first`` on; None where that is all or nothing, so that no key would
-    be decoded any more."""
+def _without_deleted(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Deletes) -> Choice | None:
+    """Returns the choice to keep the undeleted ones of rows whose keys are dense from ``first`` on; None if all or none are
+    deleted: then no key would be decoded later and checked."""
     masks: list[Array] = []
     kept, ends = 0, [first, first]
     for start in range(0, rows, MASK_ROWS):
@@ -162,7 +170,9 @@ def _without(file: AcidFile, stripe: int, first: RowId, rows: int, deletes: Dele
     )
 
 
-def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, gone: Gone | None) -> Choice:
+def _decode_keys(
+    file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteIdList, superseded: SupersededRows | None
+) -> Choice:
     rows = file.tail.stripes[stripe].rows
     masks: list[Array] = []
     first: RowId | None = None
@@ -171,9 +181,9 @@ def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteId
     invisible = deleted = 0
     for found in keys(file, stripe):
         valid = valid_mask(write_ids, found.current)
-        hit = (deletes.hits(must_insert(file, found).block) if gone is None else gone(file, found)) & valid
+        hit = (deletes.hits(must_insert(file, found).block) if superseded is None else superseded(file, found)) & valid
         keep = valid & ~hit
-        all_inserts = all_inserts and (gone is None or not np.any(found.operation[keep] != INSERT))
+        all_inserts = all_inserts and (superseded is None or not np.any(found.operation[keep] != INSERT))
         invisible += int(np.count_nonzero(~valid))
         deleted += int(np.count_nonzero(hit))
         masks.append(pa.array(keep))
@@ -199,12 +209,13 @@ def _look(file: AcidFile, stripe: int, deletes: Deletes, write_ids: ValidWriteId
         first=first,
         last=last,
         is_sorted=in_order,
-        as_inserts=gone is not None,
+        as_inserts=superseded is not None,
     )
 
 
 def in_order(choices: Sequence[Choice]) -> bool:
-    """Whether the kept rows rise strictly from the first stripe to the last, so that they can be strung together."""
+    """Returns true if the keys of kept rows rise strictly from the first stripe to the last, so that stripes can be
+    concatenated."""
     last: RowId | None = None
     for choice in choices:
         if choice.first is None:
@@ -216,10 +227,10 @@ def in_order(choices: Sequence[Choice]) -> bool:
 
 
 def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
-    """A file whose class the output gets, so that stripes of that class are copied; None if no stripe is.
+    """Returns a file whose class the output gets, so that stripes of that class are copied; None if no stripe is copied.
 
-    It is of the class with the most bytes, of those that all other stripes can be re-encoded to: days before 1582 stay
-    in the calendar that they have, and what has to be encoded needs a codec that can write it.
+    It is the class with the most bytes among those that all other stripes can be re-encoded to: days before 1582 stay in
+    their calendar, and stripes that must be encoded need a codec that can write the class.
     """
     bytes_of: dict[StripeClass, int] = defaultdict(int)
     tails: dict[StripeClass, Tail] = {}
@@ -239,9 +250,9 @@ def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
     return not others or (writable(like) and all(one_calendar(c.file.tail, like) for c in others))
 
 
-def fit(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
-    """The final fate: stripes of another class than ``like`` are re-encoded to it, and so are neighbours that are
-    all small: a file of many tiny stripes would read slowly for ever."""
+def fit_to_class(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
+    """Returns the final choices: stripes of a class other than that of ``like`` are re-encoded to it, and so are neighbours
+    that are all small: a file of many tiny stripes would stay slow to read."""
     wanted = None if like is None else like.stripe_class
     placed = [
         choice if choice.action is Action.ENCODE or _can_copy(choice, wanted) else choice._replace(action=Action.ENCODE)

@@ -20,19 +20,19 @@ from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.keys import KeyBlock, is_sorted, keys_in
 
 
-def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
-    """That the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and answers for each.
+def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
+    """Checks that the file at ``path`` holds ``rows`` rows in stripes that end with ``last_keys``, and finds each of these.
 
     A count alone passes broken files; a point predicate per stripe goes through the stripe's statistics and row index
     to the row, as a reader's would.
 
     Args:
-        full: also decode every key: strictly rising, as those of rows are, and none of them deleted.
-        deletes: None where keys alone don't tell what is gone.
+        full: also decode every key: they rise strictly, as those of rows do, and none of them is deleted.
+        deletes: None where keys alone don't decide which rows are gone.
 
     Raises:
-        VerificationFailed: otherwise.
-        BadFile: it cannot be read, or rows in it not be looked up.
+        VerificationFailed: a check fails.
+        BadFile: the file cannot be read, or rows in it cannot be looked up.
     """
     with FewOpen() as few:
         source = few.open(partial(LocalSource, path))
@@ -44,21 +44,21 @@ def verify(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, dele
             )
         if tail.user_metadata.get(KEY_INDEX) != key_index(last_keys):
             raise VerificationFailed(f"{path}: its key index is not that of its stripes; nothing was changed")
-        _every_stripe(source, tail)
+        _check_indexes(source, tail)
         check_points(source, tail, last_keys)
         if full:
-            _every_key(source, tail, deletes)
+            _check_keys(source, tail, deletes)
 
 
-def _every_stripe(source: Source, tail: Tail) -> None:
-    """That readers can look rows up: statistics of all stripes, and row indexes that agree with them."""
+def _check_indexes(source: Source, tail: Tail) -> None:
+    """Checks that readers can look rows up: all stripes have statistics, and their row indexes agree with these."""
     if not tail.complete_statistics:
         raise VerificationFailed(f"{tail.name}: not every stripe has statistics of its rows; nothing was changed")
     for stripe in range(len(tail.stripes)):
         check_key_index(source, tail, stripe, read_stripe_footer(source, tail, stripe))
 
 
-def _every_key(source: Source, tail: Tail, deletes: Deletes | None) -> None:
+def _check_keys(source: Source, tail: Tail, deletes: Deletes | None) -> None:
     before: KeyBlock | None = None
     for stripe in range(len(tail.stripes)):
         for batch in read_keys(source, tail, stripe):

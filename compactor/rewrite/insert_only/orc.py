@@ -21,8 +21,8 @@ from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.io.file_cache import FewOpen
 from compactor.orc.io.source import LocalSink, LocalSource, Source
 from compactor.orc.reencode import Piece, reencode
-from compactor.rewrite.full_acid.content import same_bytes, same_rows
-from compactor.rewrite.insert_only.file import Made
+from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
+from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
 
 
@@ -74,7 +74,7 @@ class JoinedFiles:
         ]
 
 
-def groups(files: Sequence[AcidFile]) -> list[JoinedFiles]:
+def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
     """Files that may share one, in the order of the first of each; files without rows are left out.
 
     Raises:
@@ -98,14 +98,14 @@ def _like(files: Sequence[AcidFile]) -> Tail:
     return next((file.tail for file in files if copyable(file.tail)), target_of(files[0].tail))
 
 
-def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full: bool) -> list[Made]:
+def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full: bool) -> list[FinishedFile]:
     """All rows of ``files``, in their order within each of the few files that come of it.
 
     Raises:
         NotLossless: rows can neither be copied nor re-encoded.
         VerificationFailed: what was written is not what was read.
     """
-    return [_write(group, f"{path}.{n}", small_stripe_bytes, full) for n, group in enumerate(groups(files))]
+    return [_write(group, f"{path}.{n}", small_stripe_bytes, full) for n, group in enumerate(joinable_files(files))]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -146,14 +146,14 @@ class _Growing:
             return
         self.parts.append(part)
         if self.full:
-            same_rows(pieces, part, self.like.types)
+            check_same_rows(pieces, part, self.like.types)
         self.encoded += len(stripes)
         source = self.few.open(partial(LocalSource, part))
         self.assembler.append_file(source, tail)
         self.stripes += [(source, tail, stripe) for stripe in tail.stripes]
 
 
-def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -> Made:
+def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -> FinishedFile:
     stripes = group.stripes(small_stripe_bytes)
     parts: list[str] = []
     with FewOpen() as few:
@@ -168,13 +168,13 @@ def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -
                         growing.encode(list(run))
                 written = assembler.close(group.like.user_metadata)
             if full:
-                same_bytes(growing.stripes, path)
+                check_same_bytes(growing.stripes, path)
         finally:
             for part in parts:
                 os.unlink(part)
     _verify(group, path, written)
     assert written.checksum is not None
-    return Made(
+    return FinishedFile(
         path=path,
         rows=written.rows,
         length=written.length,

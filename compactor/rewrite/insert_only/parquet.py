@@ -17,7 +17,7 @@ from pyarrow import parquet
 from compactor.errors import BadFile, NotLossless, VerificationFailed
 from compactor.orc.io.source import LocalSource, Source, chunks, crc32
 from compactor.rewrite.insert_only import parquet_footer as footer
-from compactor.rewrite.insert_only.file import Counted, Made
+from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 from compactor.rewrite.insert_only.parquet_footer import BINARY, I16, I32, I64, LIST, MAGIC, STRUCT, Struct
 
 #: Fields of a row group, of its column chunks, of their metadata, and of a page's place.
@@ -30,7 +30,7 @@ _MOST_ORDINALS = 1 << 15
 _WRONG_LENGTHS = re.compile(rb"parquet-mr version 1\.[0-2]\.")
 
 
-def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
+def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedFile]:
     """All row groups of ``sources``, in their order, as few files.
 
     Raises:
@@ -38,7 +38,7 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
         NotLossless: a file is encrypted, or its writer's lengths are known to be wrong.
         VerificationFailed: what was written is not what was read.
     """
-    return [_write(group, f"{path}.{number}", full) for number, group in enumerate(groups(sources))]
+    return [_write(group, f"{path}.{number}", full) for number, group in enumerate(joinable_files(sources))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -58,7 +58,7 @@ class ParquetFile:
         return groups
 
 
-def groups(sources: Sequence[Source]) -> list[list[ParquetFile]]:
+def joinable_files(sources: Sequence[Source]) -> list[list[ParquetFile]]:
     """Files that may share one, in the order of the first of each; files without rows are left out."""
     found: dict[bytes, list[ParquetFile]] = {}
     for source in sources:
@@ -66,7 +66,7 @@ def groups(sources: Sequence[Source]) -> list[list[ParquetFile]]:
         _must_be_right(file)
         if file.rows:
             alike = {key: value for key, value in file.footer.items() if key not in (footer.ROWS, footer.ROW_GROUPS)}
-            found.setdefault(footer.serialized(alike), []).append(file)
+            found.setdefault(footer.serialize(alike), []).append(file)
     return list(found.values())
 
 
@@ -82,8 +82,8 @@ def _must_be_right(file: ParquetFile) -> None:
         raise BadFile(f"{file.source.name}: its footer does not agree with itself; restore the file")
 
 
-def _write(files: Sequence[ParquetFile], path: str, full: bool) -> Made:
-    with Counted(path) as out:
+def _write(files: Sequence[ParquetFile], path: str, full: bool) -> FinishedFile:
+    with CountingSink(path) as out:
         out.write(MAGIC)
         row_groups: list[Struct] = []
         indexes: list[_Indexed] = []
@@ -99,10 +99,10 @@ def _write(files: Sequence[ParquetFile], path: str, full: bool) -> Made:
         rows = sum(file.rows for file in files)
         whole[footer.ROWS] = (I64, rows)
         whole[footer.ROW_GROUPS] = (LIST, (STRUCT, row_groups))
-        tail = footer.serialized(whole)
+        tail = footer.serialize(whole)
         out.write(tail + len(tail).to_bytes(4, "little") + MAGIC)
     _verify(files, path, rows, row_groups, full)
-    return Made(
+    return FinishedFile(
         path=path, rows=rows, length=out.length, crc32=out.crc32, copied=len(row_groups), bytes_copied=bytes_copied
     )
 
@@ -116,14 +116,14 @@ class _Indexed:
     new: Struct
     moved: int
 
-    def write(self, out: Counted) -> None:
+    def write(self, out: CountingSink) -> None:
         values = _range(self.source, self.old, _VALUES, _VALUES_LENGTH)
-        places = footer.parse(_range(self.source, self.old, _PLACES, _PLACES_LENGTH), self.source.name)
+        places = footer.parse_struct(_range(self.source, self.old, _PLACES, _PLACES_LENGTH), self.source.name)
         for page in places[_PAGES][1][1]:
             page[_PAGE_OFFSET] = (I64, page[_PAGE_OFFSET][1] + self.moved)
         for data, offset, length in (
             (values, _VALUES, _VALUES_LENGTH),
-            (footer.serialized(places), _PLACES, _PLACES_LENGTH),
+            (footer.serialize(places), _PLACES, _PLACES_LENGTH),
         ):
             self.new[offset], self.new[length] = (I64, out.length), (I32, len(data))
             out.write(data)
@@ -133,7 +133,7 @@ def _range(source: Source, chunk: Struct, offset: int, length: int) -> bytes:
     return source.read(int(chunk[offset][1]), int(chunk[length][1]))
 
 
-def _copied(source: Source, group: Struct, number: int, out: Counted, indexes: list[_Indexed]) -> Struct:
+def _copied(source: Source, group: Struct, number: int, out: CountingSink, indexes: list[_Indexed]) -> Struct:
     """The row group as it stands in the new file, whose bytes are written."""
     begins = out.length
     columns: list[Struct] = []

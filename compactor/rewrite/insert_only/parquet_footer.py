@@ -40,13 +40,13 @@ def read_footer(source: Source) -> Struct:
         raise BadFile(
             f"{source.name}: expected Parquet, found {source.length} bytes with another end; restore the file"
         )
-    found = parse(source.read(source.length - 8 - length, length), source.name)
+    found = parse_struct(source.read(source.length - 8 - length, length), source.name)
     if ENCRYPTION in found:
         raise NotLossless(f"{source.name}: has encrypted columns, which a rewrite would lose; exclude the table")
     return found
 
 
-def parse(data: bytes, name: str) -> Struct:
+def parse_struct(data: bytes, name: str) -> Struct:
     """A struct that ``data`` begins with.
 
     Raises:
@@ -58,7 +58,7 @@ def parse(data: bytes, name: str) -> Struct:
         raise BadFile(f"{name}: its footer is damaged ({error}); restore the file") from error
 
 
-def serialized(value: Struct) -> bytes:
+def serialize(value: Struct) -> bytes:
     """``value`` in the compact protocol, the shortest form of it."""
     return b"".join(_struct(value))
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from compactor.errors import VerificationFailed
 from compactor.orc.io.source import LocalSource, Source, chunks, crc32
-from compactor.rewrite.insert_only.file import Counted, Made
+from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 
 _ENDINGS = ("txt", "csv", "tsv", "psv", "json", "jsonl", "log", "dat", "data")
 _BOM = b"\xef\xbb\xbf"
@@ -18,7 +18,7 @@ _BINARY = (b"ORC", b"PAR1", b"Obj\x01", b"SEQ", b"RCF")
 _GZIP = b"\x1f\x8b"
 
 
-def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
+def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedFile]:
     """All lines of ``sources``, in their order, as one file; none where there is no line.
 
     Raises:
@@ -27,7 +27,7 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
     wanted = 0
     if not any(source.length for source in sources):
         return []
-    with Counted(path) as out:
+    with CountingSink(path) as out:
         for source in sources:
             lines = Lines()
             for data in chunks(source, 0, source.length):
@@ -37,15 +37,15 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[Made]:
             if not lines.ends_in_newline:
                 out.write(b"\n")  # behind \r too: the two are one end of a line
     with LocalSource(path) as written:
-        found = count(written)
+        found = count_lines(written)
         if found != wanted or (full and crc32(written, 0, written.length) != out.crc32):
             raise VerificationFailed(
                 f"{path}: {found} lines were written, the inputs have {wanted}; nothing was changed, please report this"
             )
-    return [Made(path=path, rows=wanted, length=out.length, crc32=out.crc32, bytes_copied=out.length)]
+    return [FinishedFile(path=path, rows=wanted, length=out.length, crc32=out.crc32, bytes_copied=out.length)]
 
 
-def count(source: Source) -> int:
+def count_lines(source: Source) -> int:
     """How many lines a reader finds."""
     lines = Lines()
     for data in chunks(source, 0, source.length):
@@ -76,7 +76,7 @@ class Lines:
         return self._last in (b"", b"\n")
 
 
-def is_plain(source: Source) -> bool:
+def is_plain_text(source: Source) -> bool:
     """Whether the file is nothing but lines: not compressed, and without a byte order mark, which readers leave out
     only at the start of a file."""
     _, dot, ending = source.name.rpartition("/")[2].rpartition(".")

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from compactor.errors import VerificationFailed
 from compactor.orc.io.source import LocalSource, Source, chunks, crc32
-from compactor.rewrite.insert_only.file import Counted, Made
+from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 
 
-def write(sources: Sequence[Source], path: str) -> list[Made]:
+def write(sources: Sequence[Source], path: str) -> list[FinishedFile]:
     """A copy of each source that holds bytes, at ``path`` with a number behind; rows are not counted.
 
     Raises:
@@ -23,12 +23,12 @@ def write(sources: Sequence[Source], path: str) -> list[Made]:
     return [_copied(source, f"{path}.{number}") for number, source in enumerate(s for s in sources if s.length)]
 
 
-def _copied(source: Source, path: str) -> Made:
-    with Counted(path) as out:
+def _copied(source: Source, path: str) -> FinishedFile:
+    with CountingSink(path) as out:
         for data in chunks(source, 0, source.length):
             out.write(data)
     with LocalSource(path) as written:
         if written.length != source.length or crc32(written, 0, written.length) != out.crc32:
             raise VerificationFailed(f"{path}: holds other bytes than {source.name}; nothing was changed, ask again")
     ending = os.path.splitext(source.name.rpartition("/")[2])[1]
-    return Made(path=path, rows=0, length=out.length, crc32=out.crc32, bytes_copied=out.length, ending=ending)
+    return FinishedFile(path=path, rows=0, length=out.length, crc32=out.crc32, bytes_copied=out.length, ending=ending)

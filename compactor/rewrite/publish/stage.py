@@ -1,7 +1,7 @@
-"""Attempt files -> complete output directories under their final names, still hidden, with a manifest.
+"""Turns attempt files into complete output directories under their final names, still hidden, with a manifest.
 
-``_compactor_v<txn>/attempts/`` is what executors write, ``_compactor_v<txn>/out/<final name>/`` what the driver accepts;
-only the latter ever moves (PROTOCOL 3.1).
+Executors write to ``_compactor_v<txn>/attempts/``, the driver accepts into ``_compactor_v<txn>/out/<final name>/``; only the
+latter ever moves (PROTOCOL 3.1).
 """
 
 from __future__ import annotations
@@ -44,31 +44,31 @@ class StagedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDirectory:
-    """``staged`` becomes ``<location>/<name>``; both are absolute but for ``name``."""
+    """A complete directory at ``staged``, an absolute path, that becomes ``<location>/<name>``."""
 
     name: str
     staged: str
     files: tuple[StagedFile, ...]
-    uploads: tuple[Upload, ...] = ()  #: of those files that the naming completes; only the others lie in ``staged``
+    uploads: tuple[Upload, ...] = ()  #: of the files that naming completes; only the other files are in ``staged``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Everything that is to be named, in the order in which it is named."""
+    """The directories to be named, in the order in which they are named."""
 
     location: str
     staging: str
     directories: tuple[StagedDirectory, ...]
     figures: Figures
-    of_units: tuple[Figures, ...] = ()  #: what ``figures`` are the sum of, that of slices first
-    is_pair: bool = False  #: whether readers without visibility could meet one half of a pair (PROTOCOL 5)
+    of_units: tuple[Figures, ...] = ()  #: the terms of the sum ``figures``, that of slices first
+    is_pair: bool = False  #: readers without visibility could see one half of a pair (PROTOCOL 5)
 
 
 def prepare(storage: Storage, plan: Plan) -> None:
-    """An empty staging directory, like the partition's own in owner, group, mode and ACL.
+    """Makes an empty staging directory, like the partition's own in owner, group, mode and ACL.
 
     Raises:
-        StorageError: there is not room for as many bytes as are read, and as its slices read.
+        StorageError: there is no room for as many bytes as the plan and its slices read.
     """
     free = storage.free_bytes(plan.location)
     needed = plan.input_bytes + sum(of_slice.input_bytes for of_slice in plan.slices)
@@ -83,16 +83,16 @@ def prepare(storage: Storage, plan: Plan) -> None:
 
 
 def forget_uploads(storage: Storage, plan: Plan) -> None:
-    """Aborts what attempts uploaded that nobody names any more."""
+    """Aborts the attempts' uploads, which nobody will name any longer."""
     deferring = storage.deferring(plan.location)
     if deferring is not None and plan.layout.has_visibility:
         deferring.abandon(plan.location, lambda txn: txn == plan.txn)
 
 
-def units(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
-    """The plan's units; where the store completes uploads on request, with the directories that they upload to.
+def units_with_targets(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
+    """Returns the plan's units; where the store completes uploads on request, with the directories that they upload to.
 
-    Those bear the transaction, by which an upload is known for ours; without one outputs are staged first.
+    The names of these contain the transaction, which identifies an upload as ours; without it, outputs are staged first.
     """
     if storage.deferring(plan.location) is None or not plan.layout.has_visibility:
         return plan.units
@@ -105,16 +105,16 @@ def units(storage: Storage, plan: Plan) -> tuple[Unit, ...]:
 
 
 def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Staged:
-    """Takes the units' attempt files into output directories that are complete; ``settle`` makes them durable.
+    """Moves the units' attempt files into complete output directories, not yet durable.
 
-    A directory is never empty of files: where all rows went, one file without rows stands for them, else old rows would
-    come back in Trino (PROTOCOL 1.4).
+    A directory is never empty of files: if all rows are gone it gets one file without rows, else old rows would come back
+    in Trino (PROTOCOL 1.4).
 
     Args:
-        results: of the plan's units, in their order; each of them is done.
+        results: those of the plan's units, in their order; every unit is done.
     """
     if not all(result.is_done for result in results):
-        raise AssertionError(f"{plan.location}: a unit that was passed over would lose its rows")
+        raise AssertionError(f"{plan.location}: a unit that was skipped would lose its rows")
     directories: list[StagedDirectory] = []
     left = list(results)
     is_pair = False
@@ -137,7 +137,7 @@ def accept(storage: Storage, plan: Plan, results: Sequence[UnitResult]) -> Stage
 
 
 def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) -> list[StagedDirectory]:
-    """One, or a pair with the rows first."""
+    """Makes one directory, or a pair with the rows first."""
     outputs = [output for result in results for output in result.outputs]
     kinds = sorted({o.kind for o in outputs}, key=lambda kind: kind is DeltaKind.DELETE)
     if plan.shape is Shape.MAJOR or not kinds:
@@ -157,16 +157,16 @@ def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Outp
     if plan.file_format is None:
         _finish_acid(storage, plan, path, files)
     elif not files:
-        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores know no empty directory
+        storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)  # hidden: some stores have no empty directories
     if plan.shape is Shape.MAJOR and plan.layout is Layout.PLAIN:
-        # tells a compacted base, which holds for every snapshot above its number, from one of INSERT OVERWRITE
+        # marks a compacted base, valid for every snapshot above its number, as opposed to one of INSERT OVERWRITE
         storage.write(f"{path}/{METADATA_FILE}", METADATA_COMPACTED)
     uploads = tuple(output.upload for output in outputs if output.upload is not None)
     return StagedDirectory(name=name, staged=path, files=tuple(files), uploads=uploads)
 
 
 def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile]) -> None:
-    """What every directory of ACID rows holds besides them."""
+    """Adds the files that every directory of ACID rows has besides its rows."""
     if not files:
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
@@ -178,13 +178,13 @@ def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile
         storage.write(f"{path}/{ACID_VERSION_FILE}", ACID_VERSION)
 
 
-def check(storage: Storage, plan: Plan, staged: Staged) -> None:
-    """That the staged directories hold what the units reported, and that every row of each unit is accounted for.
+def check_staged(storage: Storage, plan: Plan, staged: Staged) -> None:
+    """Checks that the staged directories hold what the units reported, and that every row of each unit is accounted for.
 
     Raises:
-        VerificationFailed: otherwise; the caller fails the request and the table stays as it was.
+        VerificationFailed: they do not; the caller fails the request and the table stays as it was.
     """
-    for figures in staged.of_units:  # one that lost rows and one that doubled as many agree in their sum
+    for figures in staged.of_units:  # the sum hides one unit that lost rows and another that doubled as many
         figures.check(plan.location, plan.shape)
     for directory in staged.directories:
         uploads = {upload.path.rpartition("/")[2]: upload for upload in directory.uploads}
@@ -207,7 +207,8 @@ def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload
 
 
 def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: int) -> None:
-    """``manifest.json``: what will be named, by which entry and transaction, with lengths and checksums."""
+    """Writes ``manifest.json``: the directories to be named, their files with lengths and checksums, the entry and the
+    transaction."""
     manifest: Mapping[str, Any] = {
         "entry": entry_id,
         "transaction": plan.txn,
@@ -225,11 +226,11 @@ def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: in
     storage.write(f"{plan.staging}/{MANIFEST}", json.dumps(manifest).encode())
 
 
-def settle(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, StorageError]:
-    """Makes all that is staged of some plans durable, with its manifests: the last step before the first is named.
+def make_durable(storage: Storage, plans: Iterable[Plan]) -> Mapping[str, StorageError]:
+    """Makes the staged directories and manifests of some plans durable: the last step before the first one is named.
 
     Returns:
-        why not, by staging directory, of those that must not be named.
+        The errors by staging directory; these must not be named.
     """
     places = {plan.staging: (f"{plan.staging}/{OUT}", f"{plan.staging}/{MANIFEST}") for plan in plans}
     failed = storage.sync([place for both in places.values() for place in both])

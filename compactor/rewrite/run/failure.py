@@ -1,4 +1,4 @@
-"""An error of a unit as a value: it comes back from an executor with its kind and message whole."""
+"""An error of a unit as a value: it comes back from an executor with its kind and message intact."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Failure:
 
 
 def error_of(failure: Failure) -> errors.CompactorError:
-    """What the executor raised."""
+    """Returns the error that the executor raised."""
     kind = getattr(errors, failure.kind, errors.CompactorError)
     error = kind(failure.message)
     assert isinstance(error, errors.CompactorError)

@@ -9,10 +9,10 @@ from compactor.acid.names import DeltaKind
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
 from compactor.errors import CompactorError, Refused
-from compactor.rewrite.full_acid.delete_events import load
-from compactor.rewrite.full_acid.outputs import output_types
-from compactor.rewrite.full_acid.stripe_choice import Action, choose, fit, in_order, target_tail
-from compactor.rewrite.insert_only.unit import measure
+from compactor.rewrite.full_acid.delete_events import load_delete_events
+from compactor.rewrite.full_acid.output_format import output_types
+from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions, fit_to_class, in_order, target_tail
+from compactor.rewrite.insert_only.rewrite_unit import preview_figures
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
@@ -185,7 +185,7 @@ def _rebalanced(site: Site, target: Target, because: str, made: Plan, manner: Ma
 
 
 def _insert_only_unit(unit: Unit) -> Cost:
-    figures = measure(unit, opened(unit.stores))
+    figures = preview_figures(unit, opened(unit.stores))
     return Cost(
         rows_in=figures.rows_in,
         rows_out=figures.rows_out,
@@ -199,13 +199,15 @@ def _insert_only_unit(unit: Unit) -> Cost:
 def _unit(unit: Unit) -> Cost:
     if unit.file_format is not None:
         return _insert_only_unit(unit)
-    events = load(unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores))
+    events = load_delete_events(
+        unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores)
+    )
     kept, applied = events.events.split(unit.applies_from)
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
-        choices = choose(files, applied, unit.write_ids, look_always=unit.looks_always)
+        choices = choose_actions(files, applied, unit.write_ids, look_always=unit.looks_always)
         strung = in_order(choices)
         like = target_tail(choices, output_types(unit, files))
-        final = fit(choices, like, unit.small_stripe_bytes) if strung else []
+        final = fit_to_class(choices, like, unit.small_stripe_bytes) if strung else []
         copied = [c for c in final if c.action is Action.COPY]
         dropped = [c for c in choices if c.action is Action.DROP]
         everything = sum(c.length for c in choices)

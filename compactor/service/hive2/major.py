@@ -25,10 +25,10 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
 from compactor.rewrite.plan.plan import Plan, plan
 from compactor.rewrite.plan.unit import Figures, Shape
-from compactor.rewrite.publish import names as publish
-from compactor.rewrite.publish import stage
+from compactor.rewrite.publish import naming, removal, stage
 from compactor.rewrite.publish.stage import Staged
-from compactor.rewrite.run.runner import Job, Runner
+from compactor.rewrite.run.runner import Runner
+from compactor.rewrite.run.task_queue import Job
 from compactor.service.doctor.finding import Finding, Level, fine
 from compactor.service.hive2.before_hive_3 import PartitionPlace, look, none_of, places
 from compactor.service.mode import Mode, may
@@ -143,9 +143,9 @@ class _Hold:
         if isinstance(results, CompactorError):
             raise results
         staged = stage.accept(storage, planned, results)
-        stage.check(storage, planned, staged)
+        stage.check_staged(storage, planned, staged)
         stage.write_manifest(storage, planned, staged, entry_id=self.claim.id)
-        for error in stage.settle(storage, [planned]).values():
+        for error in stage.make_durable(storage, [planned]).values():
             raise error
         return staged
 
@@ -159,7 +159,7 @@ class _Hold:
         ):
             reach(Step.COMMITTING)
             if staged is not None:
-                publish.name(self.site.storage, staged)
+                naming.name_directories(self.site.storage, staged)
                 self.is_named = True
 
     def _told(self, planned: Plan, figures: Figures) -> Finding:
@@ -193,7 +193,7 @@ class _Hold:
 
     def _sweep(self, path: str) -> None:
         """What dead workers of ours left: the row of this directory is ours alone now."""
-        publish.sweep(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
+        removal.remove_leftovers(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
 
 
 def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, AcidDirectory]:

@@ -20,7 +20,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.queue.cleaning import next_cleaning
-from compactor.rewrite.publish import names as publish
+from compactor.rewrite.publish import naming, removal
 from compactor.service import repair
 from compactor.service.exclusive import to_take_away
 from compactor.service.mode import Mode, may
@@ -235,7 +235,7 @@ def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
     would keep that row as long as the base is there."""
     if entry.type is not CompactionType.REBALANCE or entry.txn_id is None:
         return False
-    named = publish.named_by(site.storage, target.location, entry.txn_id)
+    named = naming.names_of(site.storage, target.location, entry.txn_id)
     is_there = any(isinstance(parse_directory(name), Base) for name in named)
     return is_there or site.metastore.commits.rebalance_committed(entry.txn_id)
 
@@ -296,7 +296,7 @@ def _take_away(site: Site, target: Target, names: Collection[str]) -> int:
         return 0
     with to_take_away(site, target):
         for name in names:
-            for hidden in publish.hide(site.storage, target.location, [name], until=TxnId(0)):
+            for hidden in removal.hide(site.storage, target.location, [name], until=TxnId(0)):
                 site.storage.remove(f"{target.location}/{hidden}")
     return freed
 

@@ -12,7 +12,7 @@ from compactor.errors import CompactorError, Refused
 from compactor.rewrite.plan.chunks import Bound
 from compactor.rewrite.plan.plan import Left, Plan
 from compactor.rewrite.plan.unit import Shape, Unit
-from compactor.rewrite.run.runner import never
+from compactor.rewrite.run.task_queue import skip_none
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
@@ -46,7 +46,7 @@ class Pace:
             Refused: (when asked) of a base nothing is whole before its last unit.
         """
         if self.bound.milliseconds is None:
-            return never
+            return skip_none
         if plan.shape is Shape.MAJOR and plan.units[0].rebalance is None:
             return partial(self._must_have_time, plan)
         first = plan.outputs[0].lowest_write_id

@@ -13,8 +13,7 @@ from compactor.errors import CommitUnknown, LockNotGranted, LostClaim, StorageEr
 from compactor.locking.lock_types import LockType
 from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.plan.unit import Shape
-from compactor.rewrite.publish import names as publish
-from compactor.rewrite.publish import stage
+from compactor.rewrite.publish import naming, stage
 from compactor.rewrite.publish.stage import Staged
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
@@ -167,7 +166,7 @@ def _may_join(hold: Hold) -> bool:
     return (
         hold.the_plan.layout.has_visibility
         and not hold.rebalances
-        and publish.together(hold.site.storage, [hold.the_staged])
+        and naming.can_name_together(hold.site.storage, [hold.the_staged])
     )
 
 
@@ -188,7 +187,7 @@ def _finish_together(group: Group, holds: Sequence[Hold], heart: Heartbeat) -> l
     unkept: Mapping[str, StorageError] = {}
     try:
         with committing_all(live) as lost:
-            unkept = publish.name_all(live[0].site.storage, [hold.the_staged for hold in live if hold not in lost])
+            unkept = naming.name_together(live[0].site.storage, [hold.the_staged for hold in live if hold not in lost])
             for error in unkept.values():
                 raise error
     except CommitUnknown as error:
@@ -220,7 +219,7 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
     heart.let_go(hold.transaction)
     try:
         with committing(hold):
-            publish.name(site.storage, staged)
+            naming.name_directories(site.storage, staged)
     except CommitUnknown:
         if not site.metastore.commits.committed(entry, hold.transaction):
             raise

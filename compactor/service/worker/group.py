@@ -13,7 +13,7 @@ from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, Lost
 from compactor.ids import TxnId
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.publish import stage
-from compactor.rewrite.run.runner import Job
+from compactor.rewrite.run.task_queue import Job
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
 from compactor.service.worker.bounds import Pace
@@ -90,7 +90,7 @@ class Watch:
     def job(self, hold: Hold, pace: Pace, units: Sequence[Unit] | None = None) -> Job:
         """The units of what ``hold`` has planned (or ``units``, which are done before), with its questions."""
         return Job(
-            units=stage.units(hold.site.storage, hold.the_plan) if units is None else units,
+            units=stage.units_with_targets(hold.site.storage, hold.the_plan) if units is None else units,
             check=lambda: self.check(hold),
             skips=pace.skips(hold.the_plan),
         )

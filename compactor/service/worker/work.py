@@ -22,8 +22,8 @@ from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.queue.claims import Work
 from compactor.metastore.transactions.transactions import NewTransaction, TxnType
-from compactor.rewrite.full_acid.rebalance import rebalanced
-from compactor.rewrite.full_acid.split import split_by
+from compactor.rewrite.full_acid.rebalance import plan_rebalance
+from compactor.rewrite.full_acid.split import with_split_bytes
 from compactor.rewrite.plan.chunks import bounded, finished, must_hold
 from compactor.rewrite.plan.plan import Plan, plan
 from compactor.rewrite.plan.slices import condensed, sliced
@@ -243,11 +243,11 @@ class _Course:
         if hold.write_id is None:
             planned = bounded(view.directory, shape, bound, view.write_ids, make)
             planned = sliced(planned, view.directory, bound.chunk_deltas, make)
-            return split_by(planned, target.settings.integer("compactor.split.bytes"))
+            return with_split_bytes(planned, target.settings.integer("compactor.split.bytes"))
         entry = hold.entry
         planned = must_hold(make(view.directory, shape), "a rebalance", bound)
         order = must_be_possible(target.table, buckets=entry.buckets or None, order_by=entry.order_by)
-        return rebalanced(planned, hold.write_id, entry.buckets or None, order)
+        return plan_rebalance(planned, hold.write_id, entry.buckets or None, order)
 
     def _leave_large(self) -> list[int]:
         """Puts back what is too large to go with others. Nothing is recorded or staged of it yet."""
@@ -295,12 +295,12 @@ class _Course:
                 if planned.highest_write_id != recorded:
                     _record_alone(_work_of(hold, planned.highest_write_id, component=False), site)
                 staged = hold.staged = stage.accept(site.storage, planned, results)
-                stage.check(site.storage, planned, staged)
+                stage.check_staged(site.storage, planned, staged)
                 stage.write_manifest(site.storage, planned, staged, entry_id=hold.entry.id)
 
             group.each(accept, [hold])
         staged = [hold for hold in prepared if hold in group.live]
-        failed = stage.settle(site.storage, [hold.the_plan for hold in staged])
+        failed = stage.make_durable(site.storage, [hold.the_plan for hold in staged])
         for hold in staged:
             if hold.the_plan.staging in failed:
                 group.out(hold, failed[hold.the_plan.staging])

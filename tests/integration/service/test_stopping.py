@@ -20,8 +20,9 @@ from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Column, Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.rewrite.plan.unit import Unit
-from compactor.rewrite.run.processes import ProcessRunner
-from compactor.rewrite.run.runner import Answer, InProcessRunner, Job, Runner
+from compactor.rewrite.run.process_runner import ProcessRunner
+from compactor.rewrite.run.runner import InProcessRunner, Runner
+from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
@@ -64,7 +65,7 @@ class Meanwhile:
         self._asked = 0
         self.begun = 0
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         return self._runner.run([self._watched(job) for job in jobs])
 
     def _watched(self, job: Job) -> Job:

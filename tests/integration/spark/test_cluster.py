@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.ids import WriteId
 from compactor.metastore.catalog.read import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.rewrite.run.runner import PARCEL_UNITS
+from compactor.rewrite.run.task_queue import PARCEL_UNITS
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.repair import repair
 from compactor.service.requests.abort import abort_compaction

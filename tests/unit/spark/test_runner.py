@@ -14,7 +14,7 @@ import pytest
 
 from compactor.errors import BadFile, LostClaim
 from compactor.rewrite.plan.unit import Input, Unit
-from compactor.rewrite.run.runner import Job
+from compactor.rewrite.run.task_queue import Job
 from compactor.spark.runner import SparkRunner
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 from tests.support.patience import PATIENCE

@@ -9,23 +9,27 @@ import pytest
 
 from compactor.errors import NotLossless
 from compactor.orc.io.source import LocalSource
-from compactor.rewrite.full_acid.concatenate import Encoded, encoded, string_together
-from compactor.rewrite.full_acid.stripe_choice import Action, choose
+from compactor.rewrite.full_acid.concatenate import EncodedFile, concatenate, encode_stripes
+from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions
 from compactor.rows.acid_file import open_files
 from compactor.rows.deletes import DeleteEvents
 from tests.support.acid_files import TYPES, like
-from tests.support.divided import large_unit
+from tests.support.split_units import large_unit
 
 
 def test_copied_and_encoded_stripes_stand_in_their_order(tmp_path: Path) -> None:
     unit = large_unit(tmp_path)
     path = str(tmp_path / "out")
     with open_files(unit.location, unit.inserts[1:4], 0) as files:
-        first, second, third = choose(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
-        (part,) = encoded([second], lambda: str(tmp_path / "part"), like=like(), types=TYPES, full=True)
+        first, second, third = choose_actions(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
+        (part,) = encode_stripes([second], lambda: str(tmp_path / "part"), like=like(), types=TYPES, full=True)
         assert isinstance(part, str)
-        strung = string_together(
-            [first, Encoded(opener=partial(LocalSource, part)), third], path, like=files[0].tail, types=TYPES, full=True
+        strung = concatenate(
+            [first, EncodedFile(opener=partial(LocalSource, part)), third],
+            path,
+            like=files[0].tail,
+            types=TYPES,
+            full=True,
         )
     assert po.ORCFile(path).read()["originalTransaction"].to_pylist() == [1] * 51 + [2] * 52 + [3] * 53
     assert [key.write_id for key in strung.last_keys] == [1, 2, 3]
@@ -37,9 +41,9 @@ def test_what_is_only_small_and_cannot_be_encoded_is_copied_after_all(tmp_path: 
     unit = large_unit(tmp_path)
     paths = iter(str(tmp_path / f"part{n}") for n in range(9))
     with open_files(unit.location, unit.inserts[1:3], 0) as files:
-        small, must = choose(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
+        small, must = choose_actions(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
         small = small._replace(action=Action.ENCODE, is_only_small=True, keep=pa.array([True]))  # of another stripe
-        made = list(encoded([small, must], partial(next, paths), like=like(), types=TYPES))
+        made = list(encode_stripes([small, must], partial(next, paths), like=like(), types=TYPES))
         assert made == [small, str(tmp_path / "part1")]
         with pytest.raises(NotLossless, match="1 rows are judged"):
-            list(encoded([small._replace(is_only_small=False)], partial(next, paths), like=like(), types=TYPES))
+            list(encode_stripes([small._replace(is_only_small=False)], partial(next, paths), like=like(), types=TYPES))

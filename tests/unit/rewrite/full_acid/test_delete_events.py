@@ -18,7 +18,7 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
 from compactor.ids import WriteId
 from compactor.rewrite.full_acid import delete_events
-from compactor.rewrite.full_acid.delete_events import SortedEvents, load
+from compactor.rewrite.full_acid.delete_events import SortedEvents, load_delete_events
 from compactor.rows.delete_files import write_events
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
@@ -77,7 +77,7 @@ def test_events_of_all_files_that_the_snapshot_sees(tmp_path: Path) -> None:
     write_file(tmp_path / "d4" / "bucket_00000", dense(1, 2), current=[4, 4], operation=2)
     write_file(tmp_path / "d5" / "bucket_00000", dense(2, 2), current=[5, 6], operation=2)
     inputs = [Input(path=f"d{n}/bucket_00000", length=0) for n in (5, 4)]
-    found = load(str(tmp_path), inputs, 0, SEEN, str(tmp_path))
+    found = load_delete_events(str(tmp_path), inputs, 0, SEEN, str(tmp_path))
     assert (found.total, found.invisible, found.types) == (4, 1, TYPES)
     assert everything(found.events) == [((1, FIRST_FILE, 0), 4), ((1, FIRST_FILE, 1), 4), ((2, FIRST_FILE, 1), 6)]
     assert found.like is not None
@@ -85,7 +85,7 @@ def test_events_of_all_files_that_the_snapshot_sees(tmp_path: Path) -> None:
 
 
 def test_no_file_no_events(tmp_path: Path) -> None:
-    found = load(str(tmp_path), [], 0, SEEN, str(tmp_path))
+    found = load_delete_events(str(tmp_path), [], 0, SEEN, str(tmp_path))
     assert (len(found.events), found.total, found.like, found.types) == (0, 0, None, None)
     assert not found.events.any_between(RowId(WriteId(0), 0, 0), RowId(WriteId(9), 0, 0))
 
@@ -93,7 +93,7 @@ def test_no_file_no_events(tmp_path: Path) -> None:
 def test_rows_in_a_delete_delta_are_refused(tmp_path: Path) -> None:
     write_file(tmp_path / "bucket_00000", dense(1, 2))
     with pytest.raises(NotLossless, match=r"bucket_00000: expected delete events only"):
-        load(str(tmp_path), [Input(path="bucket_00000", length=0)], 0, SEEN, str(tmp_path))
+        load_delete_events(str(tmp_path), [Input(path="bucket_00000", length=0)], 0, SEEN, str(tmp_path))
 
 
 @pytest.mark.usefixtures("tiny")
@@ -106,7 +106,7 @@ def test_files_are_opened_one_at_a_time_and_closed(tmp_path: Path) -> None:
         )
         inputs.append(Input(path=f"d{number}/bucket_00000", length=0))
     before = len(os.listdir("/proc/self/fd"))
-    found = load(str(tmp_path), inputs, 0, SEEN, str(tmp_path))
+    found = load_delete_events(str(tmp_path), inputs, 0, SEEN, str(tmp_path))
     assert len(os.listdir("/proc/self/fd")) == before + 1
     assert [k for k, _ in everything(found.events)] == dense(1, 60)
     del found

@@ -20,8 +20,7 @@ from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.plan.plan import plan
 from compactor.rewrite.plan.unit import Shape
-from compactor.rewrite.publish import names as publish
-from compactor.rewrite.publish import stage
+from compactor.rewrite.publish import naming, stage
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import ROW_TYPE, Key, write_events_mixed
 from tests.support.oracle import read_directory
@@ -49,14 +48,14 @@ def staged_of(location: Path, small: int = 1 << 20) -> stage.Staged:
     )
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [execute(unit) for unit in made.units])
-    stage.check(STORAGE, made, staged)
+    stage.check_staged(STORAGE, made, staged)
     return staged
 
 
 def compacted(location: Path, small: int = 1 << 20) -> Path:
     """The base that a major makes of ``location``, named beside what it read."""
     staged = staged_of(location, small)
-    publish.name(STORAGE, staged)
+    naming.name_directories(STORAGE, staged)
     return location / staged.directories[0].name
 
 

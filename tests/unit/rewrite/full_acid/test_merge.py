@@ -23,7 +23,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import Piece, piece_batches
 from compactor.rewrite.full_acid import merge as merging
-from compactor.rewrite.full_acid.merge import MergeRun, merge
+from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
 from tests.support.watching import names_in
 
@@ -60,7 +60,7 @@ def test_runs_in_any_order_come_out_sorted(
     folder = tmp_path_factory.mktemp("merge")
     runs = [[k for k, w in zip(keys, where, strict=False) if w == number] for number in range(4)]
     with pieces(folder, [run for run in runs if run]) as found:
-        tail = merge(found, str(folder / "out"), like=like(), types=TYPES)
+        tail = merge_runs(found, str(folder / "out"), like=like(), types=TYPES)
     assert tail.rows == len(keys)
     assert read(folder / "out") == sorted(keys)
 
@@ -86,7 +86,7 @@ def test_runs_longer_than_a_batch(tmp_path: Path, is_sorted: bool) -> None:
         if not is_sorted:
             random.Random(seed).shuffle(run)
     with pieces(tmp_path, runs) as found:
-        merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+        merge_runs(found, str(tmp_path / "out"), like=like(), types=TYPES)
     assert read(tmp_path / "out") == wanted
     assert names_in(tmp_path) == {"out", *(f"run{number}" for number in range(4))}
 
@@ -108,14 +108,14 @@ def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(merging, "piece_batches", watched)
     keys = dense(1, 400_000)
     with pieces(tmp_path, [[*keys[1:], keys[0]]]) as found:
-        tail = merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+        tail = merge_runs(found, str(tmp_path / "out"), like=like(), types=TYPES)
     assert (tail.rows, len(batches)) == (400_000, 40)
     assert max(alive) <= 4  # of 0.35 MiB each
 
 
 def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:
     with pieces(tmp_path, [dense(2, 5, first=5), dense(2, 5)]) as found:
-        merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+        merge_runs(found, str(tmp_path / "out"), like=like(), types=TYPES)
     rows = po.ORCFile(str(tmp_path / "out")).read().to_pylist()
     assert [r["row"]["a"] for r in rows] == [r["rowId"] for r in rows] == list(range(10))
 
@@ -124,7 +124,9 @@ def test_masked_rows_stay_out(tmp_path: Path) -> None:
     with pieces(tmp_path, [dense(2, 4), dense(1, 2)]) as found:
         keep = np.array([True, False, True, False])
         masked = found[0].pieces[0]._replace(keep=keep)
-        merge([MergeRun(pieces=[masked], is_sorted=True), found[1]], str(tmp_path / "out"), like=like(), types=TYPES)
+        merge_runs(
+            [MergeRun(pieces=[masked], is_sorted=True), found[1]], str(tmp_path / "out"), like=like(), types=TYPES
+        )
     assert read(tmp_path / "out") == [*dense(1, 2), (2, FIRST_FILE, 0), (2, FIRST_FILE, 2)]
 
 
@@ -136,5 +138,5 @@ def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, request: pytest.Fixt
     runs = [dense(1, 50), [*reversed(dense(2, 30)), *dense(1, 1, first=40)]]
     said = rf"occurs twice .* \(writeid 1, bucketid {FIRST_FILE}, rowid 40\)"
     with pieces(tmp_path, runs) as found, pytest.raises(NotLossless, match=said):
-        merge(found, str(tmp_path / "out"), like=like(), types=TYPES)
+        merge_runs(found, str(tmp_path / "out"), like=like(), types=TYPES)
     assert not (tmp_path / "out").exists()

@@ -22,8 +22,8 @@ from compactor.ids import TxnId, WriteId
 from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid import rebalance as module
-from compactor.rewrite.full_acid.rebalance import column_keys, rebalanced
-from compactor.rewrite.full_acid.sorter import Sorter
+from compactor.rewrite.full_acid.rebalance import column_keys, plan_rebalance
+from compactor.rewrite.full_acid.sorter import RowSorter
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
@@ -161,7 +161,7 @@ def test_order_by(
     tmp_path: Path, kind: str, order: str, values: list[Any], wanted: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NULL and NaN as Hive orders them, over all files, also where every few rows are a run of their own on disk."""
-    monkeypatch.setattr(module, "Sorter", lambda folder, keys: Sorter(folder, keys, run_bytes=1, fan_in=2))
+    monkeypatch.setattr(module, "RowSorter", lambda folder, keys: RowSorter(folder, keys, run_bytes=1, fan_in=2))
     row_type = f"struct<a:{kind}>"
     result = execute(unit(tmp_path, row_type, table(tmp_path, row_type, [[(v,)] for v in values]), 2, order))
     found = []
@@ -189,14 +189,14 @@ def test_ties_stay_in_the_order_of_their_row_ids(tmp_path: Path) -> None:
 def test_a_value_that_changed_on_its_way_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 4: counts are right, a value is not."""
 
-    class Broken(Sorter):
+    class Broken(RowSorter):
         def sorted(self) -> Any:
             for batch in super().sorted():
                 column = batch.column(5)
                 first = pa.concat_arrays([column.slice(1, 1), column.slice(1)])
                 yield batch.set_column(5, batch.schema.field(5), first)
 
-    monkeypatch.setattr(module, "Sorter", Broken)
+    monkeypatch.setattr(module, "RowSorter", Broken)
     with pytest.raises(VerificationFailed, match="checksum of the values"):
         execute(unit(tmp_path, TYPE, table(tmp_path, TYPE, ROWS), 1))
 
@@ -216,15 +216,15 @@ def test_a_plan_for_one_unit_and_a_number_of_its_own(tmp_path: Path) -> None:
         inputs=("delta_1_1",),
     )
     order = (OrderBy(column="a"),)
-    made = rebalanced(plan, OWN, None, order)
+    made = plan_rebalance(plan, OWN, None, order)
     (one,) = made.units
     assert one.rebalance == Rebalance(parts=tuple(parts), files=2, write_id=OWN, order_by=order)
     assert (made.highest_write_id, made.input_bytes, made.inputs) == (OWN, plan.input_bytes, plan.inputs)
-    (five,) = rebalanced(plan, OWN, 5, ()).units
+    (five,) = plan_rebalance(plan, OWN, 5, ()).units
     assert five.rebalance is not None
     assert five.rebalance.files == 5
     with pytest.raises(NotSupported, match="4097 files"):
-        rebalanced(plan, OWN, 4097, ())
+        plan_rebalance(plan, OWN, 4097, ())
 
 
 def test_a_column_that_the_rows_lack_is_refused(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_keys_of_a_column() -> None:
     values = pa.chunked_array([pa.array([1.0, None, float("nan")])])
     rank, value = column_keys(values, OrderBy(column="a"))
     assert rank.values.to_pylist() == [0, 2, 1]
-    assert (rank.way, value.way) == ("ascending", "ascending")
+    assert (rank.direction, value.direction) == ("ascending", "ascending")
     rank, value = column_keys(values, OrderBy(column="a", descending=True, nulls_first=True))
     assert rank.values.to_pylist() == [0, -2, -1]
-    assert (rank.way, value.way) == ("ascending", "descending")
+    assert (rank.direction, value.direction) == ("ascending", "descending")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.rewrite.full_acid.sorter import Key, Sorter
+from compactor.rewrite.full_acid.sorter import RowSorter, SortKey
 
 
-def keys(table: pa.Table) -> Sequence[Key]:
-    return [Key(values=table.column("a"), way="descending"), Key(values=table.column("b"))]
+def keys(table: pa.Table) -> Sequence[SortKey]:
+    return [SortKey(values=table.column("a"), direction="descending"), SortKey(values=table.column("b"))]
 
 
 def batch(rows: Sequence[tuple[int, int]]) -> pa.RecordBatch:
@@ -27,7 +27,7 @@ def test_any_number_of_runs_is_sorted(tmp_path: Path, run_bytes: int, fan_in: in
     made = random.Random(run_bytes)
     rows = [(made.randrange(values), number) for number in range(1500)]
     made.shuffle(rows)
-    sorter = Sorter(str(tmp_path), keys, run_bytes=run_bytes, fan_in=fan_in)
+    sorter = RowSorter(str(tmp_path), keys, run_bytes=run_bytes, fan_in=fan_in)
     for start in range(0, len(rows), 37):
         sorter.add(batch(rows[start : start + 37]))
     assert sorter.rows == 1500
@@ -45,7 +45,7 @@ def test_any_number_of_runs_is_sorted(tmp_path: Path, run_bytes: int, fan_in: in
 
 def test_what_is_merged_at_once_is_no_larger_than_a_run(tmp_path: Path) -> None:
     """PROTOCOL 2.4: memory is bounded by rows and their width."""
-    sorter = Sorter(str(tmp_path), keys, run_bytes=10_000, fan_in=4)
+    sorter = RowSorter(str(tmp_path), keys, run_bytes=10_000, fan_in=4)
     for start in range(0, 3000, 100):
         sorter.add(batch([(number * 7919 % 3000, number) for number in range(start, start + 100)]))
     sizes = [found.nbytes for found in sorter.sorted()]
@@ -54,4 +54,4 @@ def test_what_is_merged_at_once_is_no_larger_than_a_run(tmp_path: Path) -> None:
 
 
 def test_nothing(tmp_path: Path) -> None:
-    assert list(Sorter(str(tmp_path), keys).sorted()) == []
+    assert list(RowSorter(str(tmp_path), keys).sorted()) == []

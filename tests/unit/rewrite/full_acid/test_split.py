@@ -1,4 +1,4 @@
-"""A divided unit makes what the whole one makes: the same rows, keys, metadata and figures."""
+"""A unit that is split makes the same file as one that is not: rows, keys, metadata and figures."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from compactor.errors import BadFile, UnforeseenKeys
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid import split
-from compactor.rewrite.full_acid.split import Division, Section
+from compactor.rewrite.full_acid.split import EncodeTask, SplitUnit
 from compactor.rewrite.plan.unit import Shape, Unit, UnitResult
-from compactor.rewrite.run.execute import perform
+from compactor.rewrite.run.execute import perform_task
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import FIRST_FILE, Key, dense, write_file, write_lying
-from tests.support.divided import WHOLE, content, divided, done, large_unit, stripes, travelled
+from tests.support.split_units import WHOLE, content, done, large_unit, split_of, stripes, travelled
 from tests.support.units import execute
 
 
@@ -29,7 +29,7 @@ def unit(tmp_path: Path) -> Unit:
 def test_every_stripe_for_itself_makes_the_same_file(unit: Unit) -> None:
     parted = done(unit)
     whole = execute(replace(unit, split_bytes=WHOLE))
-    assert len(divided(unit).sections) == 6
+    assert len(split_of(unit).encode_tasks) == 6
     (left,), (right,) = parted.outputs, whole.outputs
     rows, metadata, stripes, types = content(left)
     assert rows == content(right)[0]
@@ -44,10 +44,10 @@ def test_every_stripe_for_itself_makes_the_same_file(unit: Unit) -> None:
 
 def test_a_section_gathers_runs_up_to_its_bytes(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one stripe in ten meets a delete event, a task for each would cost more than it does."""
-    monkeypatch.setattr(split, "EVEN", 1)
-    sizes = [sum(len(run) for run in section.runs) for section in divided(unit).sections]
+    monkeypatch.setattr(split, "EVEN_TASKS", 1)
+    sizes = [sum(len(run) for run in task.runs) for task in split_of(unit).encode_tasks]
     longest = max(c.length for c in stripes(unit))
-    fewer = divided(replace(unit, split_bytes=3 * longest)).sections
+    fewer = split_of(replace(unit, split_bytes=3 * longest)).encode_tasks
     assert sizes == [1] * 6
     assert (len(fewer), [run for s in fewer for run in s.runs if len(run) == 2] != []) == (2, True)
     whole = execute(replace(unit, split_bytes=WHOLE)).outputs[0]
@@ -90,54 +90,54 @@ def test_parts_travel_through_the_tables_own_store(unit: Unit, monkeypatch: pyte
 
 
 def test_what_is_only_copied_is_never_divided(unit: Unit) -> None:
-    result = perform(replace(unit, inserts=(unit.inserts[3], unit.inserts[4]), deletes=()))
+    result = perform_task(replace(unit, inserts=(unit.inserts[3], unit.inserts[4]), deletes=()))
     assert isinstance(result, UnitResult)
     assert result.figures.stripes_copied == 2
 
 
 def test_a_section_carries_its_own_stripes_only(unit: Unit) -> None:
     """A value that goes to an executor stays small, however many files the unit reads."""
-    for section in divided(unit).sections:
-        assert isinstance(section, Section)
-        assert (section.unit.inserts, section.unit.deletes, section.like.stripe_statistics) == ((), (), ())
-        (run,) = section.runs
+    for task in split_of(unit).encode_tasks:
+        assert isinstance(task, EncodeTask)
+        assert (task.unit.inserts, task.unit.deletes, task.like.stripe_statistics) == ((), (), ())
+        (run,) = task.runs
         assert [len(chosen.keep or ()) for chosen in run] == [run[0].rows]
 
 
 def test_few_sections_are_made_smaller(unit: Unit) -> None:
     """Three of them would keep the second of two cores waiting: a quarter of what one task may do each."""
     longest = max(c.length for c in stripes(unit))
-    sections = divided(replace(unit, split_bytes=4 * longest)).sections
-    assert [sum(len(run) for run in section.runs) for section in sections] == [2, 1, 1, 1, 1]
+    tasks = split_of(replace(unit, split_bytes=4 * longest)).encode_tasks
+    assert [sum(len(run) for run in task.runs) for task in tasks] == [2, 1, 1, 1, 1]
 
 
-@pytest.mark.parametrize(("times", "sections"), [(1, 4), (2, 2), (3, 2), (4, 0)])
-def test_a_quarter_of_what_one_task_may_do_is_one_tasks(unit: Unit, times: int, sections: int) -> None:
+@pytest.mark.parametrize(("times", "tasks"), [(1, 4), (2, 2), (3, 2), (4, 0)])
+def test_a_quarter_of_what_one_task_may_do_is_one_tasks(unit: Unit, times: int, tasks: int) -> None:
     """With more, another core helps while one would work alone."""
     encoded = 0
-    for chosen in (chosen for section in divided(unit).sections for run in section.runs for chosen in run):
+    for chosen in (chosen for task in split_of(unit).encode_tasks for run in task.runs for chosen in run):
         with LocalSource(chosen.file.path) as source:
             encoded += read_tail(source).stripes[chosen.stripe].length
-    made = perform(replace(unit, split_bytes=times * encoded))
-    assert (len(made.sections) if isinstance(made, Division) else 0) == sections
+    made = perform_task(replace(unit, split_bytes=times * encoded))
+    assert (len(made.encode_tasks) if isinstance(made, SplitUnit) else 0) == tasks
 
 
 def test_sections_are_as_large_as_each_other(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last one to end is what all wait for: a rest would keep one core busy and the others waiting."""
-    monkeypatch.setattr(split, "EVEN", 1)
-    total = sum(chosen.rows for section in divided(unit).sections for run in section.runs for chosen in run)
+    monkeypatch.setattr(split, "EVEN_TASKS", 1)
+    total = sum(chosen.rows for task in split_of(unit).encode_tasks for run in task.runs for chosen in run)
     longest = max(c.length for c in stripes(unit))
-    sections = divided(replace(unit, split_bytes=4 * longest)).sections
-    assert [sum(len(run) for run in section.runs) for section in sections] == [3, 3]
-    assert sum(chosen.rows for section in sections for run in section.runs for chosen in run) == total
+    tasks = split_of(replace(unit, split_bytes=4 * longest)).encode_tasks
+    assert [sum(len(run) for run in task.runs) for task in tasks] == [3, 3]
+    assert sum(chosen.rows for task in tasks for run in task.runs for chosen in run) == total
 
 
 def test_what_nobody_has_looked_at_makes_the_same_file(unit: Unit) -> None:
     """PROTOCOL 2.1: known statistics say which rows go as surely as the keys do."""
     unseen = replace(unit, full_verify=False)
-    chosen = [chosen for section in divided(unseen).sections for run in section.runs for chosen in run]
+    chosen = [chosen for task in split_of(unseen).encode_tasks for run in task.runs for chosen in run]
     assert sum(one.is_unseen for one in chosen) == 5
-    assert not any(c.is_unseen for section in divided(unit).sections for run in section.runs for c in run)
+    assert not any(c.is_unseen for task in split_of(unit).encode_tasks for run in task.runs for c in run)
     assert content(done(unseen).outputs[0]) == content(done(unit).outputs[0])
 
 
@@ -158,9 +158,9 @@ def test_keys_out_of_order_make_the_unit_start_anew(unit: Unit, split_bytes: int
 def test_a_section_says_that_its_unit_must_start_anew(unit: Unit) -> None:
     keys = dense(1, 51)
     write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
-    tasks = [travelled(section) for section in divided(replace(unit, full_verify=False)).sections]
+    tasks = [travelled(task) for task in split_of(replace(unit, full_verify=False)).encode_tasks]
     with pytest.raises(UnforeseenKeys, match=r"d1/bucket_00000, stripe 0: its rowId is not .* are to be read first"):
-        _ = [perform(section) for section in tasks]
+        _ = [perform_task(task) for task in tasks]
 
 
 @pytest.mark.parametrize("split_bytes", [1, WHOLE])

@@ -20,7 +20,14 @@ from compactor.orc.format.compression import Compression
 from compactor.orc.format.types import acid_types, parse_hive_type
 from compactor.rewrite.full_acid import stripe_choice
 from compactor.rewrite.full_acid.delete_events import Deletes
-from compactor.rewrite.full_acid.stripe_choice import Action, Choice, choose, fit, in_order, target_tail
+from compactor.rewrite.full_acid.stripe_choice import (
+    Action,
+    Choice,
+    choose_actions,
+    fit_to_class,
+    in_order,
+    target_tail,
+)
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
@@ -47,7 +54,7 @@ def opened(tmp_path: Path, *files: Sequence[Key], current: int | None = None) ->
 
 
 def one(files: list[AcidFile], deletes: Deletes = NONE, *, look: bool = False) -> Choice:
-    (choice,) = choose(files, deletes, SEEN, look_always=look)
+    (choice,) = choose_actions(files, deletes, SEEN, look_always=look)
     return choice
 
 
@@ -95,8 +102,8 @@ def test_known_statistics_spare_the_look_where_some_rows_go(
 def test_where_no_row_will_be_decoded_the_keys_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hit: range) -> None:
     """PROTOCOL 2.1: nothing else would notice that a stripe is not what its statistics say."""
     looked: list[int] = []
-    look = stripe_choice._look
-    monkeypatch.setattr(stripe_choice, "_look", lambda *args: looked.append(args[1]) or look(*args))
+    look = stripe_choice._decode_keys
+    monkeypatch.setattr(stripe_choice, "_decode_keys", lambda *args: looked.append(args[1]) or look(*args))
     with opened(tmp_path, dense(3, 4)) as files:
         choice = one(files, Aimed([(3, FIRST_FILE, row) for row in hit]))
     assert (looked, choice.is_unseen, choice.deleted) == ([0], False, len(hit))
@@ -193,7 +200,7 @@ def test_originals_are_never_copied(tmp_path: Path) -> None:
 
 def test_stripes_follow_each_other_or_do_not(tmp_path: Path) -> None:
     with opened(tmp_path, dense(3, 2), dense(4, 2)) as files:
-        a, b = choose(files, NONE, SEEN, look_always=False)
+        a, b = choose_actions(files, NONE, SEEN, look_always=False)
     assert in_order([a, b])
     assert not in_order([b, a])
     assert not in_order([a, a])
@@ -207,24 +214,24 @@ def _with_tail(choice: Choice, **changes: object) -> Choice:
 def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path: Path) -> None:
     """PROTOCOL 2.2: stripes share a file only with the same stride and so on."""
     with opened(tmp_path, dense(3, 2), dense(4, 3000), dense(6, 2)) as files:
-        small, large, third = choose(files, NONE, SEEN, look_always=False)
+        small, large, third = choose_actions(files, NONE, SEEN, look_always=False)
     other = _with_tail(small, row_index_stride=500)
     like = target_tail([other, large, third], TYPES)
     assert like is not None
     assert like.stripe_class == large.file.tail.stripe_class
-    assert [c.action for c in fit([other, large, third], like, 0)] == [Action.ENCODE, Action.COPY, Action.COPY]
+    assert [c.action for c in fit_to_class([other, large, third], like, 0)] == [Action.ENCODE, Action.COPY, Action.COPY]
 
 
 def test_only_what_has_the_types_of_the_output_is_a_target(tmp_path: Path) -> None:
     """PROTOCOL 2.2: equal ORC types."""
     with opened(tmp_path, dense(3, 3000), dense(4, 2)) as files:
-        older, newer = choose(files, NONE, SEEN, look_always=False)
+        older, newer = choose_actions(files, NONE, SEEN, look_always=False)
     wider = acid_types(parse_hive_type("struct<a:bigint>"))
     assert target_tail([older], wider) is None
     newer = _with_tail(newer, types=wider)
     like = target_tail([older, newer], wider)
     assert like is newer.file.tail
-    assert [c.action for c in fit([older, newer], like, 0)] == [Action.ENCODE, Action.COPY]
+    assert [c.action for c in fit_to_class([older, newer], like, 0)] == [Action.ENCODE, Action.COPY]
 
 
 @pytest.mark.parametrize(
@@ -237,16 +244,16 @@ def test_what_must_not_be_copied_is_no_target_and_is_encoded(tmp_path: Path, bro
     with opened(tmp_path, dense(3, 2)) as files:
         spoilt = _with_tail(one(files), **broken)
     assert target_tail([spoilt], TYPES) is None
-    assert [c.action for c in fit([spoilt], None, 0)] == [Action.ENCODE]
+    assert [c.action for c in fit_to_class([spoilt], None, 0)] == [Action.ENCODE]
 
 
 @pytest.mark.parametrize("change", [{"compression": Compression.LZO}, {"file_version": (0, 11)}], ids=["LZO", "0.11"])
 def test_a_class_that_cannot_be_written_is_a_target_for_copies_only(tmp_path: Path, change: dict[str, object]) -> None:
     with opened(tmp_path, dense(3, 3000), dense(4, 2)) as files:
-        large, small = choose(files, NONE, SEEN, look_always=False)
+        large, small = choose_actions(files, NONE, SEEN, look_always=False)
     strange = _with_tail(large, **change)
     assert target_tail([strange], TYPES) is strange.file.tail
-    assert [c.action for c in fit([strange, strange], strange.file.tail, 1 << 30)] == [Action.COPY] * 2
+    assert [c.action for c in fit_to_class([strange, strange], strange.file.tail, 1 << 30)] == [Action.COPY] * 2
     assert target_tail([strange, small], TYPES) is small.file.tail
     some_go = strange._replace(action=Action.ENCODE, kept=2999)
     assert target_tail([strange, some_go], TYPES) is None
@@ -256,7 +263,7 @@ def test_the_target_has_the_calendar_of_the_oldest_days(tmp_path: Path) -> None:
     """PROTOCOL 2.2: days before 1582 are never moved to another calendar; all others may be."""
     types = acid_types(parse_hive_type("struct<d:date>"))
     with opened(tmp_path, dense(3, 3000), dense(4, 2)) as files:
-        large, small = choose(files, NONE, SEEN, look_always=False)
+        large, small = choose_actions(files, NONE, SEEN, look_always=False)
 
     def dated(choice: Choice, calendar: int, first: int) -> Choice:
         day = messages.ColumnStatistics(number_of_values=choice.rows)
@@ -273,23 +280,23 @@ def test_the_target_has_the_calendar_of_the_oldest_days(tmp_path: Path) -> None:
 
 def test_neighbours_that_are_all_small_are_encoded_together(tmp_path: Path) -> None:
     with opened(tmp_path, dense(3, 2), dense(4, 2), dense(6, 30_000)) as files:
-        a, b, large = choose(files, NONE, SEEN, look_always=False)
+        a, b, large = choose_actions(files, NONE, SEEN, look_always=False)
     like = target_tail([a, b, large], TYPES)
     bound = a.length + 50
     assert large.length > bound
-    together = fit([a, b, large], like, bound)
+    together = fit_to_class([a, b, large], like, bound)
     assert [c.action for c in together] == [Action.ENCODE, Action.ENCODE, Action.COPY]
     assert [c.is_only_small for c in together] == [True, True, False]
-    assert [c.action for c in fit([a, large, b], like, bound)] == [Action.COPY] * 3
-    assert [c.action for c in fit([a], like, bound)] == [Action.COPY]
+    assert [c.action for c in fit_to_class([a, large, b], like, bound)] == [Action.COPY] * 3
+    assert [c.action for c in fit_to_class([a], like, bound)] == [Action.COPY]
     dropped = a._replace(action=Action.DROP, kept=0)
-    assert [c.stripe for c in fit([dropped, large], like, bound)] == [0]
-    assert stripe_choice.Action.DROP not in {c.action for c in fit([dropped, large], like, bound)}
+    assert [c.stripe for c in fit_to_class([dropped, large], like, bound)] == [0]
+    assert stripe_choice.Action.DROP not in {c.action for c in fit_to_class([dropped, large], like, bound)}
 
 
 def test_what_cannot_be_encoded_stays_small(tmp_path: Path) -> None:
     """A union loses its tags in every encoder: tiny stripes of one are copied."""
     types = acid_types(parse_hive_type("struct<a:uniontype<int,string>>"))
     with opened(tmp_path, dense(3, 2), dense(4, 2)) as files:
-        a, b = (_with_tail(c, types=types) for c in choose(files, NONE, SEEN, look_always=False))
-    assert [c.action for c in fit([a, b], target_tail([a, b], types), 1 << 20)] == [Action.COPY] * 2
+        a, b = (_with_tail(c, types=types) for c in choose_actions(files, NONE, SEEN, look_always=False))
+    assert [c.action for c in fit_to_class([a, b], target_tail([a, b], types), 1 << 20)] == [Action.COPY] * 2

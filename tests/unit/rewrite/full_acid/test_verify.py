@@ -14,7 +14,7 @@ from compactor.ids import WriteId
 from compactor.orc.format.tail import read_tail
 from compactor.orc.format.tail_writer import seal, tail_bytes
 from compactor.orc.io.source import LocalSource
-from compactor.rewrite.full_acid.verify import verify
+from compactor.rewrite.full_acid.verify import verify_file
 from compactor.rows.deletes import DeleteEvents
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, like, write_file
 
@@ -33,17 +33,17 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_right_file_passes(path: Path, full: bool) -> None:
-    verify(str(path), LAST, rows=100, full=full, deletes=deleting((3, FIRST_FILE, 100)))
+    verify_file(str(path), LAST, rows=100, full=full, deletes=deleting((3, FIRST_FILE, 100)))
 
 
 def test_a_dropped_row(path: Path) -> None:
     with pytest.raises(VerificationFailed, match=r"bucket_00000: 100 rows in 1 stripes, expected 101"):
-        verify(str(path), LAST, rows=101, full=False, deletes=NONE)
+        verify_file(str(path), LAST, rows=101, full=False, deletes=NONE)
 
 
 def test_a_stripe_too_few(path: Path) -> None:
     with pytest.raises(VerificationFailed, match="in 1 stripes, expected 100 in 2"):
-        verify(str(path), [*LAST, RowId(WriteId(4), FIRST_FILE, 0)], rows=100, full=False, deletes=NONE)
+        verify_file(str(path), [*LAST, RowId(WriteId(4), FIRST_FILE, 0)], rows=100, full=False, deletes=NONE)
 
 
 @pytest.mark.parametrize("index", [b"3,536870912,98;", b"", b"3,536870912,99", b"3,536870912,99;3,536870912,99;"])
@@ -53,7 +53,7 @@ def test_a_wrong_key_index(path: Path, index: bytes) -> None:
         metadata = dict(read_tail(source).user_metadata)
     seal(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": index})
     with pytest.raises(VerificationFailed, match="key index"):
-        verify(str(path), LAST, rows=100, full=False, deletes=NONE)
+        verify_file(str(path), LAST, rows=100, full=False, deletes=NONE)
 
 
 def test_last_keys_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_last_keys_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
         metadata = dict(read_tail(source).user_metadata)
     seal(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": b"3,536870912,500;"})
     with pytest.raises(VerificationFailed):
-        verify(str(path), [RowId(WriteId(3), FIRST_FILE, 500)], rows=100, full=False, deletes=NONE)
+        verify_file(str(path), [RowId(WriteId(3), FIRST_FILE, 500)], rows=100, full=False, deletes=NONE)
 
 
 def test_stripes_without_statistics(path: Path) -> None:
@@ -73,7 +73,7 @@ def test_stripes_without_statistics(path: Path) -> None:
     data = path.read_bytes()[: tail.stripes[-1].end]
     path.write_bytes(data + tail_bytes(replace(tail, stripe_statistics=None)))
     with pytest.raises(VerificationFailed, match="not every stripe has statistics"):
-        verify(str(path), LAST, rows=100, full=False, deletes=NONE)
+        verify_file(str(path), LAST, rows=100, full=False, deletes=NONE)
 
 
 def test_a_row_index_that_contradicts_the_statistics(path: Path, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_row_index_that_contradicts_the_statistics(path: Path, tmp_path: Path)
         tail = replace(read_tail(source), stripe_statistics=read_tail(lying).stripe_statistics)
     path.write_bytes(path.read_bytes()[: tail.stripes[-1].end] + tail_bytes(tail))
     with pytest.raises(BadFile, match="contradicts the stripe's statistics"):
-        verify(str(path), LAST, rows=100, full=False, deletes=NONE)
+        verify_file(str(path), LAST, rows=100, full=False, deletes=NONE)
 
 
 def test_rows_that_cannot_be_decoded(path: Path) -> None:
@@ -92,12 +92,12 @@ def test_rows_that_cannot_be_decoded(path: Path) -> None:
     content[stripe.offset : stripe.offset + stripe.length] = b"\x55" * stripe.length
     path.write_bytes(content)
     with pytest.raises(CompactorError):
-        verify(str(path), LAST, rows=100, full=False, deletes=NONE)
+        verify_file(str(path), LAST, rows=100, full=False, deletes=NONE)
 
 
 def test_a_deleted_row_that_was_kept(path: Path) -> None:
     with pytest.raises(VerificationFailed, match="a deleted row is among them"):
-        verify(str(path), LAST, rows=100, full=True, deletes=deleting((3, FIRST_FILE, 50)))
+        verify_file(str(path), LAST, rows=100, full=True, deletes=deleting((3, FIRST_FILE, 50)))
 
 
 @pytest.mark.parametrize("swapped", [dense(3, 98), [*dense(3, 50), (3, FIRST_FILE, 49), *dense(3, 47, first=50)]])
@@ -105,4 +105,4 @@ def test_keys_out_of_order_or_twice(tmp_path: Path, swapped: list[Key]) -> None:
     keys = [swapped[1], swapped[0], *swapped[2:], (3, FIRST_FILE, 99)] if len(swapped) == 98 else [*swapped, LAST[0]]
     path = write_file(tmp_path / "bucket_00000", [tuple(key) for key in keys])  # type: ignore[misc]
     with pytest.raises(VerificationFailed, match="do not rise strictly"):
-        verify(str(path), LAST, rows=99, full=True, deletes=NONE)
+        verify_file(str(path), LAST, rows=99, full=True, deletes=NONE)

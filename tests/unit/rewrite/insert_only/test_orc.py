@@ -20,7 +20,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import Piece, reencode
 from compactor.rewrite.insert_only import orc as insert_only_orc
-from compactor.rewrite.insert_only.file import Made
+from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.inputs import Input
 from tests.support.acid_files import dense
@@ -50,7 +50,9 @@ def opened(folder: Path, names: Sequence[str]) -> Iterator[list[AcidFile]]:
         yield files
 
 
-def put_together(folder: Path, tables: Sequence[pa.Table], small: int, full: bool, **options: Any) -> list[Made]:
+def put_together(
+    folder: Path, tables: Sequence[pa.Table], small: int, full: bool, **options: Any
+) -> list[FinishedFile]:
     for number, one in enumerate(tables):
         orc.write_table(one, folder / f"in{number}", **{"compression": "zlib", **options})
     with opened(folder, [f"in{number}" for number in range(len(tables))]) as files:

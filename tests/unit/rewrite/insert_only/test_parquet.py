@@ -15,7 +15,7 @@ from compactor.errors import BadFile, NotLossless, VerificationFailed
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.insert_only import parquet as insert_only_parquet
 from compactor.rewrite.insert_only import parquet_footer
-from compactor.rewrite.insert_only.file import Counted
+from compactor.rewrite.insert_only.output_file import CountingSink
 
 
 def table(start: int, rows: int = 50) -> pa.Table:
@@ -76,7 +76,7 @@ def test_page_indexes_move_along(tmp_path: Path) -> None:
         for group in footer[parquet_footer.ROW_GROUPS][1][1]:
             for chunk in group[1][1][1]:
                 start, length = insert_only_parquet._extent(source, chunk)
-                places = parquet_footer.parse(source.read(chunk[4][1], chunk[5][1]), "places")
+                places = parquet_footer.parse_struct(source.read(chunk[4][1], chunk[5][1]), "places")
                 pages = [page[1][1] for page in places[1][1][1]]
                 assert pages == sorted(pages)
                 assert start <= pages[0] == chunk[3][1][9][1]
@@ -123,7 +123,7 @@ def test_wrong_lengths_of_old_writers_are_refused(tmp_path: Path) -> None:
         length = source.length
         head = source.read(0, length - 8 - int.from_bytes(source.read(length - 8, 4), "little"))
     footer[parquet_footer.CREATED_BY] = (8, b"parquet-mr version 1.2.8 (build x)")
-    tail = parquet_footer.serialized(footer)
+    tail = parquet_footer.serialize(footer)
     (tmp_path / "old").write_bytes(head + tail + len(tail).to_bytes(4, "little") + b"PAR1")
     with pytest.raises(NotLossless, match="PARQUET-816"):
         insert_only_parquet.write([LocalSource(tmp_path / "old")], str(tmp_path / "out"), full=False)
@@ -143,17 +143,17 @@ def test_chunks_outside_of_the_file_are_damage(tmp_path: Path) -> None:
 def test_other_bytes_than_were_read_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
     """PROTOCOL 4: what was written is read back before it gets a name."""
     given = sources(tmp_path, [table(0), table(50)], compression="none")
-    honest = Counted.write
+    honest = CountingSink.write
 
-    def forgetful(self: Counted, data: bytes) -> None:
+    def forgetful(self: CountingSink, data: bytes) -> None:
         honest(self, data[:100] + bytes(200) + data[300:] if len(data) > 400 else data)
 
-    monkeypatch.setattr(Counted, "write", forgetful)
+    monkeypatch.setattr(CountingSink, "write", forgetful)
     if full:
         with pytest.raises(VerificationFailed):
             insert_only_parquet.write(given, str(tmp_path / "out"), full=True)
         return
-    monkeypatch.setattr(Counted, "write", lambda self, data: honest(self, data[:-1] if len(data) > 400 else data))
+    monkeypatch.setattr(CountingSink, "write", lambda self, data: honest(self, data[:-1] if len(data) > 400 else data))
     with pytest.raises((VerificationFailed, BadFile)):
         insert_only_parquet.write(given, str(tmp_path / "out"), full=False)
 

@@ -29,7 +29,7 @@ def written(rows: int = 10, **options: object) -> bytes:
 def test_another_writers_footer_comes_back_byte_by_byte(options: dict[str, object]) -> None:
     data = written(40, **options)
     length = int.from_bytes(data[-8:-4], "little")
-    assert footer.serialized(footer.read_footer(BytesSource(data))) == data[-8 - length : -8]
+    assert footer.serialize(footer.read_footer(BytesSource(data))) == data[-8 - length : -8]
 
 
 VALUES = st.deferred(
@@ -49,7 +49,7 @@ STRUCTS = st.dictionaries(st.integers(1, 300), VALUES, max_size=4)
 
 @given(value=STRUCTS)
 def test_every_struct_comes_back(value: footer.Struct) -> None:
-    assert footer.parse(footer.serialized(value), "f") == value
+    assert footer.parse_struct(footer.serialize(value), "f") == value
 
 
 def test_what_is_no_parquet_is_said() -> None:

@@ -69,12 +69,12 @@ def test_lines_are_counted_over_parts(data: bytes, cut: int) -> None:
     ],
 )
 def test_what_is_no_plain_text(name: str, content: bytes) -> None:
-    assert not insert_only_text.is_plain(BytesSource(content, f"/t/{name}"))
+    assert not insert_only_text.is_plain_text(BytesSource(content, f"/t/{name}"))
 
 
 def test_a_line_may_begin_with_any_word(tmp_path: Path) -> None:
     sources = [BytesSource(b"ORC,1\n", "/t/data.csv"), BytesSource(b"SEQ,2", "/t/000000_0")]
-    assert all(map(insert_only_text.is_plain, sources))
+    assert all(map(insert_only_text.is_plain_text, sources))
     (made,) = insert_only_text.write(sources, str(tmp_path / "rows"), full=True)
     assert (tmp_path / "rows").read_bytes() == b"ORC,1\nSEQ,2\n"
     assert made.rows == 2

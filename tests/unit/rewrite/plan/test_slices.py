@@ -19,7 +19,8 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, plan
 from compactor.rewrite.plan.slices import condensed, sliced
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
-from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
@@ -113,7 +114,7 @@ class Looking:
         self.read: list[list[int]] = []
         self._after = after
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         self.read.append([len(unit.inserts) + len(unit.deletes) for job in jobs for unit in job.units])
         answers = InProcessRunner().run(jobs)
         self._after()

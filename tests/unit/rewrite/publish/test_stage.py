@@ -17,8 +17,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
-from compactor.rewrite.publish import names as publish
-from compactor.rewrite.publish import stage
+from compactor.rewrite.publish import naming, removal, stage
 from compactor.rows.inputs import Input
 from compactor.storage.local import LocalStorage
 from tests.support.deferring import Deferred
@@ -165,7 +164,7 @@ def test_no_directory_is_ever_empty_of_files(tmp_path: Path, shape: Shape, name:
     with LocalSource(Path(directory.staged) / file.name) as source:
         assert read_tail(source).is_acid
         assert source.length == file.length
-    stage.check(STORAGE, made, staged)
+    stage.check_staged(STORAGE, made, staged)
 
 
 def test_a_staging_directory_begins_empty(tmp_path: Path) -> None:
@@ -194,9 +193,9 @@ def test_every_row_and_event_is_accounted_for(tmp_path: Path, shape: Shape, figu
     staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(output(made, 0),), figures=figures)])
     if wrong:
         with pytest.raises(VerificationFailed, match="the sum must agree"):
-            stage.check(STORAGE, made, staged)
+            stage.check_staged(STORAGE, made, staged)
     else:
-        stage.check(STORAGE, made, staged)
+        stage.check_staged(STORAGE, made, staged)
 
 
 def test_what_one_unit_lost_another_does_not_make_up_for(tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_what_one_unit_lost_another_does_not_make_up_for(tmp_path: Path) -> None
     staged = stage.accept(STORAGE, made, results)
     assert staged.figures.rows_in == staged.figures.rows_out
     with pytest.raises(VerificationFailed, match="10 rows were read and 9 written"):
-        stage.check(STORAGE, made, staged)
+        stage.check_staged(STORAGE, made, staged)
 
 
 def test_a_file_that_is_not_as_long_as_it_was_written_is_found(tmp_path: Path) -> None:
@@ -216,7 +215,7 @@ def test_a_file_that_is_not_as_long_as_it_was_written_is_found(tmp_path: Path) -
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(replace(output(made, 0), length=5),))])
     with pytest.raises(VerificationFailed, match=r"bucket_00000: 4 bytes are there, 5 were written"):
-        stage.check(STORAGE, made, staged)
+        stage.check_staged(STORAGE, made, staged)
 
 
 def test_the_manifest_says_what_will_be_named(tmp_path: Path) -> None:
@@ -248,7 +247,7 @@ def test_what_cannot_be_made_durable_is_not_named(tmp_path: Path) -> None:
         staged = stage.accept(STORAGE, made[-1], [UnitResult(number=0, outputs=(output(made[-1], 0),))])
         stage.write_manifest(STORAGE, made[-1], staged, entry_id=17)
     (tmp_path / "a" / "_compactor_v42" / "manifest.json").unlink()
-    failed = stage.settle(STORAGE, made)
+    failed = stage.make_durable(STORAGE, made)
     assert list(failed) == [made[0].staging]
     assert "manifest.json: No such file" in str(failed[made[0].staging])
 
@@ -263,9 +262,12 @@ def begun(store: Deferred, made: Plan, tmp_path: Path) -> UnitResult:
 
 def test_units_learn_where_uploads_end_only_where_the_store_completes_them(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
-    assert stage.units(STORAGE, made) == made.units
-    assert stage.units(Deferred(), replace(made, layout=Layout.PLAIN)) == replace(made, layout=Layout.PLAIN).units
-    (unit,) = stage.units(Deferred(), made)
+    assert stage.units_with_targets(STORAGE, made) == made.units
+    assert (
+        stage.units_with_targets(Deferred(), replace(made, layout=Layout.PLAIN))
+        == replace(made, layout=Layout.PLAIN).units
+    )
+    (unit,) = stage.units_with_targets(Deferred(), made)
     assert dict(unit.final)[DeltaKind.INSERT] == f"{tmp_path}/base_0000003_v0000042"
 
 
@@ -278,9 +280,9 @@ def test_uploads_are_accepted_checked_and_named(tmp_path: Path) -> None:
     (directory,) = staged.directories
     assert [upload.length for upload in directory.uploads] == [5]
     assert names_in(Path(directory.staged)) == {"_orc_acid_version"}
-    stage.check(store, made, staged)
+    stage.check_staged(store, made, staged)
     assert names_in(location) == {"_compactor_v42"}
-    publish.name(store, staged)
+    naming.name_directories(store, staged)
     assert names_in(location / "base_0000003_v0000042") == {"bucket_00000", "_orc_acid_version"}
 
 
@@ -293,7 +295,7 @@ def test_an_upload_that_the_store_lost_is_noticed_before_anything_is_named(tmp_p
     staged = stage.accept(store, made, [begun(store, made, tmp_path)])
     store.begun.clear()
     with pytest.raises(VerificationFailed, match="0 bytes are there, 5 were written"):
-        stage.check(store, made, staged)
+        stage.check_staged(store, made, staged)
 
 
 def test_to_begin_anew_aborts_what_was_uploaded_and_nobody_elses(tmp_path: Path) -> None:
@@ -304,7 +306,7 @@ def test_to_begin_anew_aborts_what_was_uploaded_and_nobody_elses(tmp_path: Path)
     store.begin(str(tmp_path / "other"), f"{tmp_path}/base_0000003_v0000043/bucket_00000")
     stage.prepare(store, made)
     assert [path for path, _ in store.begun.values()] == [f"{tmp_path}/base_0000003_v0000043/bucket_00000"]
-    publish.abandon_uploads(store, str(tmp_path), lambda txn: txn == 42)
+    removal.abort_uploads(store, str(tmp_path), lambda txn: txn == 42)
     assert len(store.begun) == 1
-    publish.abandon_uploads(store, str(tmp_path), lambda txn: True)
+    removal.abort_uploads(store, str(tmp_path), lambda txn: True)
     assert store.begun == {}

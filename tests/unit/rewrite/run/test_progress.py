@@ -14,7 +14,7 @@ def test_a_line_whenever_one_is_due(caplog: pytest.LogCaptureFixture) -> None:
     told = []
     for step in (EVERY_S / 2, EVERY_S / 2, 1, EVERY_S + 1):
         now += step
-        progress.tell(done=3, under_way=2, waiting=4)
+        progress.report(done=3, under_way=2, waiting=4)
         told.append((len(caplog.messages), progress.pause_s))
     assert told == [(0, EVERY_S / 2), (1, EVERY_S), (1, EVERY_S - 1), (2, EVERY_S)]
     assert caplog.messages == [

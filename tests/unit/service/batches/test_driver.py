@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from compactor.metastore.catalog.read import Table
-from compactor.rewrite.run.runner import Answer, InProcessRunner
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import JobAnswer
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import Application, run_batch, run_entries
 from compactor.service.requests.request import request_compaction
@@ -94,7 +95,7 @@ def test_the_tracking_url_is_recorded(deployment: Site, warehouse: Path) -> None
 
 def test_a_driver_that_breaks_gives_its_batch_back(deployment: Site, warehouse: Path) -> None:
     class Broken(InProcessRunner):
-        def run(self, jobs: object) -> list[Answer]:
+        def run(self, jobs: object) -> list[JobAnswer]:
             raise RuntimeError("a bug")
 
     asked(deployment, warehouse, "a")

@@ -1,4 +1,4 @@
-"""Runs units in processes of this machine: what rewriting tiny files costs is Python's time, which threads would share."""
+"""Runs units in processes of this machine: rewriting tiny files costs Python's time, which threads would share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from multiprocessing.connection import wait as wait_for
 
 from compactor.orc.codecs.pandas_shim import leave_pandas_out
 from compactor.rewrite.plan.unit import Unit
-from compactor.rewrite.run.execute import Made, Work, attempt
+from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task
 from compactor.rewrite.run.failure import Failure
-from compactor.rewrite.run.runner import PARCEL_BYTES, Answer, Job, Tally, attempt_parcels, begin_here, keep_busy
+from compactor.rewrite.run.runner import attempt_parcels, keep_busy, run_here
+from compactor.rewrite.run.task_queue import PARCEL_BYTES, Job, JobAnswer, TaskQueue
 
 
 class ProcessRunner:
-    """Keeps up to ``width`` processes busy, which start with the first work that is more than one small unit.
-
-    They end with ``close``, and by themselves when this process is killed.
+    """Keeps up to ``width`` processes busy. They start with the first work that is more than one small unit, and end with
+    ``close``, or by themselves when this process is killed.
     """
 
     application: str | None = None
@@ -38,31 +38,31 @@ class ProcessRunner:
         self.close()
 
     def start(self) -> None:
-        """Have all processes wait for work."""
+        """Starts all processes and returns when they wait for work."""
         for ready in [self._begin([]) for _ in range(self._width)]:
             ready.result()
 
     def close(self) -> None:
-        """End the processes, once they have done what they do."""
+        """Ends the processes once their current work is done."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(cancel_futures=True)
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
-        tally = Tally(jobs, self._width)
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
+        queue = TaskQueue(jobs, self._width)
         if self._is_little(jobs):
-            keep_busy(tally, 1, begin_here)
-        while suspects := keep_busy(tally, self._width, self._begin, lost=BrokenProcessPool):
-            for task in suspects:  # one of them may be why a process died
-                tally.put(task, _alone(task.work))
-        return tally.answers()
+            keep_busy(queue, 1, run_here)
+        while suspects := keep_busy(queue, self._width, self._begin, lost=BrokenProcessPool):
+            for task in suspects:  # one of them may have killed its process
+                queue.put(task, _attempted_alone(task.work))
+        return queue.answers()
 
     def _is_little(self, jobs: Sequence[Job]) -> bool:
         units = [unit for job in jobs for unit in job.units]
         return self._pool is None and len(units) < 2 and sum(unit.input_bytes for unit in units) <= PARCEL_BYTES
 
-    def _begin(self, parcels: list[list[Work]]) -> Future[list[Made | Failure]]:
+    def _begin(self, parcels: list[list[TaskInput]]) -> Future[list[TaskResult | Failure]]:
         with self._lock:
             if self._pool is None:
                 self._pool = _processes(self._width)
@@ -73,28 +73,28 @@ class ProcessRunner:
                 return self._pool.submit(attempt_parcels, parcels)
 
 
-def _alone(work: Work) -> Made | Failure:
-    """``work`` in a process of its own, so that nothing else suffers if it ends that."""
+def _attempted_alone(task: TaskInput) -> TaskResult | Failure:
+    """Performs ``task`` in a process of its own, so that nothing else suffers if the process is killed."""
     with _processes(1) as pool:
         try:
-            return pool.submit(attempt, work).result()
+            return pool.submit(attempt_task, task).result()
         except BrokenProcessPool:
-            location = (work if isinstance(work, Unit) else work.unit).location
+            location = (task if isinstance(task, Unit) else task.unit).location
             return Failure(
                 kind="CompactorError",
-                message=f"{location}: the process that rewrote it was killed, perhaps for want of memory; give the worker "
+                message=f"{location}: the process that rewrote it was killed, perhaps for lack of memory; give the worker "
                 "more, or rewrite the partition with INSERT OVERWRITE",
             )
 
 
 def _processes(width: int) -> ProcessPoolExecutor:
     context = multiprocessing.get_context("forkserver")  # this process has threads, so it must not fork by itself
-    context.set_forkserver_preload(["compactor.rewrite.run.processes"])
+    context.set_forkserver_preload(["compactor.rewrite.run.process_runner"])
     return ProcessPoolExecutor(width, mp_context=context, initializer=_begin)
 
 
 def _begin() -> None:
-    """An interruption of the command line is the parent's to handle; and nobody outlives it."""
+    """Leaves an interruption of the command line to the parent process, and makes this process end with it."""
     leave_pandas_out()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()

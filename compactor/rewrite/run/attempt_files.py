@@ -1,5 +1,5 @@
-"""Where an attempt writes: in its directory of the store, or on this machine's disk first where the codecs cannot write
-to the store. Then only finished and proven files are uploaded: a stream that broke publishes nothing (PROTOCOL 3.4)."""
+"""Decides where an attempt writes: in its directory of the store, or on the local disk first if the codecs cannot write to
+the store. Only finished and proven files are then uploaded: a broken stream publishes nothing (PROTOCOL 3.4)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from compactor.rows.opening import open_source
 from compactor.storage.deferred import Deferring
 from compactor.storage.protocol import Storage
 
-_TAIL = 1 << 16  #: bytes at a file's end that are compared: postscript, footer and more
+_TAIL = 1 << 16  #: bytes compared at a file's end: postscript, footer and more
 
 
 @contextmanager
 def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
-    """A local directory for the attempt whose files belong to ``home``: ``home`` itself if that is local."""
+    """Yields a local directory for the attempt whose files belong in ``home``: ``home`` itself if that is local."""
     local = storage.local_path(home)
     if local is not None:
         os.makedirs(local)
@@ -32,31 +32,31 @@ def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
         yield scratch
 
 
-def handed_over(
+def hand_over(
     storage: Storage, outputs: Sequence[Output], home: str, *, full: bool, final: Mapping[DeltaKind, str] | None = None
 ) -> tuple[Output, ...]:
-    """The outputs as they lie in ``home``; its store then holds what was proven here.
+    """Brings the outputs into ``home`` and returns them with their paths there; its store then holds what was proven here.
 
     Args:
         full: read every byte back.
-        final: the directories that the outputs become. Where the store completes uploads on request nothing lies in
-            ``home`` then, and nothing is read back: each part was sent under its checksum.
+        final: the directories that the outputs become. Where the store completes uploads on request, nothing is written to
+            ``home`` then and nothing is read back: each part was sent under its checksum.
 
     Raises:
         StorageError: an upload failed.
-        VerificationFailed: what arrived is something else.
+        VerificationFailed: the uploaded file differs.
     """
     deferring = storage.deferring(home)
     if final and deferring is not None and not full:
         return tuple(_begun(deferring, output, f"{final[output.kind]}/{output.name}") for output in outputs)
-    return tuple(_handed_over(storage, output, home, full) for output in outputs)
+    return tuple(_uploaded(storage, output, home, full) for output in outputs)
 
 
 def _begun(store: Deferring, output: Output, path: str) -> Output:
     return replace(output, path=path, upload=store.begin(output.path, path))
 
 
-def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Output:
+def _uploaded(storage: Storage, output: Output, home: str, full: bool) -> Output:
     if storage.local_path(home) is not None:
         return output
     path = f"{home}/{os.path.basename(output.path)}"
@@ -66,7 +66,9 @@ def _handed_over(storage: Storage, output: Output, home: str, full: bool) -> Out
         file.seek(start)
         same = file.read() == storage.read_range(path, start, output.length - start)
     if not same or (full and _checksum(storage, path, output.length) != output.crc32):
-        raise VerificationFailed(f"{path}: holds something else than what was uploaded; nothing was changed, ask again")
+        raise VerificationFailed(
+            f"{path}: holds something other than what was uploaded; nothing was changed, ask again"
+        )
     return replace(output, path=path)
 
 

@@ -14,9 +14,9 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc.format.tail import Stripe, read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.rewrite.full_acid.split import Division
+from compactor.rewrite.full_acid.split import SplitUnit
 from compactor.rewrite.plan.unit import Output, Shape, Unit, UnitResult
-from compactor.rewrite.run.execute import perform
+from compactor.rewrite.run.execute import perform_task
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
 
@@ -59,16 +59,16 @@ def travelled(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
-def divided(unit: Unit) -> Division:
-    found = travelled(perform(unit))
-    assert isinstance(found, Division)
+def split_of(unit: Unit) -> SplitUnit:
+    found = travelled(perform_task(unit))
+    assert isinstance(found, SplitUnit)
     return found
 
 
 def done(unit: Unit) -> UnitResult:
-    division = divided(unit)
-    sections = [travelled(perform(travelled(section))) for section in division.sections]
-    result = travelled(perform(travelled(division.whole(sections))))
+    split = split_of(unit)
+    encoded = [travelled(perform_task(travelled(task))) for task in split.encode_tasks]
+    result = travelled(perform_task(travelled(split.last_task(encoded))))
     assert isinstance(result, UnitResult)
     return result
 

@@ -1,4 +1,4 @@
-"""That an output holds what its inputs held, byte by byte or value by value (``--verify full``, PROTOCOL 4)."""
+"""Compares an output with its inputs, byte by byte or value by value (``--verify full``, PROTOCOL 4)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from compactor.rows.keys import (
 )
 
 
-def same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
-    """That the file at ``path``, which was encoded of ``pieces``, holds their kept rows with their keys, each as often.
-    All of them are decoded once more.
+def check_same_rows(pieces: Sequence[Piece], path: str, types: Types) -> None:
+    """Checks that the file at ``path``, encoded from ``pieces``, holds their kept rows with their keys, each as often.
+    Decodes all of them once more.
 
     Raises:
-        VerificationFailed: otherwise.
+        VerificationFailed: it does not.
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
@@ -58,12 +58,12 @@ def _rows(batch: pa.RecordBatch) -> pa.StructArray:
     return pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))
 
 
-def same_events(read: Iterable[Block], first: WriteId, kept: str | None, applied: Events) -> None:
-    """That the file at ``kept`` (None: there is none) holds those delete events of ``read`` that aim at rows inserted
-    before write ID ``first``, each as often and in the order of their keys, and that ``applied`` are the others.
+def check_same_events(read: Iterable[Block], first: WriteId, kept: str | None, applied: Events) -> None:
+    """Checks that the file at ``kept`` (None: there is no file) holds those delete events of ``read`` that aim at rows
+    inserted before write ID ``first``, each as often and in the order of their keys, and that ``applied`` are the others.
 
     Raises:
-        VerificationFailed: otherwise.
+        VerificationFailed: they do not.
     """
     sums = [0, 0]
     for keys, current in read:
@@ -103,17 +103,17 @@ def _events_in(path: str) -> Iterator[Block]:
                 before = keys[-1:]
 
 
-def same_bytes(stripes: Iterable[tuple[Source, Tail, Stripe]], path: str) -> None:
-    """That the stripes of the file at ``path`` are copies of ``stripes``.
+def check_same_bytes(stripes: Iterable[tuple[Source, Tail, Stripe]], path: str) -> None:
+    """Checks that the stripes of the file at ``path`` are copies of ``stripes``.
 
     Raises:
-        VerificationFailed: otherwise.
+        VerificationFailed: a stripe differs.
     """
     with LocalSource(path) as source:
         for number, ((given, tail, old), new) in enumerate(zip(stripes, read_tail(source).stripes, strict=True)):
             read = crc32(given, old.offset, old.length)
             if read != crc32(source, new.offset, new.length):
                 raise VerificationFailed(
-                    f"{path}, stripe {number}: other bytes than were read from {tail.name}; nothing was changed, please "
-                    "report this"
+                    f"{path}, stripe {number}: holds other bytes than were read from {tail.name}; nothing was changed, "
+                    "please report this"
                 )

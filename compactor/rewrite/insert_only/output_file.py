@@ -11,7 +11,7 @@ from compactor.orc.io.source import LocalSink
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class FinishedFile:
     """``path`` is absolute, ``length`` in bytes. ``copied`` and ``encoded`` count stripes or row groups."""
 
     path: str
@@ -24,7 +24,7 @@ class Made:
     ending: str = ""  #: of the name, with its dot, by which readers choose a codec
 
 
-class Counted:
+class CountingSink:
     """A new local file with the length and checksum of what was written. Leaving a ``with`` block by an exception
     removes it."""
 
@@ -38,7 +38,7 @@ class Counted:
         self.length += len(data)
         self.crc32 = isal_zlib.crc32(data, self.crc32)
 
-    def __enter__(self) -> Counted:
+    def __enter__(self) -> CountingSink:
         self._sink.__enter__()
         return self
 

@@ -9,7 +9,7 @@ import pytest
 from compactor.acid.names import DeltaKind
 from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.unit import Output
-from compactor.rewrite.run.attempts import attempt_folder, handed_over
+from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.local import LocalStorage
 from tests.support.deferring import Deferred
 
@@ -46,14 +46,14 @@ def test_a_local_attempt_is_written_where_it_belongs(tmp_path: Path) -> None:
     with attempt_folder(LocalStorage(), home) as folder:
         assert folder == home
         output = written(folder)
-        assert handed_over(LocalStorage(), [output], home, full=True) == (output,)
+        assert hand_over(LocalStorage(), [output], home, full=True) == (output,)
 
 
 def test_a_finished_file_is_uploaded_and_nothing_stays_here(tmp_path: Path) -> None:
     home = str(tmp_path / "far" / "attempts" / "a")
     with attempt_folder(Far(), home) as folder:
         output = written(folder)
-        assert handed_over(Far(), [output], home, full=True) == (replace(output, path=f"{home}/rows"),)
+        assert hand_over(Far(), [output], home, full=True) == (replace(output, path=f"{home}/rows"),)
     assert Path(home, "rows").read_bytes() == CONTENT
     assert not Path(folder).exists()
 
@@ -81,8 +81,8 @@ def test_what_arrived_is_looked_at(tmp_path: Path, change: object, full: bool) -
     far.change = change  # type: ignore[assignment]
     with attempt_folder(far, str(tmp_path / "far")) as folder:
         output = written(folder)
-        with pytest.raises(VerificationFailed, match="something else than what was uploaded"):
-            handed_over(far, [output], str(tmp_path / "far"), full=full)
+        with pytest.raises(VerificationFailed, match="something other than what was uploaded"):
+            hand_over(far, [output], str(tmp_path / "far"), full=full)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -93,7 +93,7 @@ def test_uploads_are_begun_under_their_final_keys_unless_they_are_to_be_read_bac
     final = {DeltaKind.INSERT: f"{tmp_path}/base_0000003_v0000007"}
     with attempt_folder(store, home) as folder:
         output = written(folder)
-        (made,) = handed_over(store, [output], home, full=full, final=final)
+        (made,) = hand_over(store, [output], home, full=full, final=final)
     assert made.name == "bucket_00000"
     if full:
         assert (made.path, made.upload, store.begun) == (f"{home}/rows", None, {})

@@ -11,11 +11,11 @@ import pytest
 
 from compactor.errors import BadFile, CompactorError
 from compactor.rewrite.plan.unit import Unit
-from compactor.rewrite.run.processes import ProcessRunner
-from compactor.rewrite.run.runner import Job
+from compactor.rewrite.run.process_runner import ProcessRunner
+from compactor.rewrite.run.task_queue import Job
 from compactor.rows.inputs import Input
 from tests.support.acid_files import dense, write_file
-from tests.support.divided import WHOLE, content, large_unit
+from tests.support.split_units import WHOLE, content, large_unit
 from tests.support.units import execute, run_units, small_unit
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from compactor.rewrite.insert_only.file import Counted
+from compactor.rewrite.insert_only.output_file import CountingSink
 
 
 def test_what_was_written_is_counted(tmp_path: Path) -> None:
-    with Counted(str(tmp_path / "f")) as out:
+    with CountingSink(str(tmp_path / "f")) as out:
         out.write(b"abc")
         out.write(b"de")
     assert (tmp_path / "f").read_bytes() == b"abcde"
@@ -19,6 +19,6 @@ def test_what_was_written_is_counted(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
-    with pytest.raises(TypeError), Counted(str(tmp_path / "f")) as out:
+    with pytest.raises(TypeError), CountingSink(str(tmp_path / "f")) as out:
         out.write(None)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,7 @@ from compactor.orc.io.source import Source, chunks
 from compactor.rewrite.insert_only import orc, parquet
 from compactor.rewrite.insert_only import text as insert_only_text
 from compactor.rewrite.insert_only import whole as insert_only_whole
-from compactor.rewrite.insert_only.file import Counted, Made
+from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
@@ -24,7 +24,7 @@ from compactor.rows.opening import open_source
 from compactor.storage.protocol import Storage
 
 
-def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
+def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
     """Writes the unit's files beside each other at ``path`` with a number behind.
 
     Raises:
@@ -61,7 +61,7 @@ def execute_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
     return UnitResult(number=unit.number, outputs=outputs, figures=figures)
 
 
-def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
+def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile], int]:
     """The files, and how many rows the inputs have."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
@@ -69,7 +69,7 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
             return made, sum(file.tail.rows for file in files)
     with _opened(unit, storage) as sources:
         if unit.file_format is FileFormat.PARQUET:
-            read = sum(file.rows for group in parquet.groups(sources) for file in group)
+            read = sum(file.rows for group in parquet.joinable_files(sources) for file in group)
             return parquet.write(sources, path, full=unit.full_verify), read
         if _stay_whole(unit, sources):
             return insert_only_whole.write(sources, path), 0
@@ -78,24 +78,24 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[Made], int]:
 
 
 def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
-    return unit.file_format is FileFormat.WHOLE or not all(map(insert_only_text.is_plain, sources))
+    return unit.file_format is FileFormat.WHOLE or not all(map(insert_only_text.is_plain_text, sources))
 
 
-def _without_rows(unit: Unit, storage: Storage, path: str) -> Made:
+def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
     """One of the inputs as it is, where none has a row: a directory without files lets old rows come back in Trino
     (PROTOCOL 1.4)."""
     first = next(iter(_with_bytes(unit)), unit.inserts[0])
-    with FewOpen() as few, Counted(path) as out:
+    with FewOpen() as few, CountingSink(path) as out:
         for data in chunks(few.open(partial(open_source, storage, f"{unit.location}/{first.path}")), 0, first.length):
             out.write(data)
-    return Made(path=path, rows=0, length=out.length, crc32=out.crc32)
+    return FinishedFile(path=path, rows=0, length=out.length, crc32=out.crc32)
 
 
-def measure(unit: Unit, storage: Storage) -> Figures:
-    """What ``execute_insert_only`` would do, without writing; rows of text are counted, of files that stay whole not."""
+def preview_figures(unit: Unit, storage: Storage) -> Figures:
+    """What ``rewrite_insert_only`` would do, without writing; rows of text are counted, of files that stay whole not."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
-            groups = orc.groups(files)
+            groups = orc.joinable_files(files)
             stripes = [stripe for group in groups for stripe in group.stripes(unit.small_stripe_bytes)]
             copied = [stripe for stripe in stripes if stripe.copied]
             rows = sum(group.rows for group in groups)
@@ -109,13 +109,13 @@ def measure(unit: Unit, storage: Storage) -> Figures:
             )
     with _opened(unit, storage) as sources:
         if unit.file_format is FileFormat.PARQUET:
-            files_of = parquet.groups(sources)
+            files_of = parquet.joinable_files(sources)
             rows = sum(file.rows for group in files_of for file in group)
             copied_groups = sum(len(file.row_groups) for group in files_of for file in group)
         elif _stay_whole(unit, sources):
             rows, copied_groups = 0, 0
         else:
-            rows, copied_groups = sum(insert_only_text.count(source) for source in sources), 0
+            rows, copied_groups = sum(insert_only_text.count_lines(source) for source in sources), 0
         size = unit.input_bytes
         return Figures(rows_in=rows, rows_out=rows, stripes_copied=copied_groups, bytes_copied=size, bytes_in=size)
 

@@ -7,7 +7,7 @@ from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import Written
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.types import acid_types, parse_hive_type
-from compactor.rewrite.full_acid.outputs import class_of, new_tail, output_of
+from compactor.rewrite.full_acid.output_format import new_tail, output_of, template_of_files
 from tests.support.acid_files import like
 
 TYPES = acid_types(parse_hive_type("struct<a:int>"))
@@ -17,7 +17,7 @@ def test_the_largest_file_with_a_row_index_gives_the_class() -> None:
     """PROTOCOL 2.2: a stride of 0 is nobody's target."""
     small = replace(like("small"), length=10, compression=Compression.ZSTD, row_index_stride=5000)
     large = replace(like("large"), length=99, row_index_stride=0)
-    made = class_of([large, small], TYPES)
+    made = template_of_files([large, small], TYPES)
     assert (made.compression, made.row_index_stride) == (Compression.ZSTD, 5000)
     assert made.types == TYPES
 

@@ -1,4 +1,4 @@
-"""What an output file is to be: its types, the class of its stripes, and what it is once it is written."""
+"""Decides the format of an output file: its types, and the class of its stripes (compression, row index, calendar)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLOCK_SIZE = 256 * 1024  #: of an output whose inputs are uncompressed
 
 
 def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | None = None) -> Types:
-    """The output's types: the least that hold what the inputs hold, under the table's names."""
+    """Returns the output's types: the smallest that hold all values of the inputs, under the table's names."""
     table = parse_hive_type(unit.row_type)
     found = {file.path: file.tail.types.row for file in files if file.tail.rows}
     if not found and events is not None and events.types is not None:
@@ -28,22 +28,24 @@ def output_types(unit: Unit, files: Sequence[AcidFile], events: LoadedEvents | N
     return acid_types(common_types(found, table) if found else table)
 
 
-def like_of(choices: Iterable[Choice], types: Types) -> Tail:
-    """The tail whose class the output gets where nothing is copied: that of the largest file that may serve."""
-    return class_of(list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types)
+def template_of(choices: Iterable[Choice], types: Types) -> Tail:
+    """Returns the tail whose class the output gets when nothing is copied: that of the largest suitable file."""
+    return template_of_files(
+        list({id(c.file): c.file.tail for c in choices if c.action is not Action.DROP}.values()), types
+    )
 
 
-def class_of(found: Sequence[Tail], types: Types) -> Tail:
-    """As ``like_of``, for files with these tails."""
+def template_of_files(found: Sequence[Tail], types: Types) -> Tail:
+    """Does the same for files with these tails."""
     tails = sorted(found, key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
-    # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding says so.
+    # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding raises.
     of_each = {tail.calendar: tail for tail in reversed(tails)}
     fitting = [t for t in tails if t is of_each[t.calendar] and all(one_calendar(other, t) for other in tails)]
     return new_tail(fitting[0] if fitting else tails[0], types)
 
 
 def new_tail(best: Tail, types: Types) -> Tail:
-    """An empty file of the class that ``best`` has, or should have."""
+    """Returns an empty file of the class that ``best`` has, or should have."""
     target = target_of(best)
     return empty_tail(
         types,
@@ -55,7 +57,7 @@ def new_tail(best: Tail, types: Types) -> Tail:
 
 
 def piece_of(choice: Choice) -> Piece:
-    """The kept rows of a stripe, to be decoded."""
+    """Returns the kept rows of a stripe, to be decoded."""
     file = choice.file
     original = None
     if file.is_raw:
@@ -73,6 +75,6 @@ def piece_of(choice: Choice) -> Piece:
 
 
 def output_of(kind: DeltaKind, path: str, number: int, written: Written) -> Output:
-    """A finished file as what its unit hands over."""
+    """Returns a finished file as an ``Output`` of its unit."""
     assert written.checksum is not None
     return Output(kind=kind, path=path, number=number, rows=written.rows, length=written.length, crc32=written.checksum)

@@ -9,7 +9,7 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import BadFile
 from compactor.ids import WriteId
-from compactor.rewrite.insert_only.unit import execute_insert_only, measure
+from compactor.rewrite.insert_only.rewrite_unit import preview_figures, rewrite_insert_only
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
@@ -40,13 +40,13 @@ def test_rows_of_all_files_in_their_order(tmp_path: Path, file_format: FileForma
         names.append(f"in{start}")
         write_file(tmp_path / names[-1], file_format, rows(range(start, start + 10)))
     given = unit(tmp_path, file_format, names)
-    result = execute_insert_only(given, LOCAL, str(tmp_path / "rows"))
+    result = rewrite_insert_only(given, LOCAL, str(tmp_path / "rows"))
     (output,) = result.outputs
     assert output.file_name == "000003_0"
     assert read_file(Path(output.path), file_format) == [
         row for name in names for row in read_file(tmp_path / name, file_format)
     ]
-    figures, told = result.figures, measure(given, LOCAL)
+    figures, told = result.figures, preview_figures(given, LOCAL)
     assert (figures.rows_in, figures.rows_out, output.rows) == (30, 30, 30)
     assert (figures.files_in, figures.files_out, figures.bytes_out) == (4, 1, output.length)
     assert (told.rows_in, told.stripes_copied, told.stripes_encoded) == (
@@ -59,7 +59,7 @@ def test_rows_of_all_files_in_their_order(tmp_path: Path, file_format: FileForma
 def test_files_that_may_not_share_one_are_numbered_as_copies(tmp_path: Path) -> None:
     write_file(tmp_path / "in0", FileFormat.ORC, rows(range(5)))
     write_file(tmp_path / "in1", FileFormat.ORC, rows(range(5)).rename_columns(["a", "c"]))
-    result = execute_insert_only(unit(tmp_path, FileFormat.ORC, ["in0", "in1"]), LOCAL, str(tmp_path / "rows"))
+    result = rewrite_insert_only(unit(tmp_path, FileFormat.ORC, ["in0", "in1"]), LOCAL, str(tmp_path / "rows"))
     assert [output.file_name for output in result.outputs] == ["000003_0", "000003_0_copy_1"]
     assert [output.rows for output in result.outputs] == [5, 5]
 
@@ -70,7 +70,7 @@ def test_one_file_stands_for_no_row(tmp_path: Path, file_format: FileFormat) -> 
     (tmp_path / "empty").touch()
     write_file(tmp_path / "none", file_format, rows([]))
     for names in (["empty"], ["empty", "none"]):
-        result = execute_insert_only(unit(tmp_path, file_format, names), LOCAL, str(tmp_path / f"rows{len(names)}"))
+        result = rewrite_insert_only(unit(tmp_path, file_format, names), LOCAL, str(tmp_path / f"rows{len(names)}"))
         (output,) = result.outputs
         assert Path(output.path).read_bytes() == (tmp_path / names[-1]).read_bytes()
         assert (output.rows, result.figures.rows_in, output.length) == (0, 0, (tmp_path / names[-1]).stat().st_size)
@@ -80,4 +80,4 @@ def test_one_file_stands_for_no_row(tmp_path: Path, file_format: FileFormat) -> 
 def test_a_file_of_another_format_is_named(tmp_path: Path, file_format: FileFormat) -> None:
     write_file(tmp_path / "lines", FileFormat.TEXT, rows(range(50)))
     with pytest.raises(BadFile, match="lines"):
-        execute_insert_only(unit(tmp_path, file_format, ["lines"]), LOCAL, str(tmp_path / "rows"))
+        rewrite_insert_only(unit(tmp_path, file_format, ["lines"]), LOCAL, str(tmp_path / "rows"))

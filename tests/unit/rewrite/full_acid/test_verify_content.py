@@ -20,9 +20,9 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSink, LocalSource
 from compactor.orc.reencode import Piece, encode_acid, reencode
-from compactor.rewrite.full_acid.content import same_bytes, same_events, same_rows
 from compactor.rewrite.full_acid.delete_events import EventSorter, events_of
-from compactor.rewrite.full_acid.merge import merge
+from compactor.rewrite.full_acid.merge import merge_runs
+from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_events, check_same_rows
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.delete_files import Events, write_events
 from compactor.rows.deletes import DeleteEvents
@@ -30,7 +30,7 @@ from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY, KeyBlock, Numbers
 from compactor.rows.sealing import Seal
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
-from tests.support.divided import WHOLE, large_unit
+from tests.support.split_units import WHOLE, large_unit
 from tests.support.units import execute, small_unit
 
 KEYS = dense(3, 100)
@@ -76,10 +76,10 @@ def test_rows_that_are_not_those_that_were_read(tmp_path: Path, change: Callable
         tail = read_tail(source)
         pieces = [Piece(source=source, tail=tail, stripe_index=0, keep=np.arange(100) != 50)]
         reencode(pieces, tmp_path / "out", like=tail, types=TYPES)
-        same_rows(pieces, str(tmp_path / "out"), TYPES)
+        check_same_rows(pieces, str(tmp_path / "out"), TYPES)
         encoded_again(tmp_path / "out", change)
         with pytest.raises(VerificationFailed, match=r"out: the checksum of the rows that were read is [0-9a-f]{16}, "):
-            same_rows(pieces, str(tmp_path / "out"), TYPES)
+            check_same_rows(pieces, str(tmp_path / "out"), TYPES)
 
 
 def test_a_stripe_that_is_not_the_one_that_was_read(tmp_path: Path) -> None:
@@ -90,16 +90,16 @@ def test_a_stripe_that_is_not_the_one_that_was_read(tmp_path: Path) -> None:
             for source, tail, _ in inputs:
                 assembler.copy(source, tail, 0)
             assembler.close({})
-        same_bytes(inputs, str(tmp_path / "out"))
+        check_same_bytes(inputs, str(tmp_path / "out"))
         with LocalSource(tmp_path / "out") as out:
             second = read_tail(out).stripes[1]
         data = bytearray((tmp_path / "out").read_bytes())
         data[second.offset + second.length // 2] ^= 1
         (tmp_path / "out").write_bytes(data)
         with pytest.raises(
-            VerificationFailed, match=r"out, stripe 1: other bytes than were read from .*/b; nothing was"
+            VerificationFailed, match=r"out, stripe 1: holds other bytes than were read from .*/b; nothing was"
         ):
-            same_bytes(inputs, str(tmp_path / "out"))
+            check_same_bytes(inputs, str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize(("split_bytes", "is_sorted"), [(1, True), (WHOLE, True), (WHOLE, False)])
@@ -123,8 +123,8 @@ def test_every_way_to_encode_is_proven(
 
     assert execute(unit).outputs[0].rows == 470
     monkeypatch.setattr("compactor.rewrite.full_acid.concatenate.reencode", broken(reencode))
-    monkeypatch.setattr("compactor.rewrite.run.execute.reencode", broken(reencode))
-    monkeypatch.setattr("compactor.rewrite.run.execute.merge", broken(merge))
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.reencode", broken(reencode))
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.merge_runs", broken(merge_runs))
     with pytest.raises(VerificationFailed, match="the checksum of the rows that were read is"):
         execute(unit)
     if is_sorted:
@@ -196,7 +196,7 @@ def test_kept_delete_events_that_are_not_those_that_were_read(
     unit = minor_with_events(tmp_path)
     rows, events = execute(unit).outputs
     assert (rows.rows, events.rows) == (3, 3)
-    monkeypatch.setattr("compactor.rewrite.run.execute.write_events", broken)
+    monkeypatch.setattr("compactor.rewrite.full_acid.rewrite_unit.write_events", broken)
     with pytest.raises(
         VerificationFailed, match=r"rows in 1 stripes, expected 3|the checksum of the del|not in the order"
     ):
@@ -228,16 +228,16 @@ def test_delete_events_that_are_lost_on_the_way(
 
 def test_no_delete_events_are_none(tmp_path: Path) -> None:
     none = DeleteEvents.of([])
-    same_events([], WriteId(1), None, none)
+    check_same_events([], WriteId(1), None, none)
     given = DeleteEvents.of([(block(dense(1, 2)), np.array([5, 5]))])
     with pytest.raises(VerificationFailed, match="to be kept in no file"):
-        same_events([(given.keys, given.current)], WriteId(2), None, none)
+        check_same_events([(given.keys, given.current)], WriteId(2), None, none)
     with pytest.raises(VerificationFailed, match="to be applied"):
-        same_events([(given.keys, given.current)], WriteId(1), None, none)
-    same_events([(given.keys, given.current)], WriteId(1), None, given)
+        check_same_events([(given.keys, given.current)], WriteId(1), None, none)
+    check_same_events([(given.keys, given.current)], WriteId(1), None, given)
 
 
 def test_a_file_of_kept_events_holds_nothing_else(tmp_path: Path) -> None:
     path = write_file(tmp_path / "events", dense(1, 2))
     with pytest.raises(VerificationFailed, match="events, stripe 0: holds more than delete events"):
-        same_events([], WriteId(1), str(path), DeleteEvents.of([]))
+        check_same_events([], WriteId(1), str(path), DeleteEvents.of([]))

@@ -1,0 +1,216 @@
+"""Rewrites one unit of a full ACID table: delete events are kept or applied, stripes are copied, re-encoded or merged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from typing import TypeVar
+
+from compactor.acid.names import DeltaKind
+from compactor.errors import NotLossless
+from compactor.orc.format.tail import Tail
+from compactor.orc.format.types import Types
+from compactor.orc.io.source import LocalSource
+from compactor.orc.reencode import Piece, reencode
+from compactor.rewrite.full_acid.concatenate import (
+    Concatenated,
+    EncodedFile,
+    concatenate,
+    encode_apart,
+    encode_stripes,
+)
+from compactor.rewrite.full_acid.delete_events import LoadedEvents, SortedEvents, load_delete_events
+from compactor.rewrite.full_acid.hive2_events import load_changes, superseded_by
+from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
+from compactor.rewrite.full_acid.output_format import new_tail, output_of, output_types, piece_of, template_of
+from compactor.rewrite.full_acid.split import SplitUnit, needs_split, split_unit
+from compactor.rewrite.full_acid.split_tasks import HandOver
+from compactor.rewrite.full_acid.stripe_choice import (
+    Action,
+    Choice,
+    SupersededRows,
+    choose_actions,
+    fit_to_class,
+    in_order,
+    target_tail,
+)
+from compactor.rewrite.full_acid.verify import verify_file
+from compactor.rewrite.full_acid.verify_content import check_same_events, check_same_rows
+from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
+from compactor.rows.acid_file import AcidFile, open_files
+from compactor.rows.delete_files import visible_events, write_events
+from compactor.rows.sealing import Seal, written
+from compactor.storage.protocol import Storage
+
+Done = TypeVar("Done", UnitResult, SplitUnit, UnitResult | SplitUnit)
+
+
+def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
+    """Writes the unit's rows, and a minor's remaining delete events, into ``folder``, a local directory, and proves them.
+    A unit that is too much for one task comes back split, with only its delete events written.
+
+    Raises:
+        UnforeseenKeys: the keys of a stripe are not those that its statistics promised.
+        BadFile: an input cannot be read.
+        NotLossless: something would be lost.
+        VerificationFailed: an output is not what it must be.
+    """
+    rows = os.path.join(folder, "rows")
+    events = load_delete_events(unit.location, unit.deletes, unit.number, unit.write_ids, folder, storage)
+    with open_files(unit.location, unit.inserts, unit.number, storage) as files:
+        kept, applied = events.events.split(unit.applies_from)
+        is_minor = unit.shape is Shape.MINOR
+        written_events: tuple[Output, ...] = ()
+        if is_minor and len(kept):
+            types = output_types(unit, files, events)
+            written_events = (_write_kept(unit, kept, types, files, events, os.path.join(folder, "events")),)
+        if unit.full_verify:
+            read = visible_events(unit.location, unit.deletes, unit.number, unit.write_ids, storage)
+            check_same_events(read, unit.applies_from, next((o.path for o in written_events), None), applied)
+        outputs = hand_over(*written_events)
+        done = _write_rows(unit, files, applied, rows)
+    return _handed_over(done, hand_over).besides(
+        outputs,
+        Figures(
+            events_in=events.total,
+            events_invisible=events.invisible,
+            events_applied=len(applied) if is_minor else 0,
+            events_out=sum(o.rows for o in outputs),
+            files_in=len(unit.inserts) + len(unit.deletes),
+            files_out=len(outputs),
+            bytes_in=unit.input_bytes,
+            bytes_out=sum(o.length for o in outputs),
+        ),
+    )
+
+
+def rewrite_hive2(unit: Unit, storage: Storage, folder: str, hand_over: HandOver) -> UnitResult | SplitUnit:
+    """Writes a major over Hive 2's files, in which the newest of the events of a key counts; see ``rewrite_full_acid``."""
+    changed = load_changes(unit, folder, storage)
+    with open_files(unit.location, unit.inserts, unit.number, storage, plain_buckets=True) as files:
+        done = _write_rows(unit, files, changed, os.path.join(folder, "rows"), superseded_by(changed))
+    figures = Figures(files_in=len(unit.inserts) + len(unit.deletes), bytes_in=unit.input_bytes)
+    return _handed_over(done, hand_over).besides((), figures)
+
+
+def _handed_over(done: Done, hand_over: HandOver) -> Done:
+    return replace(done, outputs=hand_over(*done.outputs)) if isinstance(done, UnitResult) else done
+
+
+def _write_rows(
+    unit: Unit,
+    files: Sequence[AcidFile],
+    deletes: SortedEvents,
+    path: str,
+    superseded: SupersededRows | None = None,
+) -> UnitResult | SplitUnit:
+    choices = choose_actions(files, deletes, unit.write_ids, look_always=unit.looks_always, superseded=superseded)
+    types = output_types(unit, files)
+    dropped = sum(c.action is Action.DROP for c in choices)
+    figures = Figures(
+        rows_in=sum(c.rows for c in choices),
+        rows_deleted=sum(c.deleted for c in choices),
+        rows_invisible=sum(c.invisible for c in choices),
+        rows_out=sum(c.kept for c in choices),
+        stripes_dropped=dropped,
+    )
+    if figures.rows_out == 0:
+        return UnitResult(number=unit.number, outputs=(), figures=figures)
+    if in_order(choices):
+        like = target_tail(choices, types)
+        final = fit_to_class(choices, like, unit.small_stripe_bytes)
+        like = like or template_of(choices, types)
+        if needs_split(unit, final):
+            return split_unit(unit, final, like, types, figures)
+        made = _concatenated(unit, final, like, types, path)
+    else:
+        made = _merged(unit, choices, template_of(choices, types), types, path)
+    verify_file(
+        path,
+        made.last_keys,
+        rows=figures.rows_out,
+        full=unit.full_verify,
+        deletes=None if superseded else deletes,
+    )
+    output = output_of(DeltaKind.INSERT, path, unit.number, made.written)
+    return UnitResult(
+        number=unit.number, outputs=(output,), figures=figures + made.figures(len(choices) - dropped, output)
+    )
+
+
+def _concatenated(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
+    """Writes everything in this task: re-encoded stripes go through files of their own and then into the output as
+    copies, unless nothing is copied."""
+    encode = encode_stripes
+    if all(c.action is Action.ENCODE for c in choices):
+        try:
+            return _without_copies(unit, choices, like, types, path)
+        except NotLossless:  # some may have to be copied after all
+            if not any(c.is_only_small for c in choices):
+                raise
+            encode = encode_apart
+    made: list[str] = []
+
+    def new_path() -> str:
+        made.append(f"{path}.part{len(made)}")
+        return made[-1]
+
+    def parts() -> Iterator[Choice | EncodedFile]:
+        for encodes, run in groupby(choices, key=lambda c: c.action is Action.ENCODE):
+            if not encodes:
+                yield from run
+                continue
+            for part in encode(list(run), new_path, like=like, types=types, full=unit.full_verify):
+                yield part if isinstance(part, Choice) else EncodedFile(opener=partial(LocalSource, part))
+
+    try:
+        return concatenate(parts(), path, like=like, types=types, version=unit.acid_version, full=unit.full_verify)
+    finally:
+        for part in made:
+            with suppress(FileNotFoundError):  # of a run that could not be encoded
+                os.unlink(part)
+
+
+def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
+    """Writes the rows in key order where the inputs don't follow each other."""
+    files = [list(of_file) for _, of_file in groupby(choices, key=lambda c: id(c.file))]
+    runs = [
+        MergeRun(pieces=[piece_of(c) for c in of_file if c.action is not Action.DROP], is_sorted=in_order(of_file))
+        for of_file in files
+    ]
+    pieces = [piece for run in runs for piece in run.pieces]
+    encode = partial(merge_runs, [run for run in runs if run.pieces], path, like=like, types=types)
+    return _sealed(unit, pieces, types, path, encode)
+
+
+def _without_copies(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
+    """Writes rows that follow each other when every stripe is re-encoded."""
+    pieces = [piece_of(c) for c in choices]
+    return _sealed(unit, pieces, types, path, partial(reencode, pieces, path, like=like, types=types))
+
+
+def _sealed(unit: Unit, pieces: Sequence[Piece], types: Types, path: str, encode: Callable[..., Tail]) -> Concatenated:
+    """Runs ``encode``, which writes ``pieces`` to ``path`` and takes the file's metadata from its argument ``metadata``."""
+    seal = Seal(version=unit.acid_version)
+    tail = encode(metadata=seal.metadata)
+    if unit.full_verify:
+        check_same_rows(pieces, path, types)
+    return Concatenated(written=written(path, tail), last_keys=seal.last_keys, copied=[])
+
+
+def _write_kept(
+    unit: Unit,
+    events: SortedEvents,
+    types: Types,
+    files: Sequence[AcidFile],
+    loaded: LoadedEvents,
+    path: str,
+) -> Output:
+    like, seal = new_tail(loaded.like or files[0].tail, types), Seal(deletes=True)
+    made = write_events(events, path, like=like, types=types, seal=seal)
+    verify_file(path, seal.last_keys, rows=len(events), full=False, deletes=None)  # keys may occur twice
+    return output_of(DeltaKind.DELETE, path, unit.number, made)

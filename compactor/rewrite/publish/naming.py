@@ -1,0 +1,98 @@
+"""Gives staged directories their final names. Knows storage only; the caller holds the database transaction around it.
+
+A directory with a final name is complete and right: readers without visibility (Trino) read it whether its transaction is
+committed or not. So it gets its final name by one rename, loses it by one rename, and is emptied only under a hidden name
+(PROTOCOL 5, 7.3; ``removal`` does the latter two).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from compactor.acid.names import parse_directory
+from compactor.errors import BadName, StorageError
+from compactor.ids import TxnId
+from compactor.rewrite.publish.stage import Staged, StagedDirectory
+from compactor.steps import Step, reach
+from compactor.storage.protocol import Storage
+
+
+def name_directories(storage: Storage, staged: Staged) -> None:
+    """Gives every staged directory its final name, durably.
+
+    Raises:
+        StorageError: a final name is taken by something else; directories named before stay, and the caller hides them.
+    """
+    for index, directory in enumerate(staged.directories):
+        target = f"{staged.location}/{directory.name}"
+        if directory.uploads:
+            _complete(storage, target, directory)
+        elif not storage.exists(directory.staged):
+            _must_match(storage, target, directory)  # named already; the answer was lost
+            for error in storage.sync_names([target]).values():
+                raise error
+        else:
+            storage.rename(directory.staged, target)
+        if index == 0:
+            reach(Step.NAMED_FIRST)
+    reach(Step.NAMED)
+
+
+def can_name_together(storage: Storage, staged: Sequence[Staged]) -> bool:
+    """Returns true if ``name_together`` can name these: each is one directory, named by a rename."""
+    return all(
+        len(one.directories) == 1 and not one.directories[0].uploads and storage.capabilities(one.location).renames
+        for one in staged
+    )
+
+
+def name_together(storage: Storage, staged: Sequence[Staged]) -> Mapping[str, StorageError]:
+    """Gives several directories their final names, which become durable together.
+
+    Returns:
+        The locations whose name could not be made durable, each with the error. These must not be committed, even if
+        ``name_directories`` succeeds later.
+
+    Raises:
+        StorageError: a directory cannot be renamed; those named before stay named, until ``name_directories`` continues
+            with them or the caller hides them.
+    """
+    targets: list[str] = []
+    for one in staged:
+        (directory,) = one.directories
+        targets.append(f"{one.location}/{directory.name}")
+        storage.rename(directory.staged, targets[-1], durable=False)
+        reach(Step.NAMED_FIRST)
+    failed = storage.sync_names(targets)
+    if not failed:
+        for _ in staged:
+            reach(Step.NAMED)
+    return {os.path.dirname(target): error for target, error in failed.items()}
+
+
+def _complete(storage: Storage, target: str, directory: StagedDirectory) -> None:
+    deferring = storage.deferring(target)
+    assert deferring is not None
+    deferring.complete(directory.staged, target, directory.uploads)
+
+
+def _must_match(storage: Storage, target: str, directory: StagedDirectory) -> None:
+    lengths = {f.path: f.length for f in storage.listing(target).files}
+    if any(lengths.get(f.name) != f.length for f in directory.files):
+        raise StorageError(
+            f"{target}: exists and is not what {directory.staged} held; nothing is moved over it; find out who wrote it"
+        )
+
+
+def names_of(storage: Storage, location: str, txn: TxnId) -> tuple[str, ...]:
+    """Returns the final names in ``location`` whose visibility transaction is ``txn``."""
+    found: list[str] = []
+    for child in storage.children(location):
+        try:
+            acid = parse_directory(child)
+        except BadName:
+            continue
+        if acid is not None and acid.visibility_txn_id == txn:
+            found.append(child)
+    return tuple(found)

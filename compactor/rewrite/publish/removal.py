@@ -1,0 +1,90 @@
+"""Takes named directories out of readers' sight, and removes what dead compactions left behind.
+
+A directory loses its final name by one rename and is emptied only under a hidden name, since readers without visibility
+(Trino) would otherwise see it half empty (PROTOCOL 5, 7.3).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from compactor.acid.names import Hidden, parse_hidden, parse_staging
+from compactor.errors import StorageError
+from compactor.ids import TxnId
+from compactor.steps import Step, reach
+from compactor.storage.protocol import Storage
+
+log = logging.getLogger(__name__)
+
+
+def hide(storage: Storage, location: str, names: Iterable[str], until: TxnId) -> tuple[str, ...]:
+    """Takes directories (or files) out of every reader's sight, each by one rename.
+
+    Where the store has no rename they are removed instead, and the caller holds an exclusive lock on the table: hiding
+    would copy every byte, and readers would still see halves (PROTOCOL 7.2).
+
+    Args:
+        names: relative to ``location``; names that are already gone are skipped.
+        until: they may be removed once every transaction up to this one has ended.
+
+    Returns:
+        The hidden names.
+    """
+    hidden: list[str] = []
+    for final in names:
+        source = f"{location}/{final}"
+        if not storage.exists(source):
+            continue
+        if not storage.capabilities(source).renames:
+            storage.remove(source)
+            reach(Step.HIDDEN)
+            continue
+        relative = Hidden(final_name=final.replace("/", "__"), until=until).name
+        if storage.exists(f"{location}/{relative}"):
+            storage.remove(f"{location}/{relative}")  # left by an earlier removal of the same name that died half-way
+        try:
+            storage.rename(source, f"{location}/{relative}")
+        except StorageError:
+            if storage.exists(source):
+                raise
+            continue  # another cleaner has just taken it away
+        hidden.append(relative)
+        reach(Step.HIDDEN)
+    return tuple(hidden)
+
+
+def remove_leftovers(
+    storage: Storage,
+    location: str,
+    *,
+    is_alive: Callable[[TxnId], bool],
+    lowest_open: TxnId,
+) -> tuple[str, ...]:
+    """Removes the leftovers of dead compactions in ``location``: their staging directories, and hidden directories that no
+    reader can need any longer.
+
+    Args:
+        is_alive: returns true for a transaction that is still open, which keeps its staging directory.
+        lowest_open: the cleaner's gate; a directory hidden at transaction ``n`` goes when ``n < lowest_open``.
+
+    Returns:
+        The names that were removed.
+    """
+    removed: list[str] = []
+    for child in storage.children(location):
+        owner, hidden = parse_staging(child), parse_hidden(child)
+        if (owner is not None and not is_alive(owner)) or (hidden is not None and hidden.until < lowest_open):
+            storage.remove(f"{location}/{child}")
+            removed.append(child)
+    if removed:
+        log.info("%s: removed %s", location, ", ".join(removed))
+    return tuple(removed)
+
+
+def abort_uploads(storage: Storage, location: str, is_gone: Callable[[TxnId], bool]) -> None:
+    """Aborts uploads that only a compaction for which ``is_gone`` returns true could complete. Their keys contain its
+    transaction."""
+    deferring = storage.deferring(location)
+    if deferring is not None:
+        deferring.abandon(location, is_gone)

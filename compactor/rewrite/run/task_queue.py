@@ -1,0 +1,185 @@
+"""Which tasks run next, which of them share a parcel, and when a job is done.
+
+Units of several entries are run together: handing out tiny ones singly would cost more than rewriting them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from compactor.errors import CompactorError, UnforeseenKeys
+from compactor.rewrite.full_acid.split import EncodeTask, EncodeTaskResult, SplitUnit
+from compactor.rewrite.plan.unit import Unit, UnitResult, passed_over
+from compactor.rewrite.run.execute import TaskInput, TaskResult
+from compactor.rewrite.run.failure import Failure, error_of
+
+log = logging.getLogger(__name__)
+PARCEL_BYTES = 8 * 1024 * 1024  #: of input in one parcel, unless a single unit has more
+PARCEL_UNITS = 32
+
+
+def skip_none(unit: Unit) -> bool:
+    """Returns false: no unit is skipped."""
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Job:
+    """The units of one entry. ``check`` is called before units of it begin; if it raises, the rest of this entry stops.
+
+    ``skips`` is called with each unit that would begin; if it returns true, the unit is skipped, and its result says so.
+    """
+
+    units: Sequence[Unit]
+    check: Callable[[], None]
+    skips: Callable[[Unit], bool] = skip_none
+
+
+#: The outcome of a job: each unit's result, in order, or the first error.
+JobAnswer: TypeAlias = list[UnitResult] | CompactorError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Task:
+    """One attempt at a part of a job: the unit at ``place``, or a split task of that unit. ``encode_number`` numbers the
+    encode tasks of one unit."""
+
+    job: int
+    place: int
+    work: TaskInput
+    encode_number: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The approximate number of bytes that are read."""
+        return self.work.input_bytes if isinstance(self.work, Unit) else self.work.unit.split_bytes
+
+    @property
+    def is_large(self) -> bool:
+        """True if the task may take seconds; handing it out by itself then costs nothing in comparison."""
+        return not isinstance(self.work, Unit) or self.work.input_bytes > self.work.split_bytes
+
+
+class TaskQueue:
+    """The tasks of some jobs that wait, and the results so far. Not thread-safe."""
+
+    def __init__(self, jobs: Sequence[Job], width: int, *, parcel_units: int = PARCEL_UNITS) -> None:
+        """Keeps ``width`` executors busy with parcels of at most ``parcel_units`` tasks."""
+        self._jobs = jobs
+        self._waiting = deque(
+            Task(job=number, place=place, work=unit)
+            for number, job in enumerate(jobs)
+            for place, unit in enumerate(job.units)
+        )
+        self._parcel_units = min(parcel_units, max(1, len(self._waiting) // (2 * width)))
+        self._results: list[dict[int, UnitResult]] = [{} for _ in jobs]
+        self._errors: list[CompactorError | None] = [None] * len(jobs)
+        self._split: dict[tuple[int, int], tuple[SplitUnit, dict[int, EncodeTaskResult]]] = {}
+        self.done = 0  #: tasks
+
+    @property
+    def waiting(self) -> int:
+        """The number of tasks that can begin."""
+        return len(self._waiting)
+
+    @property
+    def what(self) -> str:
+        """The subject of progress messages: the directory that is compacted, or the number of directories."""
+        locations = dict.fromkeys(unit.location for job in self._jobs for unit in job.units)
+        return next(iter(locations)) if len(locations) == 1 else f"{len(locations)} directories"
+
+    def take(self, parcels: int, *, large: int = 1) -> list[list[Task]]:
+        """Takes up to ``parcels`` parcels of tasks that may begin now, or up to ``large`` parcels of large tasks, calling
+        each job's ``check`` once. Returns an empty list when nothing waits: everything is done, or results are pending."""
+        wave: list[list[Task]] = []
+        while self._waiting and not wave:
+            is_large = self._waiting[0].is_large
+            found = [self._parcel()]
+            while (
+                self._waiting
+                and self._waiting[0].is_large == is_large
+                and len(found) < (min(parcels, large) if is_large else parcels)
+            ):
+                found.append(self._parcel())
+            wave = self._admitted(found)
+        return wave
+
+    def _parcel(self) -> list[Task]:
+        parcel = [self._waiting.popleft()]
+        size = parcel[0].bytes
+        while self._waiting and len(parcel) < self._parcel_units and size + self._waiting[0].bytes <= PARCEL_BYTES:
+            parcel.append(self._waiting.popleft())
+            size += parcel[-1].bytes
+        return parcel
+
+    def _admitted(self, wave: Sequence[Sequence[Task]]) -> list[list[Task]]:
+        for number in dict.fromkeys(task.job for parcel in wave for task in parcel):
+            if self._errors[number] is None:
+                try:
+                    self._jobs[number].check()
+                except CompactorError as error:
+                    self._errors[number] = error
+        kept = ([task for task in parcel if self._begins(task)] for parcel in wave)
+        return [parcel for parcel in kept if parcel]
+
+    def _begins(self, task: Task) -> bool:
+        if self._errors[task.job] is not None:
+            return False
+        try:
+            if isinstance(task.work, Unit) and self._jobs[task.job].skips(task.work):
+                self._results[task.job][task.place] = passed_over(task.work)
+                return False
+        except CompactorError as error:
+            self._errors[task.job] = error
+            return False
+        return True
+
+    def put(self, task: Task, result: TaskResult | Failure) -> None:
+        """Records the result of a task. Tasks that follow from it go before units that have not begun."""
+        unit_key = (task.job, task.place)
+        self.done += 1
+        if self._is_abandoned(task):
+            return
+        if isinstance(result, Failure):
+            self._failed(task, error_of(result))
+        elif isinstance(result, UnitResult):
+            self._results[task.job][task.place] = result
+        elif isinstance(result, SplitUnit):
+            self._split[unit_key] = result, {}
+            largest_last = sorted(enumerate(result.encode_tasks), key=lambda numbered: numbered[1].rows)
+            self._waiting.extendleft(replace(task, work=encode, encode_number=n) for n, encode in largest_last)
+        else:
+            split, encoded = self._split[unit_key]
+            encoded[task.encode_number] = result
+            if len(encoded) == len(split.encode_tasks):
+                del self._split[unit_key]
+                last = split.last_task([encoded[number] for number in range(len(encoded))])
+                self._waiting.appendleft(replace(task, work=last))
+
+    def _failed(self, task: Task, error: CompactorError) -> None:
+        is_first_try = isinstance(task.work, EncodeTask) and not task.work.unit.reads_keys
+        if is_first_try and isinstance(error, UnforeseenKeys):
+            log.warning("all keys are read: %s", error)
+            del self._split[task.job, task.place]
+            unit = replace(self._jobs[task.job].units[task.place], reads_keys=True)
+            others = [waiting for waiting in self._waiting if not self._is_abandoned(waiting)]
+            self._waiting = deque([replace(task, work=unit, encode_number=0), *others])
+        else:
+            self._errors[task.job] = self._errors[task.job] or error
+
+    def _is_abandoned(self, task: Task) -> bool:
+        """Returns true for an encode task of a unit that has started again."""
+        if not isinstance(task.work, EncodeTask):
+            return False
+        split, _ = self._split.get((task.job, task.place), (None, None))
+        return split is None or task.work not in split.encode_tasks[task.encode_number : task.encode_number + 1]
+
+    def answers(self) -> list[JobAnswer]:
+        return [
+            error if error is not None else [results[place] for place in range(len(job.units))]
+            for job, results, error in zip(self._jobs, self._results, self._errors, strict=True)
+        ]

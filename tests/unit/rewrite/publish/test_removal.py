@@ -1,0 +1,81 @@
+"""Hiding directories by one rename each, and removing leftovers (PROTOCOL 3.1, 7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compactor.errors import StorageError
+from compactor.ids import TxnId
+from compactor.rewrite.publish import removal
+from compactor.storage.local import LocalStorage
+from tests.support.watching import names_in
+
+STORAGE = LocalStorage()
+PAIR = ("delta_0000002_0000003_v0000042", "delete_delta_0000002_0000003_v0000042")
+
+
+def test_hidden_names_say_until_when_and_what(tmp_path: Path) -> None:
+    """PROTOCOL 7.3: renamed first, so that nobody sees half of a directory."""
+    (tmp_path / "base_0000003").mkdir()
+    (tmp_path / "base_0000003" / "bucket_00000").write_bytes(b"1")
+    (tmp_path / "000000_0").write_bytes(b"1")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "000001_0").write_bytes(b"1")
+    hidden = removal.hide(STORAGE, str(tmp_path), ["base_0000003", "000000_0", "sub/000001_0", "gone"], until=TxnId(9))
+    assert hidden == (
+        "_compactor_obsolete_9_base_0000003",
+        "_compactor_obsolete_9_000000_0",
+        "_compactor_obsolete_9_sub__000001_0",
+    )
+    assert names_in(tmp_path) == {*hidden, "sub"}
+    assert (tmp_path / hidden[0] / "bucket_00000").is_file()
+    assert STORAGE.listing(str(tmp_path)).files == ()
+
+
+def test_hiding_a_name_that_was_hidden_before(tmp_path: Path) -> None:
+    for content in (b"old", b"new"):
+        (tmp_path / "base_0000003").mkdir()
+        (tmp_path / "base_0000003" / "bucket_00000").write_bytes(content)
+        (hidden,) = removal.hide(STORAGE, str(tmp_path), ["base_0000003"], until=TxnId(9))
+    assert (tmp_path / hidden / "bucket_00000").read_bytes() == b"new"
+
+
+def test_a_sweep_takes_what_is_dead_and_leaves_what_lives(tmp_path: Path) -> None:
+    """PROTOCOL 3.1 and 7.2: staging of ended transactions; hidden directories below the gate, strictly."""
+    names = [
+        "_compactor_v1",
+        "_compactor_v2",
+        "_compactor_obsolete_5_base_0000001",
+        "_compactor_obsolete_6_base_0000002",
+        "base_0000003",
+        "_tmp",
+    ]
+    for name in names:
+        (tmp_path / name).mkdir()
+    removed = removal.remove_leftovers(STORAGE, str(tmp_path), is_alive=lambda txn: txn == 2, lowest_open=TxnId(6))
+    assert removed == ("_compactor_obsolete_5_base_0000001", "_compactor_v1")
+    assert names_in(tmp_path) == set(names) - set(removed)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_another_cleaner_takes_away_meanwhile_is_no_failure(tmp_path: Path, is_gone: bool) -> None:
+    class Beaten(LocalStorage):
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            if is_gone and source.endswith("base_0000001"):
+                super().remove(source)
+            if source.endswith("base_0000001"):
+                raise StorageError(f"cannot rename to {target}: No such file or directory")
+            super().rename(source, target, durable=durable)
+
+    for name in ("base_0000001", "base_0000002"):
+        (tmp_path / name).mkdir()
+    names = ["base_0000001", "base_0000002"]
+    if is_gone:
+        (hidden,) = removal.hide(Beaten(), str(tmp_path), names, until=TxnId(9))
+        assert hidden.endswith("base_0000002")
+        assert names_in(tmp_path) == {hidden}
+    else:
+        with pytest.raises(StorageError, match="cannot rename"):
+            removal.hide(Beaten(), str(tmp_path), names, until=TxnId(9))
