@@ -26,7 +26,7 @@ from benchmarks.parts.report import Row, keep, machine, say, told
 from compactor.compaction.entry import Entry
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
 from tests.support.tables import insert, make_table

@@ -66,7 +66,7 @@ class Tape:
 
 def prepare(metastore: Metastore, calls: int) -> list[TxnId]:
     """Open transactions and waiting requests, one of each for a call."""
-    metastore.catalog.create_database("default", "/warehouse")
+    metastore.embedded_catalog.create_database("default", "/warehouse")
     entities = [Entity(database="default", table="t", partition=f"p={number}") for number in range(calls)]
     metastore.requests.request_all(
         [Request(entity=entity, type=CompactionType.MINOR, initiator="compactor-bench") for entity in entities]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from compactor.acid import bucket
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.values import Column
 from compactor.orc.format.compression import Compression
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.many import Write, row_type

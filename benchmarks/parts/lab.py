@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import open_metastore
 from compactor.rewrite.run.runner import Runner
 from compactor.service.batches.driver import run_entries

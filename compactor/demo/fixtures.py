@@ -21,7 +21,8 @@ from compactor.acid.names import parse_directory
 from compactor.database.clock import now_ms
 from compactor.demo.metastore_dumps import Description, Dump, Row, parse_description, parse_dump
 from compactor.errors import BadFile, NotFound, Refused
-from compactor.metastore.catalog import read
+from compactor.metastore.catalog import values
+from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema import tables
 from compactor.metastore.store import Metastore
 
@@ -103,7 +104,7 @@ def register_fixture(
     database: str = "default",
     table: str | None = None,
     location_form: LocationForm | None = None,
-) -> read.Table:
+) -> values.Table:
     """Copy a step's table into ``warehouse`` and write its catalog and transaction rows.
 
     ``table`` renames it; without ``location_form`` the form varies from fixture to fixture. TXNS is filled up to the
@@ -134,26 +135,28 @@ def register_fixture(
     return registered
 
 
-def _create(metastore: Metastore, step: FixtureStep, database: str, name: str, location: str) -> read.Table:
+def _create(metastore: Metastore, step: FixtureStep, database: str, name: str, location: str) -> values.Table:
     if database not in metastore.catalog.databases():
-        metastore.catalog.create_database(database, location.rpartition("/")[0])
+        metastore.embedded_catalog.create_database(database, location.rpartition("/")[0])
     description = step.description
-    created = metastore.catalog.create_table(
-        database,
-        name,
-        location,
-        [read.Column(name=column, type=kind) for column, kind in description.columns],
-        partition_keys=[read.Column(name=column, type=kind) for column, kind in description.partition_keys],
-        parameters=description.parameters,
-        owner=description.owner or None,
-        type=description.type,
-        buckets=description.buckets,
-        bucket_columns=description.bucket_columns,
-        sort_columns=description.sort_columns,
-        input_format=description.input_format,
+    created = metastore.embedded_catalog.create_table(
+        NewTable(
+            database,
+            name,
+            location,
+            [values.Column(name=column, type=kind) for column, kind in description.columns],
+            partition_keys=[values.Column(name=column, type=kind) for column, kind in description.partition_keys],
+            parameters=description.parameters,
+            owner=description.owner or None,
+            type=description.type,
+            buckets=description.buckets,
+            bucket_columns=description.bucket_columns,
+            sort_columns=description.sort_columns,
+            input_format=description.input_format,
+        )
     )
-    for part_name, values in step.partitions().items():
-        metastore.catalog.add_partition(created, values, name=part_name)
+    for part_name, texts in step.partitions().items():
+        metastore.embedded_catalog.add_partition(created, texts, name=part_name)
     return created
 
 

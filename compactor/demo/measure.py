@@ -12,7 +12,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.demo.report import TableFigures
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
 from compactor.service.answers.survey import Content
 from compactor.service.site import Site, Target

@@ -14,7 +14,8 @@ from compactor.compaction.entry import Entity
 from compactor.demo import flights
 from compactor.demo.fixtures import register_fixture
 from compactor.demo.flights import Change, StoryStep
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
 from compactor.service.site import Site
 from compactor.tables.transaction import Transaction, WriteOperation, WriteStatement, writing
@@ -61,12 +62,12 @@ def partition(month: int) -> str:
 
 def load(site: Site, fixtures: Path, warehouse: Path, months: int, tell: Callable[[str], None]) -> None:
     """Make and fill every table of ``TABLES``, with the first ``months`` of flights."""
-    site.metastore.catalog.create_database(DATABASE, str(warehouse / f"{DATABASE}.db"))
+    site.metastore.embedded_catalog.create_database(DATABASE, str(warehouse / f"{DATABASE}.db"))
     # Transaction ids stand in the names of fixtures' directories, so these come before any transaction of ours.
     for one in FOREIGN:
         made = register_fixture(site.metastore, fixtures / one.step, warehouse, database=DATABASE, table=one.name)
         for key, value in one.properties.items():
-            site.metastore.catalog.set_table_parameter(made, key, value)
+            site.metastore.embedded_catalog.set_table_parameter(made, key, value)
     tell(f"{len(FOREIGN)} tables that Hive 3.1, Hive 4.1 and Trino wrote are registered")
     # With a connection that stays open SQLite does not tidy its log at the end of each of a thousand others.
     with site.metastore.database.read():
@@ -83,17 +84,19 @@ class _Flights:
         self._table = self._create(warehouse, months)
 
     def _create(self, warehouse: Path, months: int) -> Table:
-        catalog = self._site.metastore.catalog
-        table = catalog.create_table(
-            DATABASE,
-            FLIGHTS,
-            str(warehouse / f"{DATABASE}.db" / FLIGHTS),
-            [Column(name=name, type=kind) for name, kind in flights.COLUMNS.items()],
-            partition_keys=[Column(name=flights.PARTITION_KEY, type="int")],
-            parameters={"transactional": "true", "transactional_properties": "default"},
+        embedded = self._site.metastore.embedded_catalog
+        table = embedded.create_table(
+            NewTable(
+                DATABASE,
+                FLIGHTS,
+                str(warehouse / f"{DATABASE}.db" / FLIGHTS),
+                [Column(name=name, type=kind) for name, kind in flights.COLUMNS.items()],
+                partition_keys=[Column(name=flights.PARTITION_KEY, type="int")],
+                parameters={"transactional": "true", "transactional_properties": "default"},
+            )
         )
         for month in range(1, months + 1):
-            location = Path(self._site.storage.resolve(catalog.add_partition(table, [str(month)]).location))
+            location = Path(self._site.storage.resolve(embedded.add_partition(table, [str(month)]).location))
             location.mkdir(parents=True)
         return table
 

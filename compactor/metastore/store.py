@@ -5,6 +5,7 @@ from __future__ import annotations
 from compactor.database import clock
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
+from compactor.metastore.catalog.embedded import EmbeddedCatalog
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
@@ -39,7 +40,8 @@ class Metastore:
         self.name = name
         self.database = database
         self.schema_version = schema_version
-        self.catalog = Catalog(database, dialect)
+        self.catalog = Catalog(database)
+        self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.transactions = Transactions(database, dialect, limits)
         self.write_ids = WriteIds(database, dialect)
         self.locks = Locks(database, dialect)

@@ -20,7 +20,8 @@ from compactor.errors import DatabaseUnavailable, NotFound, Refused
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Partition, Table, no_partition
+from compactor.metastore.catalog.read import no_partition
+from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.state.store import OwnState

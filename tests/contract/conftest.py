@@ -135,7 +135,7 @@ def url(store: str, tmp_path: Path, fresh_sqlite: Path, server_store: Callable[[
 def metastore(store: str, url: str, server_store: Callable[[str], Store]) -> Iterator[Metastore]:
     """A fresh metastore with the database ``default``."""
     opened = open_metastore("default", url) if store == "sqlite" else server_store(store).metastore
-    opened.catalog.create_database("default", "/warehouse")
+    opened.embedded_catalog.create_database("default", "/warehouse")
     yield opened
     if store == "sqlite":
         opened.close()

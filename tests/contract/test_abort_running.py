@@ -12,7 +12,8 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import CompactorError, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
@@ -26,7 +27,7 @@ WORKER = "compactor-worker-h-1"
 
 @pytest.fixture
 def table(metastore: Metastore) -> Table:
-    created = metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    created = metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
     [txn] = metastore.transactions.open("u", "h")
     write_id = metastore.write_ids.allocate(txn, "default", "t")
     metastore.write_ids.add_component(txn, ENTITY, "i", write_id)

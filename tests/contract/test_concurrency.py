@@ -11,7 +11,8 @@ from sqlalchemy import insert, select, update
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
 from compactor.metastore.store import Metastore
@@ -23,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp_path: Path) -> None:
     """PROTOCOL 9: counters, claims and exclusive locks hold across processes (BEGIN IMMEDIATE, row locks)."""
-    metastore.catalog.create_table("default", "t", "/warehouse/t", [Column(name="a", type="int")])
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/warehouse/t", [Column(name="a", type="int")]))
     total = PROCESSES * ROUNDS
     wanted = total - 5  # fewer than attempts: the last claims find nothing
     requested = [
@@ -62,7 +63,7 @@ def test_a_request_waits_while_hive_makes_up_its_mind(metastore: Metastore) -> N
     """Hive looks for a request of the same entity, and enters its own later: only AUX_TABLE's CompactionScheduler, which
     it holds meanwhile, keeps others out in between. Two requests would be two compactions of one directory at once.
     """
-    metastore.catalog.create_table("default", "t", "/warehouse/t", [Column(name="a", type="int")])
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/warehouse/t", [Column(name="a", type="int")]))
     entity = Entity(database="default", table="t")
     asked = Request(entity=entity, type=CompactionType.MAJOR, initiator="compactor-test")
     for _ in range(2):  # the row is not there yet, then it is

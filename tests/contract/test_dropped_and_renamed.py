@@ -11,7 +11,8 @@ from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
@@ -46,19 +47,21 @@ def names(metastore: Metastore) -> dict[str, list[str]]:
 @pytest.fixture
 def table(metastore: Metastore) -> Table:
     """``default.t`` with two partitions, and rows of every kind that name them; ``default.u`` and ``other.t`` too."""
-    metastore.catalog.create_database("other", "/other")
-    made = metastore.catalog.create_table(
-        "default",
-        "t",
-        "/t",
-        INT,
-        partition_keys=[Column(name="p", type="string")],
-        parameters={"transactional": "true"},
+    metastore.embedded_catalog.create_database("other", "/other")
+    made = metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            "t",
+            "/t",
+            INT,
+            partition_keys=[Column(name="p", type="string")],
+            parameters={"transactional": "true"},
+        )
     )
-    metastore.catalog.add_partition(made, ["a b"], name=ODD)
-    metastore.catalog.add_partition(made, ["x"])
+    metastore.embedded_catalog.add_partition(made, ["a b"], name=ODD)
+    metastore.embedded_catalog.add_partition(made, ["x"])
     for database, name in (("default", "u"), ("other", "t")):
-        metastore.catalog.create_table(database, name, f"/{database}/{name}", INT)
+        metastore.embedded_catalog.create_table(NewTable(database, name, f"/{database}/{name}", INT))
     for number, (database, name, part) in enumerate(
         (
             ("default", "t", ODD),
@@ -99,7 +102,7 @@ def changed(before: dict[str, list[str]], after: dict[str, list[str]]) -> dict[s
 
 def test_a_dropped_partition_takes_its_rows_in_either_form_of_its_name(metastore: Metastore, table: Table) -> None:
     before = names(metastore)
-    metastore.catalog.drop_partition(table, ODD)
+    metastore.embedded_catalog.drop_partition(table, ODD)
     gone = sorted([f"default.t.{ODD}", "default.t.p=a%2520b"])
     assert changed(before, names(metastore)) == {prefix: (gone, []) for prefix in OF_PARTITIONS}
     assert [part.name for part in metastore.catalog.partitions(table)] == ["p=x"]
@@ -107,7 +110,7 @@ def test_a_dropped_partition_takes_its_rows_in_either_form_of_its_name(metastore
 
 def test_a_dropped_table_takes_its_write_ids_along(metastore: Metastore, table: Table) -> None:
     before = names(metastore)
-    metastore.catalog.drop_table(table)
+    metastore.embedded_catalog.drop_table(table)
     after = names(metastore)
     apart = changed(before, after)
     assert set(apart) == {*OF_PARTITIONS, "T2W", "NWI"}
@@ -118,7 +121,7 @@ def test_a_dropped_table_takes_its_write_ids_along(metastore: Metastore, table: 
 
 def test_a_renamed_table_keeps_every_row(metastore: Metastore, table: Table) -> None:
     before, write_id = names(metastore), metastore.write_ids.next("default", "t")
-    renamed = metastore.catalog.rename_table(table, "Moved", "other")
+    renamed = metastore.embedded_catalog.rename_table(table, "Moved", "other")
     assert (renamed.database, renamed.name, renamed.id, renamed.location) == ("other", "moved", table.id, "/t")
     wanted = {
         prefix: sorted(f"other.moved{name.removeprefix('default.t')}" if _of_t(name) else name for name in found)
@@ -136,7 +139,7 @@ def _of_t(name: str) -> bool:
 
 def test_a_renamed_partition_keeps_every_row_in_its_form(metastore: Metastore, table: Table) -> None:
     before = names(metastore)
-    renamed = metastore.catalog.rename_partition(table, ODD, ["c/d"])
+    renamed = metastore.embedded_catalog.rename_partition(table, ODD, ["c/d"])
     assert (renamed.name, renamed.values) == ("p=c%2Fd", ("c/d",))
     old, new = [f"default.t.{ODD}", "default.t.p=a%2520b"], ["default.t.p=c%2Fd", "default.t.p=c%252Fd"]
     assert changed(before, names(metastore)) == {
@@ -146,9 +149,9 @@ def test_a_renamed_partition_keeps_every_row_in_its_form(metastore: Metastore, t
 
 def test_a_dropped_database_takes_its_rows(metastore: Metastore, table: Table) -> None:
     with pytest.raises(Refused, match="has tables, such as t; drop them first"):
-        metastore.catalog.drop_database("other")
-    metastore.catalog.drop_table(metastore.catalog.table("other", "t"))
-    metastore.catalog.drop_database("Other")
+        metastore.embedded_catalog.drop_database("other")
+    metastore.embedded_catalog.drop_table(metastore.catalog.table("other", "t"))
+    metastore.embedded_catalog.drop_database("Other")
     assert list(metastore.catalog.databases()) == ["default"]
     left = names(metastore)
     assert not [name for prefix in (*OF_PARTITIONS, "T2W", "NWI") for name in left[prefix] if name.startswith("other")]
@@ -157,13 +160,13 @@ def test_a_dropped_database_takes_its_rows(metastore: Metastore, table: Table) -
 def test_a_name_that_is_taken_or_not_there_is_refused(metastore: Metastore, table: Table) -> None:
     before = names(metastore)
     with pytest.raises(Refused, match=r"default\.u exists already"):
-        metastore.catalog.rename_table(table, "u")
+        metastore.embedded_catalog.rename_table(table, "u")
     with pytest.raises(NotFound, match="database nowhere"):
-        metastore.catalog.rename_table(table, "v", "nowhere")
+        metastore.embedded_catalog.rename_table(table, "v", "nowhere")
     with pytest.raises(Refused, match=r"'p=x' of default\.t exists already"):
-        metastore.catalog.rename_partition(table, ODD, ["x"])
+        metastore.embedded_catalog.rename_partition(table, ODD, ["x"])
     with pytest.raises(Refused, match="1 partition keys, 2 values came"):
-        metastore.catalog.rename_partition(table, ODD, ["x", "y"])
+        metastore.embedded_catalog.rename_partition(table, ODD, ["x", "y"])
     with pytest.raises(NotFound, match="database nowhere"):
-        metastore.catalog.drop_database("nowhere")
+        metastore.embedded_catalog.drop_database("nowhere")
     assert names(metastore) == before

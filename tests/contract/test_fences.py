@@ -13,7 +13,8 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import NEXT, CompactionType, IllegalTransition, State
 from compactor.errors import CommitUnknown, LostClaim, NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.commits import Commit, Committing
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
@@ -37,7 +38,7 @@ def is_committed(metastore: Metastore, txn: TxnId) -> bool:
 
 
 def create(metastore: Metastore, location: str = "/warehouse/t") -> Table:
-    return metastore.catalog.create_table("default", "t", location, [Column(name="a", type="int")])
+    return metastore.embedded_catalog.create_table(NewTable("default", "t", location, [Column(name="a", type="int")]))
 
 
 def insert(metastore: Metastore, entity: Entity = ENTITY, *, abort: bool = False) -> WriteId:
@@ -319,12 +320,14 @@ def test_the_outcome_of_a_ready_entry_is_known(compaction: Compaction) -> None:
 
 def _several(metastore: Metastore) -> list[Commit]:
     """Compactions of three partitions that are recorded and about to commit."""
-    table = metastore.catalog.create_table(
-        "default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=[Column(name="d", type="string")]
+    table = metastore.embedded_catalog.create_table(
+        NewTable(
+            "default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=[Column(name="d", type="string")]
+        )
     )
     commits = []
     for value in ("x", "y", "z"):
-        part = metastore.catalog.add_partition(table, [value])
+        part = metastore.embedded_catalog.add_partition(table, [value])
         entity = Entity(database="default", table="p", partition=part.name)
         highest = insert(metastore, entity)
         request(metastore, entity)
@@ -405,10 +408,12 @@ def test_what_tells_of_a_rebalance_whose_transaction_is_forgotten(metastore: Met
 
 
 def test_partition_is_checked_by_id(metastore: Metastore) -> None:
-    table = metastore.catalog.create_table(
-        "default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=[Column(name="d", type="string")]
+    table = metastore.embedded_catalog.create_table(
+        NewTable(
+            "default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=[Column(name="d", type="string")]
+        )
     )
-    part = metastore.catalog.add_partition(table, ["a/b"])
+    part = metastore.embedded_catalog.add_partition(table, ["a/b"])
     entity = Entity(database="default", table="p", partition=part.name)
     highest = insert(metastore, entity)
     request(metastore, entity)

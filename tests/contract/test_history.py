@@ -115,7 +115,7 @@ def unguarded(server: Callable[[str], servers.Server]) -> Iterator[str]:
     url = postgres.make("unguarded", servers.hive_schema("postgresql", "4.0.0"))
     postgres.sql('DROP INDEX "TBL_TO_WRITE_ID_IDX";', "unguarded")
     metastore = opened(url)
-    metastore.catalog.create_database("default", "/warehouse")
+    metastore.embedded_catalog.create_database("default", "/warehouse")
     metastore.close()
     yield url
     postgres.drop("unguarded")

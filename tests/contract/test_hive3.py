@@ -17,8 +17,9 @@ from compactor.errors import LostClaim, NotEnoughHistory, NotSupported, Refused,
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog import read as catalog
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
+from compactor.metastore.catalog.values import Table as CatalogTable
 from compactor.metastore.locks.hive_locks import NO_TXN
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
@@ -110,7 +111,7 @@ def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
 
 def worked(metastore: Metastore, type: CompactionType = CompactionType.MAJOR) -> tuple[Entry, TxnId, dict[str, Any]]:
     """An entry that is recorded and about to commit, and where it is."""
-    table = metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")])
+    table = metastore.embedded_catalog.create_table(NewTable("default", "t", "/t", [Column(name="a", type="int")]))
     [writer] = metastore.transactions.open("u", "h")
     write_id = metastore.write_ids.allocate(writer, "default", "t")
     metastore.write_ids.add_component(writer, T, "i", write_id)
@@ -255,7 +256,7 @@ def test_an_entry_of_hives_own_worker_is_cleaned(site: Site, tmp_path: Path) -> 
     assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["base_0000002"]
 
 
-def shown(site: Site, table: catalog.Table, txns: ValidTxnList) -> list[int]:
+def shown(site: Site, table: CatalogTable, txns: ValidTxnList) -> list[int]:
     """Values of ``a`` that a reader with this snapshot sees; to him every directory is visible."""
     target, write_ids = site.target(T), site.write_ids(table, txns)
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
@@ -387,7 +388,7 @@ def test_the_queue_and_its_history_are_read(metastore: Metastore) -> None:
 
 
 def test_candidates_and_aborts_are_read(metastore: Metastore) -> None:
-    metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")])
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/t", [Column(name="a", type="int")]))
     committed, aborted = metastore.transactions.open("u", "h", count=2)
     for txn in (committed, aborted):
         metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))

@@ -13,7 +13,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import Refused
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.hive3 import NEXT_TXN_ID
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.store import Metastore

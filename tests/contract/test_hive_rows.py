@@ -12,8 +12,9 @@ from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Column
-from compactor.metastore.catalog.read import Table as CatalogTable
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
+from compactor.metastore.catalog.values import Table as CatalogTable
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
@@ -41,7 +42,9 @@ def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def tu(metastore: Metastore) -> CatalogTable:
-    return metastore.catalog.create_table("default", "tu", "/warehouse/tu", [Column(name="a", type="int")])
+    return metastore.embedded_catalog.create_table(
+        NewTable("default", "tu", "/warehouse/tu", [Column(name="a", type="int")])
+    )
 
 
 def write(metastore: Metastore, operation: str = "i") -> TxnId:

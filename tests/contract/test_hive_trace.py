@@ -25,7 +25,8 @@ from compactor.locking.requests import LockRequest
 from compactor.locking.statement_locks import TableFacts
 from compactor.locking.statement_parser import parse
 from compactor.locking.statement_tokens import Name
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.settings.precedence import Settings
@@ -300,19 +301,21 @@ class Replay:
 
     def statements(self) -> Iterator[str]:
         """Does one statement after the other and says which one it was."""
-        catalog = self.metastore.catalog
+        embedded = self.metastore.embedded_catalog
         columns = [Column(name="a", type="int"), Column(name="b", type="string")]
         txn = self.open()
         self.lock(txn, "create table tr (a int) stored as orc tblproperties('transactional'='true')")
-        catalog.create_table("default", "tr", "/w/tr", columns, partition_keys=[Column(name="p", type="string")])
+        embedded.create_table(
+            NewTable("default", "tr", "/w/tr", columns, partition_keys=[Column(name="p", type="string")])
+        )
         self.commit(txn)
         yield "CREATE TABLE (partitioned)"
         txn = self.write("insert into tr partition(p='a b=c/d%') values (1,'one')", "tr", (ODD, "i"))
-        catalog.add_partition(self.table("tr"), ["a b=c/d%"])
+        embedded.add_partition(self.table("tr"), ["a b=c/d%"])
         self.commit(txn)
         yield "INSERT static partition with an odd value"
         txn = self.write("insert into tr partition(p) values (4,'four','q')", "tr", (ODD, "i"), ("p=q", "i"))
-        catalog.add_partition(self.table("tr"), ["q"])
+        embedded.add_partition(self.table("tr"), ["q"])
         self.commit(txn)
         yield "INSERT dynamic partition"
         self.read("select count(*), sum(a) from tr where p='q'")
@@ -331,7 +334,7 @@ class Replay:
         yield "Initiator"
         txn = self.open()
         self.lock(txn, "create table tu (a int) stored as orc tblproperties('transactional'='true')")
-        catalog.create_table("default", "tu", "/w/tu", columns)
+        embedded.create_table(NewTable("default", "tu", "/w/tu", columns))
         self.commit(txn)
         for value in (1, 2):
             self.commit(self.write(f"insert into tu values ({value},'one')", "tu", (None, "i")))
@@ -359,7 +362,7 @@ class Replay:
         yield "REBALANCE: request, Worker, Cleaner"
 
     def _definitions(self) -> Iterator[str]:
-        catalog = self.metastore.catalog
+        embedded = self.metastore.embedded_catalog
         self.commit(self.write("insert overwrite table tu select a, b from tu", "tu", (None, "u")))
         yield "INSERT OVERWRITE"
         self.commit(self.write("truncate table tu", "tu", (None, "u")))
@@ -367,11 +370,11 @@ class Replay:
         self.commit(self.write("alter table tu add columns (c int)", "tu"))
         yield "ALTER TABLE ADD COLUMNS"
         txn = self.write("alter table tr drop partition (p='q')", "tr")
-        catalog.drop_partition(self.table("tr"), "p=q")
+        embedded.drop_partition(self.table("tr"), "p=q")
         self.commit(txn)
         yield "ALTER TABLE DROP PARTITION"
         txn = self.write("alter table tu rename to tu2", "tu")
-        catalog.rename_table(self.table("tu"), "tu2")
+        embedded.rename_table(self.table("tu"), "tu2")
         self.commit(txn)
         yield "ALTER TABLE RENAME"
         txn = self.write("insert into tr partition(p='a b=c/d%') values (9,'nine')", "tr", (ODD, "i"))
@@ -379,7 +382,7 @@ class Replay:
         yield "aborted INSERT"
         txn = self.open()
         self.lock(txn, "drop table tu2")
-        catalog.drop_table(self.table("tu2"))
+        embedded.drop_table(self.table("tu2"))
         self.commit(txn)
         yield "DROP TABLE"
 

@@ -37,7 +37,7 @@ def test_statements_are_counted_by_tables_not_by_partitions(
     both, done = counted(site)
     assert [c.outcome for c in done.considered if c.entity.table == "many"] == [outcome] * MANY
     assert len(done.enqueued) == (MANY if outcome == "major" else 0)
-    metastore.catalog.drop_table(metastore.catalog.table("default", "few"))
+    metastore.embedded_catalog.drop_table(metastore.catalog.table("default", "few"))
     again, done = counted(site)
     assert len(done.considered) == MANY
     assert {c.outcome for c in done.considered} == {"skipped" if outcome == "major" else outcome}

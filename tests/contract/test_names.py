@@ -8,7 +8,8 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.errors import TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 SMALL, LARGE, BLANK, UMLAUT, PLAIN = (
@@ -79,11 +80,13 @@ def test_writers_of_one_partition_conflict_whatever_its_characters(metastore: Me
 
 def test_dropping_one_spares_the_other(metastore: Metastore) -> None:
     keys = [Column(name="p", type="string")]
-    table = metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")], partition_keys=keys)
+    table = metastore.embedded_catalog.create_table(
+        NewTable("default", "t", "/t", [Column(name="a", type="int")], partition_keys=keys)
+    )
     for value in ("us", "US"):
-        metastore.catalog.add_partition(table, [value])
+        metastore.embedded_catalog.add_partition(table, [value])
     for entity in (SMALL, LARGE):
         metastore.transactions.commit(write(metastore, entity)[0])
-    metastore.catalog.drop_partition(table, "p=US")
+    metastore.embedded_catalog.drop_partition(table, "p=US")
     assert metastore.candidates.page(10) == [SMALL]
     assert [part.name for part in metastore.catalog.partitions(table)] == ["p=us"]

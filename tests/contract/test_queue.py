@@ -13,7 +13,8 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import NotFound, NotSupported, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
@@ -26,16 +27,20 @@ T = Entity(database="default", table="t")
 @pytest.fixture
 def p(metastore: Metastore) -> Table:
     keys = [Column(name="d", type="string")]
-    return metastore.catalog.create_table("default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=keys)
+    return metastore.embedded_catalog.create_table(
+        NewTable("default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=keys)
+    )
 
 
 @pytest.fixture
 def unpartitioned(metastore: Metastore) -> Table:
-    return metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    return metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
 
 
 def part(metastore: Metastore, table: Table, value: str) -> Entity:
-    return Entity(database="default", table=table.name, partition=metastore.catalog.add_partition(table, [value]).name)
+    return Entity(
+        database="default", table=table.name, partition=metastore.embedded_catalog.add_partition(table, [value]).name
+    )
 
 
 def write(metastore: Metastore, *entities: Entity, operation: str = "i", abort: bool = False) -> WriteId:

@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog.dependents import Records
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.dependents import DependentRows
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 
@@ -18,17 +19,17 @@ COLUMNS = [Column(name="a", type="int")]
 
 @pytest.fixture
 def table(metastore: Metastore) -> Table:
-    made = metastore.catalog.create_table(
-        "default", "tr", "/w/tr", COLUMNS, partition_keys=[Column(name="p", type="string")]
+    made = metastore.embedded_catalog.create_table(
+        NewTable("default", "tr", "/w/tr", COLUMNS, partition_keys=[Column(name="p", type="string")])
     )
-    metastore.catalog.add_partition(made, ["x"])
-    metastore.catalog.add_partition(made, ["far"], location="/far")
+    metastore.embedded_catalog.add_partition(made, ["x"])
+    metastore.embedded_catalog.add_partition(made, ["far"], location="/far")
     return made
 
 
 def test_a_table_that_is_moved_takes_its_partitions_along(metastore: Metastore, table: Table) -> None:
     """Hive's RENAME moves a managed table's directory; a partition somewhere else stays where it is."""
-    made = metastore.catalog.rename_table(table, "moved", location="/w/moved")
+    made = metastore.embedded_catalog.rename_table(table, "moved", location="/w/moved")
     assert (made.id, str(made), made.location) == (table.id, "default.moved", "/w/moved")
     found = {p.name: p.location for p in metastore.catalog.partitions(made)}
     assert found == {"p=x": "/w/moved/p=x", "p=far": "/far"}
@@ -41,16 +42,16 @@ def test_all_of_it_or_nothing(what: str, metastore: Metastore, table: Table, mon
     write_id = metastore.write_ids.allocate(txn, "default", "tr")
     metastore.write_ids.add_component(txn, Entity(database="default", table="tr", partition="p=x"), "i", write_id)
     methods = {"drop": "forget", "rename": "rename_table"}
-    original = getattr(Records, methods[what])
+    original = getattr(DependentRows, methods[what])
 
     def fails(*arguments: Any) -> None:
         original(*arguments)
         raise RuntimeError("the cleanup failed")
 
-    monkeypatch.setattr(Records, methods[what], fails)
+    monkeypatch.setattr(DependentRows, methods[what], fails)
     acts = {
-        "drop": lambda: metastore.catalog.drop_table(table),
-        "rename": lambda: metastore.catalog.rename_table(table, "tu", location="/w/tu"),
+        "drop": lambda: metastore.embedded_catalog.drop_table(table),
+        "rename": lambda: metastore.embedded_catalog.rename_table(table, "tu", location="/w/tu"),
     }
     with pytest.raises(RuntimeError, match="the cleanup failed"):
         acts[what]()
@@ -62,12 +63,12 @@ def test_all_of_it_or_nothing(what: str, metastore: Metastore, table: Table, mon
 
 
 def test_a_database_that_cannot_be_dropped_whole_stays(metastore: Metastore, monkeypatch: pytest.MonkeyPatch) -> None:
-    metastore.catalog.create_database("doomed", "/d", {"k": "v"})
+    metastore.embedded_catalog.create_database("doomed", "/d", {"k": "v"})
 
     def fails(*arguments: Any) -> None:
         raise RuntimeError("the cleanup failed")
 
-    monkeypatch.setattr(Records, "forget_database", fails)
+    monkeypatch.setattr(DependentRows, "forget_database", fails)
     with pytest.raises(RuntimeError, match="the cleanup failed"):
-        metastore.catalog.drop_database("doomed")
+        metastore.embedded_catalog.drop_database("doomed")
     assert metastore.catalog.databases()["doomed"] == {"k": "v"}

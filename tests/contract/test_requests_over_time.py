@@ -5,7 +5,8 @@ from __future__ import annotations
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.transactions import TxnType
 from tests.support.committing import committing
@@ -40,7 +41,7 @@ def test_the_time_of_a_request_stays_to_the_end(metastore: Metastore) -> None:
 
 
 def test_the_time_of_a_request_stays_when_it_is_cleaned(metastore: Metastore) -> None:
-    table = metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    table = metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
     [writer] = metastore.transactions.open("u", "h")
     write_id = metastore.write_ids.allocate(writer, "default", "t")
     metastore.write_ids.add_component(writer, ENTITY, "i", write_id)

@@ -9,7 +9,8 @@ from sqlalchemy import select
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
@@ -265,7 +266,7 @@ def test_heartbeat_of_a_range_keeps_the_living_alive(metastore: Metastore) -> No
 def table(metastore: Metastore) -> Table:
     parameters = {"_metaOffset": "1", "offset": "1"}
     columns = [Column(name="a", type="int")]
-    return metastore.catalog.create_table("default", "t", "/w/t", columns, parameters=parameters)
+    return metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", columns, parameters=parameters))
 
 
 def offset(metastore: Metastore) -> dict[str, str]:

@@ -18,7 +18,7 @@ from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import TxnId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction

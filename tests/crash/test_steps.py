@@ -25,7 +25,7 @@ from sqlalchemy import update
 from compactor.acid.names import METADATA_COMPACTED, METADATA_FILE, Base, Delta, parse_directory
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.runner import InProcessRunner

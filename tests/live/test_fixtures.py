@@ -9,7 +9,7 @@ import pyarrow.orc as orc
 import pytest
 
 from compactor.acid.names import Base, Delta, parse_directory
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

@@ -17,7 +17,8 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused
 from compactor.ids import TxnId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COLUMNS_V2
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
@@ -83,13 +84,15 @@ class World:
     def of(cls, site: Site, warehouse: Path, story: stories.Story) -> World:
         location = warehouse / "t"
         location.mkdir(parents=True)
-        site.metastore.catalog.create_database("default", str(warehouse))
-        table = site.metastore.catalog.create_table(
-            "default",
-            "t",
-            str(location),
-            [Column(name=f"c{place}", type=kind) for place, kind in enumerate(story.columns)],
-            parameters={"transactional": "true", "transactional_properties": "default"},
+        site.metastore.embedded_catalog.create_database("default", str(warehouse))
+        table = site.metastore.embedded_catalog.create_table(
+            NewTable(
+                "default",
+                "t",
+                str(location),
+                [Column(name=f"c{place}", type=kind) for place, kind in enumerate(story.columns)],
+                parameters={"transactional": "true", "transactional_properties": "default"},
+            )
         )
         world = cls(site=site, table=table, location=location, columns=list(story.columns))
         world.originals(story)

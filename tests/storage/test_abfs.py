@@ -12,7 +12,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.errors import StorageError
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service import repair
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result

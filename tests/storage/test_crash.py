@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from compactor.errors import StorageError
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.storage import abfs, gcs, s3

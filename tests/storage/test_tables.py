@@ -19,7 +19,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.states import State
 from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.locking.lock_types import LockType
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS, TXNS
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.reader import read_snapshot

@@ -20,7 +20,7 @@ from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
 from compactor.demo.servers import AirflowServers, ServersFailed, free_port
 from compactor.deployment import open_deployment
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state

@@ -23,7 +23,7 @@ from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot

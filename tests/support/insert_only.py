@@ -13,7 +13,8 @@ from pyarrow import orc, parquet
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, Delta, DeltaKind
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.site import Site
 from compactor.tables.transaction import WriteOperation, writing
@@ -39,18 +40,20 @@ def make_insert_only(
 ) -> Table:
     """``default.<name>(a int, b string)``, empty."""
     if "default" not in site.metastore.catalog.databases():
-        site.metastore.catalog.create_database("default", str(warehouse))
+        site.metastore.embedded_catalog.create_database("default", str(warehouse))
     location = warehouse / name
     location.mkdir()
-    return site.metastore.catalog.create_table(
-        "default",
-        name,
-        str(location),
-        [Column(name="a", type="int"), Column(name="b", type="string")],
-        parameters={"transactional": "true", "transactional_properties": "insert_only", **(parameters or {})},
-        buckets=buckets,
-        bucket_columns=("a",) if buckets > 0 else (),
-        input_format=input_format or INPUTS[file_format],
+    return site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            name,
+            str(location),
+            [Column(name="a", type="int"), Column(name="b", type="string")],
+            parameters={"transactional": "true", "transactional_properties": "insert_only", **(parameters or {})},
+            buckets=buckets,
+            bucket_columns=("a",) if buckets > 0 else (),
+            input_format=input_format or INPUTS[file_format],
+        )
     )
 
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from sqlalchemy import func, insert, select
 
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import ORC_SERDE, Column, Table
+from compactor.metastore.catalog.embedded import ORC_SERDE, NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import (
     COMPLETED_TXN_COMPONENTS,
     PARTITION_KEY_VALS,
@@ -61,17 +62,19 @@ def make_table(
     Every write is one transaction with dynamic partitions, so each has the same write ID in all of them.
     """
     if "default" not in metastore.catalog.databases():
-        metastore.catalog.create_database("default", str(warehouse))
+        metastore.embedded_catalog.create_database("default", str(warehouse))
     location = warehouse / name
     location.mkdir(parents=True)
-    table = metastore.catalog.create_table(
-        "default",
-        name,
-        str(location),
-        list(columns),
-        partition_keys=[Column(name="p", type="string")],
-        parameters={"transactional": "true", "transactional_properties": "default"},
-        owner="hive",
+    table = metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            name,
+            str(location),
+            list(columns),
+            partition_keys=[Column(name="p", type="string")],
+            parameters={"transactional": "true", "transactional_properties": "default"},
+            owner="hive",
+        )
     )
     names = [f"p={number:06d}" for number in range(count)]
     _register(metastore, table, names)

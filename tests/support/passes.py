@@ -13,7 +13,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_hidden
 from compactor.acid.write_ids import ValidTxnList
 from compactor.ids import NOTHING_OPEN, TxnId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner, Runner

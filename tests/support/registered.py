@@ -10,7 +10,8 @@ from sqlalchemy import insert
 from compactor.compaction.entry import Entity
 from compactor.demo.fixtures import FixtureStep, read_step
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
 from compactor.service.site import Site
 
@@ -25,20 +26,22 @@ def register(site: Site, path: Path, folder: Path, name: str) -> Table:
     else:
         shutil.copytree(step.directory, location)
     description = step.description
-    table = site.metastore.catalog.create_table(
-        "default",
-        name,
-        f"file://{location}",
-        [Column(name=column, type=kind) for column, kind in description.columns],
-        partition_keys=[Column(name=column, type=kind) for column, kind in description.partition_keys],
-        parameters=description.parameters,
-        owner="somebody",
-        buckets=description.buckets,
-        bucket_columns=description.bucket_columns,
-        input_format=description.input_format,
+    table = site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            name,
+            f"file://{location}",
+            [Column(name=column, type=kind) for column, kind in description.columns],
+            partition_keys=[Column(name=column, type=kind) for column, kind in description.partition_keys],
+            parameters=description.parameters,
+            owner="somebody",
+            buckets=description.buckets,
+            bucket_columns=description.bucket_columns,
+            input_format=description.input_format,
+        )
     )
     for stored, values in step.partitions().items():
-        site.metastore.catalog.add_partition(table, values, name=stored)
+        site.metastore.embedded_catalog.add_partition(table, values, name=stored)
     _write_ids(site, step, name)
     newest = max(step.visibility_txn_ids(), default=0)
     while (missing := newest - site.metastore.transactions.newest()) > 0:

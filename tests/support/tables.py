@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
@@ -31,15 +32,17 @@ def with_settings(site: Site, **values: str) -> Site:
 def make_table(site: Site, warehouse: Path, name: str = "t", *, database: str = "default", **parameters: str) -> Table:
     """``<database>.<name>(a int, b string)``, empty."""
     if database not in site.metastore.catalog.databases():
-        site.metastore.catalog.create_database(database, str(warehouse))
+        site.metastore.embedded_catalog.create_database(database, str(warehouse))
     location = warehouse / name
     location.mkdir()
-    return site.metastore.catalog.create_table(
-        database,
-        name,
-        str(location),
-        [Column(name="a", type="int"), Column(name="b", type="string")],
-        parameters={"transactional": "true", "transactional_properties": "default", **parameters},
+    return site.metastore.embedded_catalog.create_table(
+        NewTable(
+            database,
+            name,
+            str(location),
+            [Column(name="a", type="int"), Column(name="b", type="string")],
+            parameters={"transactional": "true", "transactional_properties": "default", **parameters},
+        )
     )
 
 

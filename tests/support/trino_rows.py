@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from tests.support.expected import HIVE_NULL_PARTITION, render, type_of
 from tests.support.trino import Trino
 

@@ -104,7 +104,7 @@ def test_mode_observe_opens_for_reading_only(metastore: Metastore, metastore_url
     with open_site(configuration) as site:
         assert site.state is None
         with pytest.raises(DatabaseUnavailable, match="read-only"):
-            site.metastore.catalog.create_database("d", "/d")
+            site.metastore.embedded_catalog.create_database("d", "/d")
 
 
 def test_a_deployment_reads_the_environment(

@@ -27,7 +27,7 @@ _OF_TABLES = ((t.TXN_TO_WRITE_ID, "T2W"), (t.NEXT_WRITE_ID, "NWI"))
 _RENAMED_TOO = ((t.WRITE_SET, "WS"), (t.HIVE_LOCKS, "HL"))
 
 
-class Records:
+class DependentRows:
     """The rows of every transaction table by the names in them."""
 
     def __init__(self, dialect: Dialect) -> None:

@@ -60,7 +60,7 @@ class Hive2:
         database.adapt(dialect.adapt)
         self._database = database
         self._dialect = dialect
-        self.catalog = Catalog(database, dialect)
+        self.catalog = Catalog(database)
 
     def close(self) -> None:
         """Let go of the database."""

@@ -13,7 +13,7 @@ from compactor.compaction.cleaning import Wait, may_clean
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.errors import CompactorError
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service import repair
 from compactor.service.answers import show

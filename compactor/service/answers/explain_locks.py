@@ -9,8 +9,7 @@ from compactor.locking import statement_locks
 from compactor.locking.statement_locks import TableFacts
 from compactor.locking.statement_parser import parse
 from compactor.locking.statement_tokens import Name
-from compactor.metastore.catalog.read import Table
-from compactor.metastore.catalog.values import is_true, parameter
+from compactor.metastore.catalog.values import Table, is_true, parameter
 from compactor.service.site import Site
 
 _VIEWS = frozenset({"VIRTUAL_VIEW"})

@@ -11,7 +11,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, parse_directory
 from compactor.compaction.entry import Entity
 from compactor.errors import BadName, CompactorError
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.roles.initiator import Considered, Scan
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage

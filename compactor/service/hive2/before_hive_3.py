@@ -17,7 +17,8 @@ from compactor.acid.bucket import is_v1
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind, parse_directory, parse_file
 from compactor.compaction.entry import Entity
 from compactor.errors import CompactorError
-from compactor.metastore.catalog.read import Catalog, Partition, Table
+from compactor.metastore.catalog.read import Catalog
+from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
 from compactor.orc.io.source import Source

@@ -6,7 +6,7 @@ They hold for the table's name: of a table that is dropped and made anew as well
 from __future__ import annotations
 
 from compactor.errors import NotFound, Refused
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.mode import must_write
 from compactor.service.requests.request import parse_table
 from compactor.service.site import Site

@@ -10,7 +10,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State
 from compactor.errors import CompactorError, Refused
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.service.worker.rebalance_view import must_be_possible

@@ -13,7 +13,7 @@ from compactor.compaction.forgetting_aborts import forget_before, shown
 from compactor.compaction.history_retention import Policy, to_purge
 from compactor.errors import CompactorError, LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.transactions import OPEN_TXN_TIMEOUT_MS
 from compactor.service import repair

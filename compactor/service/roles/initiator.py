@@ -17,7 +17,7 @@ from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
-from compactor.metastore.catalog.read import Partition, Table
+from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service import repair
 from compactor.service.mode import Mode, may

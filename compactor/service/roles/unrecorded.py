@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site
 from compactor.state.decisions import Decided
 from compactor.state.store import OwnState

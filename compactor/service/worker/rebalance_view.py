@@ -6,7 +6,7 @@ from compactor.acid.bucket import MAX_BUCKET
 from compactor.compaction.order_by import OrderBy, check_columns, parse_order_by
 from compactor.errors import LockNotGranted, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target, View, compactor_view
 
 

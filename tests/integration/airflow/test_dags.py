@@ -41,7 +41,9 @@ def due(place: DemoPaths) -> None:
             location_form=LocationForm.THREE_SLASHES,
         )
         found = site.metastore.catalog.table("default", TABLE)
-        site.metastore.catalog.set_table_parameter(found, "compactorthreshold.hive.compactor.delta.num.threshold", "1")
+        site.metastore.embedded_catalog.set_table_parameter(
+            found, "compactorthreshold.hive.compactor.delta.num.threshold", "1"
+        )
 
 
 def states(place: DemoPaths) -> list[State]:

@@ -74,7 +74,7 @@ class Hour:
         found = re.search(r"ALTER DATABASE (\w+) SET DBPROPERTIES \('([\w.]+)' = '(\w+)'\)", text)
         assert found is not None
         with closing(open_metastore("default", self._place.url)) as metastore:
-            metastore.catalog.set_database_parameter(*found.groups())
+            metastore.embedded_catalog.set_database_parameter(*found.groups())
 
     def console(self, text: str) -> None:
         """One command after the other."""

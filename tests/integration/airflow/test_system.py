@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.state.batches import BatchState
 from tests.support.airflow_system import CLOSED, POOL, SECOND, WORKER, System, system
 from tests.support.command_lines import command_lines

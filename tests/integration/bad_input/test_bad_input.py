@@ -18,7 +18,8 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.deployment import configure
 from compactor.errors import BadSetting, Refused, StorageError
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import SDS
 from compactor.rewrite.run.runner import Runner
 from compactor.service.answers.explain import explain
@@ -50,19 +51,21 @@ def site(deployment: Site) -> Site:
 
 @pytest.fixture
 def table(site: Site, warehouse: Path) -> Table:
-    site.metastore.catalog.create_database("default", str(warehouse))
+    site.metastore.embedded_catalog.create_database("default", str(warehouse))
     (warehouse / "p").mkdir()
-    table = site.metastore.catalog.create_table(
-        "default",
-        "p",
-        str(warehouse / "p"),
-        [Column(name="a", type="int")],
-        partition_keys=[Column(name="k", type="string")],
-        parameters={"transactional": "true"},
+    table = site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            "p",
+            str(warehouse / "p"),
+            [Column(name="a", type="int")],
+            partition_keys=[Column(name="k", type="string")],
+            parameters={"transactional": "true"},
+        )
     )
     for value in ("bad", "good"):
         (warehouse / "p" / f"k={value}").mkdir()
-        site.metastore.catalog.add_partition(table, [value])
+        site.metastore.embedded_catalog.add_partition(table, [value])
     for start in (0, 10):
         with writing(site) as txn:
             for entity in (BAD, GOOD):
@@ -246,7 +249,9 @@ def test_storage_that_refuses_fails_one_entry_and_leaves_nothing(
 
 
 def test_a_table_without_transactional(site: Site, warehouse: Path, table: Table) -> None:
-    plain = site.metastore.catalog.create_table("default", "plain", str(warehouse / "plain"), list(table.columns))
+    plain = site.metastore.embedded_catalog.create_table(
+        NewTable("default", "plain", str(warehouse / "plain"), list(table.columns))
+    )
     with pytest.raises(Refused, match=r"default\.plain: the table is not transactional"):
         request_compaction(site, table="default.plain")
     entity = Entity(database="default", table=plain.name)
@@ -278,8 +283,10 @@ def test_a_value_that_is_not_of_its_unit_names_key_and_value(site: Site, table: 
 
 
 def test_an_unknown_property_of_a_table_is_left_out_and_told(site: Site, table: Table) -> None:
-    site.metastore.catalog.set_table_parameter(table, "compactor.no.such.thing", "1")
-    site.metastore.catalog.set_table_parameter(table, "compactorthreshold.hive.compactor.delta.num.threshold", "lots")
+    site.metastore.embedded_catalog.set_table_parameter(table, "compactor.no.such.thing", "1")
+    site.metastore.embedded_catalog.set_table_parameter(
+        table, "compactorthreshold.hive.compactor.delta.num.threshold", "lots"
+    )
     request_compaction(site, table="default.p", partition="k=good")
     assert [o.result for o in batch(site).outcomes] == [Result.COMPACTED]
     ignored = dict(site.settings_of(GOOD).ignored)
@@ -295,7 +302,7 @@ JARS = ("compactor.spark.jars", "compactor.spark.driver.extraJavaOptions", "comp
 @pytest.mark.parametrize("key", JARS)
 def test_code_cannot_be_passed_by_a_table_or_a_request(site: Site, table: Table, key: str) -> None:
     """Whoever may ALTER a table must not thereby run code in the cluster."""
-    site.metastore.catalog.set_table_parameter(table, key, "/tmp/evil.jar")
+    site.metastore.embedded_catalog.set_table_parameter(table, key, "/tmp/evil.jar")
     request_compaction(site, table="default.p", partition="k=good")
     (planned,) = plan_batches(site)
     assert planned.conf == {}
@@ -321,7 +328,7 @@ def test_an_entry_of_a_table_that_is_gone_ends_refused(site: Site, table: Table,
     request_compaction(site, table="default.gone")
     request_compaction(site, table="default.p", partition="k=good")
     (row,) = [e for e in site.metastore.entries.queue() if e.entity.table == "gone"]
-    site.metastore.catalog.drop_table(gone)
+    site.metastore.embedded_catalog.drop_table(gone)
     site.metastore.requests.request(Request(entity=row.entity, type=CompactionType.MAJOR, initiator="hive"))
     outcomes = {o.entry.entity: o for o in batch(site).outcomes}
     assert outcomes[GOOD].result is Result.COMPACTED

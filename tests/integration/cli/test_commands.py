@@ -17,6 +17,7 @@ from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
 from compactor.demo.fixtures import register_fixture
+from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.store import Metastore
 from tests.support.expected import step
 from tests.support.patience import PATIENCE
@@ -88,7 +89,7 @@ def test_passes_with_nothing_to_do_end_with_0(compactor: Compactor, metastore: M
 
 def test_compact_refuses_with_3(compactor: Compactor, metastore: Metastore, warehouse: Path) -> None:
     table = register_fixture(metastore, step(DUE), warehouse)
-    metastore.catalog.create_table("default", "plain", str(warehouse / "plain"), list(table.columns))
+    metastore.embedded_catalog.create_table(NewTable("default", "plain", str(warehouse / "plain"), list(table.columns)))
     assert compactor("compact", "default.f1_basic").exit_code == 0
     again = compactor("compact", "default.f1_basic")
     assert again.exit_code == 3

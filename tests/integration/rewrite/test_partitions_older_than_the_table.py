@@ -11,7 +11,8 @@ from sqlalchemy import delete, insert, select, update
 
 from compactor.acid.directory import acid_directory
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
 from compactor.orc.format.types import schema_text
 from compactor.rewrite.run.runner import InProcessRunner
@@ -28,16 +29,18 @@ PARTITION = Entity(database="default", table="t", partition="p=x")
 
 
 def _table(site: Site, warehouse: Path) -> Table:
-    site.metastore.catalog.create_database("default", str(warehouse))
-    table = site.metastore.catalog.create_table(
-        "default",
-        "t",
-        str(warehouse / "t"),
-        [Column(name="a", type="int"), Column(name="b", type="varchar(3)")],
-        partition_keys=[Column(name="p", type="string")],
-        parameters={"transactional": "true", "transactional_properties": "default"},
+    site.metastore.embedded_catalog.create_database("default", str(warehouse))
+    table = site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            "t",
+            str(warehouse / "t"),
+            [Column(name="a", type="int"), Column(name="b", type="varchar(3)")],
+            partition_keys=[Column(name="p", type="string")],
+            parameters={"transactional": "true", "transactional_properties": "default"},
+        )
     )
-    part = site.metastore.catalog.add_partition(table, ["x"])
+    part = site.metastore.embedded_catalog.add_partition(table, ["x"])
     Path(site.storage.resolve(part.location)).mkdir(parents=True)
     return table
 

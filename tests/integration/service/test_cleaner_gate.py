@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.compaction.states import State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable

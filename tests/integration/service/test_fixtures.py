@@ -14,7 +14,7 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import Refused
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.run.runner import InProcessRunner

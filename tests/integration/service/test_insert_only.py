@@ -8,7 +8,7 @@ import pytest
 
 from compactor.acid.names import METADATA_FILE
 from compactor.compaction.states import State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.answers.preview import preview
 from compactor.service.roles.initiator import initiate

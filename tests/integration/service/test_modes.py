@@ -16,7 +16,7 @@ from compactor.compaction.states import State
 from compactor.deployment import configure, open_site
 from compactor.errors import Refused
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
@@ -42,8 +42,10 @@ MODES = ("observe", "request", "compact", "clean")
 def at_level(site: Site, table: Table, level: str, mode: str) -> Site:
     """``mode`` said at one level only; the metastore's own is ``clean`` otherwise."""
     metastore = mode if level == "metastore" else "clean"
-    site.metastore.catalog.set_database_parameter("default", "compactor.mode", mode if level == "database" else None)
-    site.metastore.catalog.set_table_parameter(table, "compactor.mode", mode if level == "table" else None)
+    site.metastore.embedded_catalog.set_database_parameter(
+        "default", "compactor.mode", mode if level == "database" else None
+    )
+    site.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", mode if level == "table" else None)
     return with_settings(
         site,
         compactor_mode=metastore,
@@ -104,8 +106,8 @@ def test_the_tightest_mode_wins(
     for start in (0, 4):
         insert(deployment, table, range(start, start + 4))
     request_compaction(deployment, table="default.t")
-    deployment.metastore.catalog.set_database_parameter("default", "compactor.mode", of_database)
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.mode", of_table)
+    deployment.metastore.embedded_catalog.set_database_parameter("default", "compactor.mode", of_database)
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", of_table)
     site = with_settings(deployment, compactor_mode=of_metastore)
     assert claimable(site) == []
 
@@ -116,7 +118,7 @@ def test_a_batch_whose_table_was_taken_away_from_us_meanwhile(deployment: Site, 
         insert(deployment, table, range(start, start + 4))
     request_compaction(deployment, table="default.t")
     (batch,) = plan_batches(deployment)
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.mode", "request")
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", "request")
     before = files_below(warehouse)
     assert run_batch(deployment, batch.batch_id, InProcessRunner()).outcomes == ()
     assert files_below(warehouse) == before
@@ -129,10 +131,10 @@ def test_a_request_for_what_cannot_be_listed_is_left_to_hive_too(deployment: Sit
     insert(deployment, table, range(4))
     request_compaction(deployment, table="default.t")
     os.rename(warehouse / "t", warehouse / "elsewhere")
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.mode", "request")
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", "request")
     assert claimable(deployment) == []
     assert plan_batches(deployment) == []
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.mode", None)
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", None)
     assert len(claimable(deployment)) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import empty_tail, read_tail
 from compactor.orc.format.types import acid_types, parse_hive_type

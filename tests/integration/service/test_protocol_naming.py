@@ -24,7 +24,7 @@ from compactor.compaction.states import State
 from compactor.errors import StorageError
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.hive_locks import LockState
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
@@ -339,7 +339,7 @@ def test_a_table_that_was_dropped_and_made_again_gets_nothing(site: Site, table:
     location = Path(table.location)
 
     def make_again() -> None:
-        site.metastore.catalog.drop_table(table)
+        site.metastore.embedded_catalog.drop_table(table)
         shutil.rmtree(location)
         again = make_table(site, warehouse)
         assert again.location == table.location
@@ -357,7 +357,7 @@ def test_a_table_that_was_made_again_between_staging_and_naming(site: Site, tabl
     def make_again() -> None:
         with site.metastore.database.write() as conn:
             (row,) = conn.execute(select(COMPACTION_QUEUE)).mappings().all()
-        site.metastore.catalog.drop_table(table)
+        site.metastore.embedded_catalog.drop_table(table)
         os.rename(table.location, warehouse / "kept")
         make_table(site, warehouse)
         shutil.copytree(warehouse / "kept", table.location, dirs_exist_ok=True)

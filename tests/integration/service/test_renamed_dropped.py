@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.compaction.states import State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TBLS
 from compactor.service.batches.assembly import claimable
 from compactor.service.repair import repair
@@ -54,7 +54,7 @@ def moves(site: Site, table: Table, warehouse: Path) -> Callable[[], object]:
 
     def rename() -> None:
         (warehouse / "t").rename(warehouse / "t2")
-        site.metastore.catalog.rename_table(table, "t2", location=str(warehouse / "t2"))
+        site.metastore.embedded_catalog.rename_table(table, "t2", location=str(warehouse / "t2"))
 
     return rename
 
@@ -77,7 +77,7 @@ def test_renamed_before_it_is_claimed(site: Site, table: Table, warehouse: Path)
 def test_renamed_where_it_is_while_it_is_compacted(site: Site, table: Table) -> None:
     """An external location stays: the same table, the same place, the same write IDs under the new name."""
     entry, wanted = requested(site), rows_of(site, table)
-    outcome = worked(site, entry, lambda: site.metastore.catalog.rename_table(table, "t2"))
+    outcome = worked(site, entry, lambda: site.metastore.embedded_catalog.rename_table(table, "t2"))
     assert outcome.result is Result.COMPACTED
     row = site.metastore.entries.get(entry)
     assert (row.state, str(row.entity)) == (State.READY_FOR_CLEANING, "default.t2")
@@ -120,7 +120,7 @@ def test_dropped_with_its_records(when: str, site: Site, table: Table) -> None:
     entry = requested(site)
 
     def drop() -> None:
-        site.metastore.catalog.drop_table(table)
+        site.metastore.embedded_catalog.drop_table(table)
 
     if when == "before the claim":
         drop()

@@ -32,7 +32,7 @@ from compactor.errors import Refused
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.locks.hive_locks import LockState
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner

@@ -17,7 +17,7 @@ import pytest
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.process_runner import ProcessRunner

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from compactor.compaction.states import State
 from compactor.ids import WriteId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.task_queue import PARCEL_UNITS
 from compactor.service.batches.assembly import plan_batches
@@ -53,7 +53,7 @@ def of_format(site: Site, warehouse: Path, file_format: FileFormat) -> tuple[Tab
 def parted(site: Site, warehouse: Path) -> Table:
     table = make_partitions(site.metastore, warehouse, 3, deltas=3, name="parted")
     for key, value in CONF.items():
-        site.metastore.catalog.set_table_parameter(table, key, value)
+        site.metastore.embedded_catalog.set_table_parameter(table, key, value)
     return table
 
 

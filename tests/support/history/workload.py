@@ -18,7 +18,8 @@ from compactor.errors import CompactorError, NotFound, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Column as TableColumn
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column as TableColumn
 from compactor.metastore.locks.hive_locks import NO_TXN, Lock
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.transactions import TxnType
@@ -60,9 +61,11 @@ def prepare(metastore: Metastore) -> dict[tuple[str, str], Place]:
     key = [TableColumn(name="p", type="string")]
     for name in TABLES:
         columns = [TableColumn(name="a", type="int")]
-        table = metastore.catalog.create_table(DATABASE, name, f"/w/{name}", columns, partition_keys=key)
+        table = metastore.embedded_catalog.create_table(
+            NewTable(DATABASE, name, f"/w/{name}", columns, partition_keys=key)
+        )
         for partition in COMPACTED:
-            made = metastore.catalog.add_partition(table, [partition.removeprefix("p=")])
+            made = metastore.embedded_catalog.add_partition(table, [partition.removeprefix("p=")])
             places[name, partition] = Place(table_id=table.id, partition_id=made.id, location=made.location)
     VALUES.create(metastore.database.engine)
     return places

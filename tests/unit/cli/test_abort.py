@@ -8,7 +8,8 @@ from click.testing import Result
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]
@@ -48,8 +49,8 @@ def test_ids_are_above_zero(compactor: Compactor, number: str) -> None:
 
 
 def test_a_table_that_failed_is_considered_again(compactor: Compactor, metastore: Metastore) -> None:
-    metastore.catalog.create_database("default", "/w")
-    metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    metastore.embedded_catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
     failed = metastore.requests.did_not_initiate(T, "too many failures")
     told = compactor("resume", "default.t").stdout
     assert told == f"default.t: forgot compaction {failed} (did not initiate): too many failures\n"

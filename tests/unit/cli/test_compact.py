@@ -8,7 +8,8 @@ from click.testing import Result
 
 from compactor.cli.compact import parse_properties
 from compactor.errors import BadSetting
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]
@@ -16,10 +17,12 @@ Compactor = Callable[..., Result]
 
 @pytest.fixture
 def _tables(metastore: Metastore) -> None:
-    metastore.catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_database("default", "/w")
     acid = {"transactional": "true"}
-    metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")], parameters=acid)
-    metastore.catalog.create_table("default", "plain", "/w/plain", [Column(name="a", type="int")])
+    metastore.embedded_catalog.create_table(
+        NewTable("default", "t", "/w/t", [Column(name="a", type="int")], parameters=acid)
+    )
+    metastore.embedded_catalog.create_table(NewTable("default", "plain", "/w/plain", [Column(name="a", type="int")]))
 
 
 def test_properties_are_pairs() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]
@@ -14,9 +15,11 @@ Compactor = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _table(metastore: Metastore) -> None:
-    metastore.catalog.create_database("sales", "/w")
+    metastore.embedded_catalog.create_database("sales", "/w")
     acid = {"transactional": "true"}
-    metastore.catalog.create_table("sales", "t", "/w/t", [Column(name="a", type="int")], parameters=acid)
+    metastore.embedded_catalog.create_table(
+        NewTable("sales", "t", "/w/t", [Column(name="a", type="int")], parameters=acid)
+    )
 
 
 def test_locks_as_hive_prints_them(compactor: Compactor) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]
@@ -15,8 +16,8 @@ NUM = "hive.compactor.delta.num.threshold"
 
 @pytest.fixture(autouse=True)
 def table(metastore: Metastore) -> None:
-    metastore.catalog.create_database("default", "/w")
-    metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")])
+    metastore.embedded_catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
 
 
 def test_a_setting_of_one_table_is_kept_and_forgotten(compactor: Compactor) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from click.testing import Result
 
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site
 from tests.support.tables import delete, insert, make_table
 
@@ -39,7 +40,9 @@ def test_nothing_to_do_and_no_partitions_are_said(compactor: Compactor, deployme
     assert "nothing to do" in compactor("plan", "default.t", "--type", "minor").stdout
     columns = [Column(name="a", type="int")]
     keys, acid = [Column(name="p", type="int")], {"transactional": "true"}
-    deployment.metastore.catalog.create_table("default", "p", "/w/p", columns, partition_keys=keys, parameters=acid)
+    deployment.metastore.embedded_catalog.create_table(
+        NewTable("default", "p", "/w/p", columns, partition_keys=keys, parameters=acid)
+    )
     assert compactor("plan", "default.p").stdout == "default.p has no partitions\n"
 
 

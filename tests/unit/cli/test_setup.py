@@ -36,7 +36,7 @@ def test_hives_own_metastore_is_not_ours_to_make(compactor: Compactor, monkeypat
 
 
 def test_info_counts_what_is_there(compactor: Compactor, metastore: Metastore, metastore_url: str) -> None:
-    metastore.catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_database("default", "/w")
     [txn] = metastore.transactions.open("u", "h")
     told = json.loads(compactor("metastore", "info", "--json").stdout)
     assert (told["url"], told["state_url"], told["mode"]) == (metastore_url, metastore_url, "clean")

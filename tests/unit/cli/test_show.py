@@ -10,17 +10,20 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 
 @pytest.fixture
 def _locked(metastore: Metastore, metastore_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
-    metastore.catalog.create_database("default", "/warehouse")
+    metastore.embedded_catalog.create_database("default", "/warehouse")
     key = [Column(name="p", type="string")]
-    table = metastore.catalog.create_table("default", "t", "/w/t", [Column(name="a", type="int")], partition_keys=key)
-    metastore.catalog.add_partition(table, ["a=b"])
+    table = metastore.embedded_catalog.create_table(
+        NewTable("default", "t", "/w/t", [Column(name="a", type="int")], partition_keys=key)
+    )
+    metastore.embedded_catalog.add_partition(table, ["a=b"])
     [txn] = metastore.transactions.open("ada", "h")
     requests = [
         LockRequest(database="default", type=LockType.SHARED_READ),

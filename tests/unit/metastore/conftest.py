@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.store import Metastore
 
 
 @pytest.fixture
 def partitioned(metastore: Metastore) -> Table:
     """``default.p``, partitioned by the text ``d``, without partitions."""
-    metastore.catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_database("default", "/w")
     keys = [Column(name="d", type="string")]
-    return metastore.catalog.create_table("default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=keys)
+    return metastore.embedded_catalog.create_table(
+        NewTable("default", "p", "/w/p", [Column(name="a", type="int")], partition_keys=keys)
+    )

@@ -7,7 +7,8 @@ import pytest
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.ids import TxnId
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.marker import change_marker
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
@@ -20,8 +21,8 @@ T = Entity(database="default", table="t")
 def running(metastore: Metastore) -> tuple[Metastore, TxnId]:
     """A metastore with a table and a transaction that has written into it."""
     if "default" not in metastore.catalog.databases():
-        metastore.catalog.create_database("default", "/w")
-    metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")])
+        metastore.embedded_catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/t", [Column(name="a", type="int")]))
     [txn] = metastore.transactions.open("u", "h")
     metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
     return metastore, txn
@@ -45,11 +46,11 @@ def _history(metastore: Metastore, txn: TxnId) -> None:
 
 def _table_property(metastore: Metastore, txn: TxnId) -> None:
     table = metastore.catalog.table("default", "t")
-    metastore.catalog.set_table_parameter(table, "compactorthreshold.hive.compactor.delta.num.threshold", "3")
+    metastore.embedded_catalog.set_table_parameter(table, "compactorthreshold.hive.compactor.delta.num.threshold", "3")
 
 
 def _database_property(metastore: Metastore, txn: TxnId) -> None:
-    metastore.catalog.set_database_parameter("default", "NO_AUTO_COMPACTION", "true")
+    metastore.embedded_catalog.set_database_parameter("default", "NO_AUTO_COMPACTION", "true")
 
 
 @pytest.mark.parametrize("change", [_commit, _abort, _request, _history, _table_property, _database_property])
@@ -77,7 +78,7 @@ def test_nothing_to_look_at_leaves_it(running: tuple[Metastore, TxnId]) -> None:
     before = change_marker(metastore)
     [reader] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
     metastore.transactions.commit(reader)
-    metastore.catalog.set_table_parameter(metastore.catalog.table("default", "t"), "comment", "new")
+    metastore.embedded_catalog.set_table_parameter(metastore.catalog.table("default", "t"), "comment", "new")
     assert change_marker(metastore) == before
 
 

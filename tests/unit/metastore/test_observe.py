@@ -13,7 +13,8 @@ from compactor.errors import DatabaseUnavailable
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore, open_metastore
 
 T = Entity(database="default", table="t")
@@ -45,8 +46,8 @@ READS: list[Callable[[Metastore], Any]] = [
 @pytest.fixture
 def written(metastore: Metastore) -> Metastore:
     if "default" not in metastore.catalog.databases():
-        metastore.catalog.create_database("default", "/w")
-    metastore.catalog.create_table("default", "t", "/t", [Column(name="a", type="int")])
+        metastore.embedded_catalog.create_database("default", "/w")
+    metastore.embedded_catalog.create_table(NewTable("default", "t", "/t", [Column(name="a", type="int")]))
     [txn] = metastore.transactions.open("u", "h")
     metastore.write_ids.add_component(txn, T, "i", metastore.write_ids.allocate(txn, "default", "t"))
     metastore.locks.acquire(txn, [LOCK], "u", "h")

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.errors import LockNotGranted
 from compactor.locking.lock_types import LockType
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.exclusive import exclusively, renames, to_take_away
 from compactor.service.site import Site
 from compactor.storage.capabilities import S3, Capabilities

@@ -13,7 +13,7 @@ from compactor.compaction.states import State
 from compactor.errors import LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.rewrite.run.runner import InProcessRunner

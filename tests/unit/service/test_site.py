@@ -6,7 +6,8 @@ import pytest
 
 from compactor.compaction.entry import Entity
 from compactor.errors import NotFound, NotSupported, Refused
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.service.site import Site, compactor_view
 from tests.support.tables import entity_of, insert, make_table
 
@@ -28,9 +29,11 @@ def test_a_target_is_a_table_or_one_of_its_partitions(deployment: Site, warehous
         None,
         "struct<a:int,b:string>",
     )
-    catalog = deployment.metastore.catalog
-    parted = catalog.create_table("default", "p", f"file:{warehouse}/p", list(table.columns), partition_keys=KEYS)
-    catalog.add_partition(parted, ["x"])
+    embedded = deployment.metastore.embedded_catalog
+    parted = embedded.create_table(
+        NewTable("default", "p", f"file:{warehouse}/p", list(table.columns), partition_keys=KEYS)
+    )
+    embedded.add_partition(parted, ["x"])
     found = deployment.target(Entity(database="default", table="p", partition="k=x"))
     assert found.location == f"{warehouse}/p/k=x"
     assert found.row_type == "struct<a:int,b:string>"
@@ -38,9 +41,9 @@ def test_a_target_is_a_table_or_one_of_its_partitions(deployment: Site, warehous
 
 def test_what_is_no_target(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
-    catalog = deployment.metastore.catalog
-    catalog.create_table("default", "p", f"{warehouse}/p", list(table.columns), partition_keys=KEYS)
-    catalog.create_table("default", "far", "ftp://b/far", list(table.columns))
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_table(NewTable("default", "p", f"{warehouse}/p", list(table.columns), partition_keys=KEYS))
+    embedded.create_table(NewTable("default", "far", "ftp://b/far", list(table.columns)))
     with pytest.raises(NotFound, match="gone"):
         deployment.target(Entity(database="default", table="gone"))
     with pytest.raises(NotFound, match="k=no"):
@@ -54,8 +57,8 @@ def test_what_is_no_target(deployment: Site, warehouse: Path) -> None:
 def test_settings_of_a_table_are_known_whatever_is_wrong_with_it(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     said = {"compactor.mode": "request"}
-    catalog = deployment.metastore.catalog
-    catalog.create_table("default", "far", "s3a://b/far", list(table.columns), parameters=said)
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_table(NewTable("default", "far", "s3a://b/far", list(table.columns), parameters=said))
     assert deployment.settings_of(Entity(database="default", table="far")).mode == "request"
     assert deployment.settings_of(Entity(database="default", table="gone")) == deployment.settings
 

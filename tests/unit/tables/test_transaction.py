@@ -11,7 +11,8 @@ from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, Refused, StorageError, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.metastore.schema.tables import COMPLETED_TXN_COMPONENTS, HIVE_LOCKS, TXN_COMPONENTS
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
@@ -24,13 +25,16 @@ U = Entity(database="default", table="u")
 @pytest.fixture
 def site(deployment: Site, warehouse: Path) -> Site:
     catalog = deployment.metastore.catalog
+    embedded = deployment.metastore.embedded_catalog
     if "default" not in catalog.databases():
-        catalog.create_database("default", str(warehouse))
+        embedded.create_database("default", str(warehouse))
     for name in ("t", "u"):
         location = warehouse / name
         location.mkdir()
-        catalog.create_table(
-            "default", name, str(location), [Column(name="a", type="int")], parameters={"transactional": "true"}
+        embedded.create_table(
+            NewTable(
+                "default", name, str(location), [Column(name="a", type="int")], parameters={"transactional": "true"}
+            )
         )
     return deployment
 
@@ -161,7 +165,7 @@ def test_a_lock_that_comes_free_is_taken(site: Site) -> None:
 
 
 def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Path) -> None:
-    site.metastore.catalog.create_table("default", "plain", str(warehouse / "plain"), [])
+    site.metastore.embedded_catalog.create_table(NewTable("default", "plain", str(warehouse / "plain"), []))
     with pytest.raises(Refused, match="not transactional"), writing(site) as txn:
         txn.statement(Entity(database="default", table="plain"), WriteOperation.INSERT)
     assert rows(site, TXN_COMPONENTS) == []

@@ -6,7 +6,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.requests.overrides import paused
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -65,3 +66,47 @@ def test_names_that_hold_the_marks_of_a_type_are_quoted_in_it() -> None:
     types = parse_hive_type(found.row_type)
     assert list(types[0].field_names) == names
     assert replace(table(), columns=(Column(name="a", type="int"),)).row_type == "struct<a:int>"
+
+
+def with_parameters(parameters: Mapping[str, str], database: Mapping[str, str] | None = None) -> Table:
+    return Table(id=1, database="d", name="t", location="/t", parameters=parameters, database_parameters=database or {})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "full", "insert_only"),
+    [
+        ({}, False, False),
+        ({"transactional": "true"}, True, False),
+        ({"TRANSACTIONAL": "TRUE", "transactional_properties": "default"}, True, False),
+        ({"transactional": "true", "TRANSACTIONAL_PROPERTIES": "Insert_Only"}, False, True),
+        ({"transactional": "false"}, False, False),
+        ({"transactional_properties": "insert_only"}, False, False),
+    ],
+)
+def test_what_kind_of_table(parameters: dict[str, str], full: bool, insert_only: bool) -> None:
+    found = with_parameters(parameters)
+    assert (found.is_full_acid, found.is_insert_only, found.is_transactional) == (
+        full,
+        insert_only,
+        full or insert_only,
+    )
+
+
+@pytest.mark.parametrize(
+    ("of_table", "of_database", "left_alone"),
+    [
+        ({}, {}, False),
+        ({"NO_AUTO_COMPACTION": "TRUE"}, {}, True),
+        ({"no_auto_compaction": "false"}, {"no_auto_compaction": "true"}, True),
+        ({"no_auto_compaction": "true"}, {"NO_AUTO_COMPACTION": "false"}, False),
+    ],
+)
+def test_the_databases_word_on_compaction_wins(
+    of_table: dict[str, str], of_database: dict[str, str], left_alone: bool
+) -> None:
+    assert with_parameters(of_table, of_database).no_auto_compaction is left_alone
+
+
+def test_the_databases_word_on_cleaning_wins() -> None:
+    assert with_parameters({"no_cleanup": "true"}).no_cleanup
+    assert not with_parameters({"no_cleanup": "true"}, {"no_cleanup": "false"}).no_cleanup

@@ -4,14 +4,16 @@ from sqlalchemy import insert, true
 
 from compactor.acid.partition_names import escaped_again
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXN_COMPONENTS
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.components import forget_aborted, of_entity, recorded_forms
 
 
 def entity(metastore: Metastore, table: Table, value: str) -> Entity:
-    return Entity(database="default", table="p", partition=metastore.catalog.add_partition(table, [value]).name)
+    return Entity(
+        database="default", table="p", partition=metastore.embedded_catalog.add_partition(table, [value]).name
+    )
 
 
 def test_a_plain_name_has_one_form(metastore: Metastore, partitioned: Table) -> None:

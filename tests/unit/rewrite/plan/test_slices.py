@@ -14,7 +14,7 @@ from compactor.acid.names import DeltaKind, Layout, staging_name
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import VerificationFailed
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan, plan
 from compactor.rewrite.plan.slices import condensed, sliced

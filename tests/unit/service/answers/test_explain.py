@@ -50,14 +50,14 @@ def test_all_of_it_is_json(deployment: Site, warehouse: Path) -> None:
 def test_settings_that_differ_and_properties_that_are_ignored(deployment: Site, warehouse: Path) -> None:
     """Bad input: a property that tries to pass spark.jars is ignored and told with the reason."""
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
-    catalog = deployment.metastore.catalog
+    embedded = deployment.metastore.embedded_catalog
     for key, value in (
         ("compactorthreshold.hive.compactor.delta.num.threshold", "3"),
         ("compactor.spark.jars", "/tmp/evil.jar"),
         ("compactor.spark.executor.memory", "8g"),
         ("compactor.hive.tez.container.size", "1"),
     ):
-        table = catalog.set_table_parameter(table, key, value)
+        table = embedded.set_table_parameter(table, key, value)
     explanation = explain(deployment, "default.f1_basic")
     changed = {c.key: (c.value, c.source) for c in explanation.settings}
     assert changed["hive.compactor.delta.num.threshold"] == ("3", "table")
@@ -98,12 +98,12 @@ def test_a_reader_that_keeps_the_cleaner_away_is_named(deployment: Site, warehou
 
 def test_the_mode_says_what_compactor_may_do(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.mode", "observe")
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", "observe")
     explanation = explain(deployment, "default.f1_basic")
     assert (explanation.mode, explanation.mode_source) == ("observe", "table")
     assert any("writes nothing" in sentence for sentence in explanation.protections)
     strict = Settings.of([Layer(name="flag", values={"compactor.mode": "clean", "hive.compactor.cleaner.on": "true"})])
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.mode", None)
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.mode", None)
     explanation = explain(replace(deployment, settings=strict), "default.f1_basic")
     assert any("Hive's own cleaner" in sentence for sentence in explanation.protections)
 

@@ -7,22 +7,25 @@ from click.testing import CliRunner
 
 from compactor.cli.program import program
 from compactor.errors import NotFound
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.service.answers.explain_locks import explain_locks
 from compactor.service.site import Site
 
 
 @pytest.fixture
 def site(deployment: Site) -> Site:
-    catalog = deployment.metastore.catalog
-    catalog.create_database("default", "/warehouse")
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_database("default", "/warehouse")
     acid = {"transactional": "true"}
     columns = [Column(name="a", type="int")]
-    catalog.create_table("default", "t", "/warehouse/t", columns, parameters=acid)
+    embedded.create_table(NewTable("default", "t", "/warehouse/t", columns, parameters=acid))
     keys = [Column(name="p", type="string")]
-    table = catalog.create_table("default", "part", "/warehouse/part", columns, parameters=acid, partition_keys=keys)
+    table = embedded.create_table(
+        NewTable("default", "part", "/warehouse/part", columns, parameters=acid, partition_keys=keys)
+    )
     for value in ("q", "a b=c/d%"):
-        catalog.add_partition(table, [value])
+        embedded.add_partition(table, [value])
     return deployment
 
 

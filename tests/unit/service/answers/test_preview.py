@@ -7,6 +7,7 @@ import pytest
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import BadFile, NotFound, NotSupported, Refused
+from compactor.metastore.catalog.embedded import NewTable
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.preview import preview
 from compactor.service.batches.driver import run_entries
@@ -118,15 +119,19 @@ def test_nothing_to_merge_is_said(deployment: Site, warehouse: Path) -> None:
 
 def test_what_is_not_compacted_is_refused_by_name(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s9_major_cleaned"), warehouse)
-    catalog = deployment.metastore.catalog
-    catalog.create_table("default", "plain", str(warehouse / "plain"), [])
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_table(NewTable("default", "plain", str(warehouse / "plain"), []))
     acid = {"transactional": "true"}
     (warehouse / "avro").mkdir()
-    catalog.create_table("default", "avro", str(warehouse / "avro"), [], parameters=acid, input_format="Avro")
+    embedded.create_table(
+        NewTable("default", "avro", str(warehouse / "avro"), [], parameters=acid, input_format="Avro")
+    )
     with pytest.raises(Refused, match="not transactional"):
         preview(deployment, "default.plain")
     with pytest.raises(NotSupported, match="expected the ORC input format, found Avro"):
         preview(deployment, "default.avro")
-    catalog.create_table("default", "by", str(warehouse / "by"), [], parameters={"transactional": "true"}, buckets=2)
+    embedded.create_table(
+        NewTable("default", "by", str(warehouse / "by"), [], parameters={"transactional": "true"}, buckets=2)
+    )
     with pytest.raises(Refused, match="is bucketed"):
         preview(deployment, "default.by", type="rebalance")

@@ -10,6 +10,7 @@ import pytest
 
 from compactor.acid.listing import Listing
 from compactor.demo.fixtures import register_fixture
+from compactor.metastore.catalog.embedded import NewTable
 from compactor.service.answers.survey import Survey, tables
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
@@ -75,8 +76,8 @@ def test_a_partition_that_is_gone_is_told_and_the_others_are_too(deployment: Sit
 
 
 def test_tables_that_are_not_transactional_are_left_out(deployment: Site, warehouse: Path) -> None:
-    deployment.metastore.catalog.create_database("d", str(warehouse))
-    deployment.metastore.catalog.create_table("d", "plain", str(warehouse / "plain"), [])
+    deployment.metastore.embedded_catalog.create_database("d", str(warehouse))
+    deployment.metastore.embedded_catalog.create_table(NewTable("d", "plain", str(warehouse / "plain"), []))
     assert tables(deployment) == []
 
 

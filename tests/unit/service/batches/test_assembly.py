@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import DatabaseUnavailable
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import JobAnswer
 from compactor.service.batches.assembly import claimable, plan_batches

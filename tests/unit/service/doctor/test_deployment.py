@@ -13,6 +13,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import DatabaseUnavailable
+from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema.tables import TXNS
 from compactor.service.doctor import deployment as doctor
 from compactor.service.doctor.deployment import Finding, Level
@@ -40,8 +41,10 @@ def test_a_sound_deployment_has_nothing_to_fix(deployment: Site, warehouse: Path
 
 def test_a_location_of_another_storage_fails(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
-    catalog = deployment.metastore.catalog
-    catalog.create_table("default", "far", "s3a://bucket/far", list(table.columns), parameters=dict(table.parameters))
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_table(
+        NewTable("default", "far", "s3a://bucket/far", list(table.columns), parameters=dict(table.parameters))
+    )
     finding = found(deployment, "storage")
     assert finding.level is Level.FAIL
     assert "s3a" in finding.found
@@ -140,7 +143,7 @@ def test_many_aborts_are_told(deployment: Site) -> None:
 
 def test_a_property_in_vain_is_told(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
-    deployment.metastore.catalog.set_table_parameter(table, "compactor.spark.jars", "/tmp/x.jar")
+    deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.spark.jars", "/tmp/x.jar")
     finding = found(deployment, "table properties")
     assert finding.level is Level.WARN
     assert "compactor.spark.jars" in finding.found

@@ -10,7 +10,7 @@ from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.service.repair import repair

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.compaction.entry import Entity
 from compactor.errors import BadSetting, NotFound, Refused
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.service.answers.explain import explain
 from compactor.service.requests.overrides import override, pause, paused, remove_override
 from compactor.service.requests.request import request_compaction

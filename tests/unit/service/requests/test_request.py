@@ -7,7 +7,8 @@ import pytest
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadSetting, NotFound, Refused
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.service.requests.request import WaitTimedOut, parse_table, parse_type, request_compaction, wait_for
 from compactor.service.site import Site
 from tests.support.passes import compact
@@ -16,18 +17,20 @@ from tests.support.tables import insert, make_table
 
 @pytest.fixture
 def parted(deployment: Site, warehouse: Path) -> Table:
-    catalog = deployment.metastore.catalog
-    catalog.create_database("default", str(warehouse))
-    table = catalog.create_table(
-        "default",
-        "p",
-        str(warehouse / "p"),
-        [Column(name="a", type="int")],
-        partition_keys=[Column(name="k", type="string")],
-        parameters={"TRANSACTIONAL": "TRUE"},
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_database("default", str(warehouse))
+    table = embedded.create_table(
+        NewTable(
+            "default",
+            "p",
+            str(warehouse / "p"),
+            [Column(name="a", type="int")],
+            partition_keys=[Column(name="k", type="string")],
+            parameters={"TRANSACTIONAL": "TRUE"},
+        )
     )
     for value in ("x", "y z"):
-        catalog.add_partition(table, [value])
+        embedded.add_partition(table, [value])
     return table
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select, update
 from compactor.acid.names import parse_hidden
 from compactor.compaction.entry import Request
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.service.roles.cleaner import CleanerPass, clean
@@ -111,7 +111,7 @@ def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:
 
 
 def test_a_table_that_forbids_it_is_not_cleaned(site: Site, table: Table) -> None:
-    site.metastore.catalog.set_table_parameter(table, "no_cleanup", "true")
+    site.metastore.embedded_catalog.set_table_parameter(table, "no_cleanup", "true")
     compact(site)
     before = names_in(Path(table.location))
     (ended,) = cleaned(site).ended
@@ -124,7 +124,7 @@ def test_a_table_that_is_gone_ends_its_row(site: Site, table: Table) -> None:
     compact(site)
     with site.metastore.database.read() as conn:
         (row,) = conn.execute(select(COMPACTION_QUEUE)).mappings().all()
-    site.metastore.catalog.drop_table(table)
+    site.metastore.embedded_catalog.drop_table(table)
     with site.metastore.database.write() as conn:
         conn.execute(sql_insert(COMPACTION_QUEUE).values(**row))
     (ended,) = cleaned(site).ended

@@ -7,7 +7,7 @@ import pytest
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import DatabaseUnavailable, StorageError
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.requests import Requests
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
@@ -159,6 +159,6 @@ def test_what_was_compacted_is_told_as_calm_though_it_is_no_candidate_any_more(s
 def test_what_was_dropped_is_forgotten(site: Site, table: Table) -> None:
     assert site.state is not None
     initiate(site)
-    site.metastore.catalog.drop_table(table)
+    site.metastore.embedded_catalog.drop_table(table)
     initiate(site)
     assert site.state.conditions.page(site.name, limit=9) == []

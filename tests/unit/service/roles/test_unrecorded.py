@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.entry import Entity
-from compactor.metastore.catalog.read import Column
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column
 from compactor.service.answers.overview import tables
 from compactor.service.roles import unrecorded
 from compactor.service.roles.initiator import initiate
@@ -17,19 +18,19 @@ from tests.support.tables import insert, make_table, with_settings
 @pytest.fixture
 def calm(deployment: Site, warehouse: Path) -> Site:
     """A table that was written, an empty one, a partitioned one with two empty partitions, and one that is none of ours."""
-    catalog = deployment.metastore.catalog
+    embedded = deployment.metastore.embedded_catalog
     insert(deployment, make_table(deployment, warehouse, "written"), [1])
     make_table(deployment, warehouse, "empty")
     keys = [Column(name="p", type="int")]
     columns = [Column(name="a", type="int")]
     acid = {"transactional": "true"}
-    parted = catalog.create_table(
-        "default", "parted", f"{warehouse}/parted", columns, partition_keys=keys, parameters=acid
+    parted = embedded.create_table(
+        NewTable("default", "parted", f"{warehouse}/parted", columns, partition_keys=keys, parameters=acid)
     )
     for value in ("1", "2"):
-        catalog.add_partition(parted, [value])
+        embedded.add_partition(parted, [value])
         (warehouse / "parted" / f"p={value}").mkdir(parents=True)
-    catalog.create_table("default", "plain", f"{warehouse}/plain", columns)
+    embedded.create_table(NewTable("default", "plain", f"{warehouse}/plain", columns))
     return deployment
 
 

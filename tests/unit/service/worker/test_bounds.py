@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.states import CompactionType, State
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers import show
 from compactor.service.answers.explain import explain

@@ -9,7 +9,8 @@ from sqlalchemy import insert, select, update
 
 from compactor.compaction.entry import Entity
 from compactor.errors import Refused
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import PARTITIONS, SDS, SERDE_PARAMS, TBLS
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.site import Site
@@ -51,18 +52,20 @@ def test_what_table_and_serde_say_of_lines(deployment: Site, warehouse: Path) ->
 
 def test_a_partition_keeps_its_own_format(deployment: Site, warehouse: Path) -> None:
     """ALTER TABLE SET FILEFORMAT changes what later partitions are made of."""
-    catalog = deployment.metastore.catalog
-    catalog.create_database("default", str(warehouse))
-    table = catalog.create_table(
-        "default",
-        "p",
-        str(warehouse / "p"),
-        [],
-        partition_keys=[Column(name="p", type="int")],
-        parameters={"transactional": "true", "transactional_properties": "insert_only"},
-        input_format=INPUTS[FileFormat.TEXT],
+    embedded = deployment.metastore.embedded_catalog
+    embedded.create_database("default", str(warehouse))
+    table = embedded.create_table(
+        NewTable(
+            "default",
+            "p",
+            str(warehouse / "p"),
+            [],
+            partition_keys=[Column(name="p", type="int")],
+            parameters={"transactional": "true", "transactional_properties": "insert_only"},
+            input_format=INPUTS[FileFormat.TEXT],
+        )
     )
-    partition = catalog.add_partition(table, ["1"], str(warehouse / "p" / "p=1"))
+    partition = embedded.add_partition(table, ["1"], str(warehouse / "p" / "p=1"))
     with deployment.metastore.database.write() as conn:
         mine = select(PARTITIONS.c.SD_ID).where(partition.id == PARTITIONS.c.PART_ID)
         conn.execute(update(SDS).where(SDS.c.SD_ID.in_(mine)).values(INPUT_FORMAT=INPUTS[FileFormat.PARQUET]))

@@ -13,7 +13,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.errors import CommitUnknown, LostClaim, StorageError
 from compactor.locking.lock_types import LockType
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.commits import Commit, Commits, Committing
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches import driver

@@ -13,7 +13,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.states import State
 from compactor.errors import NotEnoughHistory
 from compactor.ids import NOTHING_OPEN, TxnId
-from compactor.metastore.catalog.read import Table
+from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable

@@ -19,7 +19,8 @@ from compactor.compaction.states import CompactionType, State
 from compactor.errors import LockNotGranted, Refused, TransactionAborted
 from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS, WRITE_SET
 from compactor.metastore.transactions.transactions import TxnType
 from compactor.metastore.transactions.write_ids import WriteIds
@@ -402,12 +403,12 @@ def test_aborted_rows_are_left_out_and_stay_out(site: Site, table: Table) -> Non
 
 @contextmanager
 def table_with(site: Site, warehouse: Path, **changes: Any) -> Iterator[Table]:
-    site.metastore.catalog.create_database("default", str(warehouse))
+    site.metastore.embedded_catalog.create_database("default", str(warehouse))
     (warehouse / "t").mkdir()
     columns = [Column(name="a", type="int"), Column(name="b", type="array<int>")]
     parameters = {"transactional": "true"} | changes.pop("parameters", {})
-    yield site.metastore.catalog.create_table(
-        "default", "t", str(warehouse / "t"), columns, parameters=parameters, **changes
+    yield site.metastore.embedded_catalog.create_table(
+        NewTable("default", "t", str(warehouse / "t"), columns, parameters=parameters, **changes)
     )
 
 

@@ -16,7 +16,8 @@ from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
-from compactor.metastore.catalog.read import Column, Table
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, MIN_HISTORY_WRITE_ID, TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.site import Site
@@ -214,10 +215,10 @@ def test_nothing_to_do_at_all_is_refused_with_its_reason(site: Site, table: Tabl
 def test_what_this_release_does_not_compact_is_refused_by_name(
     site: Site, warehouse: Path, changes: dict[str, object], said: str
 ) -> None:
-    site.metastore.catalog.create_database("default", str(warehouse))
+    site.metastore.embedded_catalog.create_database("default", str(warehouse))
     (warehouse / "odd").mkdir()
     columns = [Column(name="a", type="int")]
-    site.metastore.catalog.create_table("default", "odd", str(warehouse / "odd"), columns, **changes)  # type: ignore[arg-type]
+    site.metastore.embedded_catalog.create_table(NewTable("default", "odd", str(warehouse / "odd"), columns, **changes))  # type: ignore[arg-type]
     outcome = forced(site, Entity(database="default", table="odd"))
     assert outcome.result in (Result.REFUSED, Result.FAILED)
     assert "default.odd" in outcome.message

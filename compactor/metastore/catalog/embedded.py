@@ -1,0 +1,393 @@
+"""Databases, tables and partitions as the embedded metastore makes, renames and drops them; a Hive does so elsewhere."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Table as SqlTable
+
+from compactor.acid import partition_names
+from compactor.compaction.entry import Entity
+from compactor.database.clock import now_ms
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.errors import NotFound, Refused
+from compactor.metastore.catalog.dependents import DependentRows
+from compactor.metastore.catalog.read import CATALOG, Catalog, database_id, partitions_of
+from compactor.metastore.catalog.values import Column, Partition, Table
+from compactor.metastore.schema.dialect import Dialect
+from compactor.metastore.schema.single_rows import inserted
+from compactor.metastore.schema.tables import (
+    BUCKETING_COLS,
+    CDS,
+    COLUMNS_V2,
+    DATABASE_PARAMS,
+    DBS,
+    PARTITION_KEY_VALS,
+    PARTITION_KEYS,
+    PARTITION_PARAMS,
+    PARTITIONS,
+    SDS,
+    SEQUENCE_TABLE,
+    SERDE_PARAMS,
+    SERDES,
+    SORT_COLS,
+    TABLE_PARAMS,
+    TBLS,
+)
+
+ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
+ORC_OUTPUT = "org.apache.hadoop.hive.ql.io.orc.OrcOutputFormat"
+ORC_SERDE = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
+_MODEL = "org.apache.hadoop.hive.metastore.model."
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table in ORC to be created; parameters as given (``transactional=true`` and so on)."""
+
+    database: str
+    name: str
+    location: str
+    columns: Sequence[Column]
+    _: KW_ONLY
+    partition_keys: Sequence[Column] = ()
+    parameters: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    owner: str | None = None
+    type: str = "MANAGED_TABLE"
+    buckets: int = -1  #: NUM_BUCKETS; 0 or less is unbucketed
+    bucket_columns: Sequence[str] = ()
+    sort_columns: Sequence[str] = ()
+    input_format: str = ORC_INPUT
+
+
+class EmbeddedCatalog:
+    """Writes the catalog tables of one embedded metastore."""
+
+    def __init__(self, database: Database, dialect: Dialect) -> None:
+        self._database = database
+        self._dialect = dialect
+        self._catalog = Catalog(database)
+        self._dependents = DependentRows(dialect)
+
+    @retried
+    def create_database(self, name: str, location: str, parameters: Mapping[str, str] | None = None) -> None:
+        """A new database.
+
+        Raises:
+            Refused: there is one of this name.
+        """
+        name = name.lower()
+        with self._database.write() as conn:
+            if database_id(conn, name) is not None:
+                raise Refused(f"database {name} exists already")
+            row = {
+                "DB_ID": self._draw(conn, "MDatabase"),
+                "NAME": name,
+                "DB_LOCATION_URI": location,
+                "OWNER_TYPE": "USER",
+                "CTLG_NAME": CATALOG,
+                "CREATE_TIME": now_ms(conn) // 1000,
+            }
+            conn.execute(insert(DBS).values(**self._dialect.row(DBS, row)))
+            _write_parameters(conn, DATABASE_PARAMS, "DB_ID", row["DB_ID"], parameters or {})
+
+    @retried
+    def create_table(self, new: NewTable) -> Table:
+        """A new table in ORC; parameters as given (``transactional=true`` and so on).
+
+        Raises:
+            NotFound: there is no such database.
+            Refused: there is a table of this name.
+        """
+        database, name = new.database.lower(), new.name.lower()
+        with self._database.write() as conn:
+            db_id = database_id(conn, database)
+            if db_id is None:
+                raise NotFound(f"database {database} is not in the metastore; create it first")
+            if conn.execute(select(TBLS.c.TBL_ID).where(TBLS.c.DB_ID == db_id, TBLS.c.TBL_NAME == name)).first():
+                raise Refused(f"table {database}.{name} exists already")
+            cd_id = self._insert_columns(conn, new.columns)
+            sd_id = self._insert_storage(conn, cd_id, new.location, new)
+            table_id = self._draw(conn, "MTable")
+            row = {
+                "TBL_ID": table_id,
+                "CREATE_TIME": now_ms(conn) // 1000,
+                "DB_ID": db_id,
+                "LAST_ACCESS_TIME": 0,
+                "OWNER": new.owner,
+                "OWNER_TYPE": "USER",
+                "RETENTION": 0,
+                "SD_ID": sd_id,
+                "TBL_NAME": name,
+                "TBL_TYPE": new.type,
+                "IS_REWRITE_ENABLED": False,
+            }
+            conn.execute(insert(TBLS).values(**row))
+            _write_parameters(conn, TABLE_PARAMS, "TBL_ID", table_id, new.parameters)
+            keys = [
+                {"TBL_ID": table_id, "PKEY_NAME": key.name.lower(), "PKEY_TYPE": key.type, "INTEGER_IDX": index}
+                for index, key in enumerate(new.partition_keys)
+            ]
+            _insert_all(conn, PARTITION_KEYS, keys)
+        return self._catalog.table(database, name)
+
+    @retried
+    def add_partition(
+        self, table: Table, values: Sequence[str], location: str | None = None, *, name: str | None = None
+    ) -> Partition:
+        """A new partition with these plain values; below the table's location unless told otherwise.
+
+        ``name`` is PART_NAME where it comes from somewhere else and is to be kept.
+
+        Raises:
+            Refused: the number of values is not that of the keys, or the partition exists.
+        """
+        given = self._new_name(table, values)
+        stored = name or given
+        with self._database.write() as conn:
+            if partitions_of(conn, table, PARTITIONS.c.PART_NAME == stored):
+                raise Refused(f"partition {stored!r} of {table} exists already")
+            of_table = select(SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(TBLS.c.TBL_ID == table.id)
+            cd_id = conn.execute(of_table).scalar_one()
+            place = location or f"{table.location.rstrip('/')}/{stored}"
+            sd_id = self._insert_storage(conn, cd_id, place, table)
+            part_id = self._draw(conn, "MPartition")
+            row = {
+                "PART_ID": part_id,
+                "CREATE_TIME": now_ms(conn) // 1000,
+                "LAST_ACCESS_TIME": 0,
+                "PART_NAME": stored,
+                "SD_ID": sd_id,
+                "TBL_ID": table.id,
+            }
+            conn.execute(insert(PARTITIONS).values(**row))
+            texts = [
+                {"PART_ID": part_id, "PART_KEY_VAL": value, "INTEGER_IDX": index} for index, value in enumerate(values)
+            ]
+            _insert_all(conn, PARTITION_KEY_VALS, texts)
+        return self._catalog.partition(table, stored)
+
+    @retried
+    def drop_partition(self, table: Table, part_name: str) -> None:
+        """Forget a partition and its records; its files are nobody's business here.
+
+        Raises:
+            NotFound: the table has none of this name.
+        """
+        part = self._catalog.partition(table, part_name)
+        with self._database.write() as conn:
+            _delete_partitions(conn, [part.id])
+            self._dependents.forget(conn, table.database, table.name, part.name)
+
+    @retried
+    def rename_partition(self, table: Table, part_name: str, values: Sequence[str]) -> Partition:
+        """Give a partition other values, with its records (Hive's ``OnRenameFunction``); its location stays.
+
+        Raises:
+            NotFound: the table has none of this name.
+            Refused: the number of values is not that of the keys, or such a partition exists.
+        """
+        part, stored = self._catalog.partition(table, part_name), self._new_name(table, values)
+        with self._database.write() as conn:
+            if partitions_of(conn, table, PARTITIONS.c.PART_NAME == stored):
+                raise Refused(f"partition {stored!r} of {table} exists already")
+            conn.execute(update(PARTITIONS).where(PARTITIONS.c.PART_ID == part.id).values(PART_NAME=stored))
+            for index, value in enumerate(values):
+                key = (PARTITION_KEY_VALS.c.PART_ID == part.id) & (PARTITION_KEY_VALS.c.INTEGER_IDX == index)
+                conn.execute(update(PARTITION_KEY_VALS).where(key).values(PART_KEY_VAL=value))
+            entity = Entity(database=table.database, table=table.name, partition=part.name)
+            self._dependents.rename_partition(conn, entity, stored)
+        return self._catalog.partition(table, stored)
+
+    @retried
+    def set_table_parameter(self, table: Table, key: str, value: str | None) -> Table:
+        """Set a table property, or remove it with None; the table as it is then."""
+        with self._database.write() as conn:
+            _set_parameter(conn, TABLE_PARAMS, "TBL_ID", table.id, key, value)
+        return self._catalog.table(table.database, table.name)
+
+    @retried
+    def set_database_parameter(self, database: str, key: str, value: str | None) -> None:
+        """Set a database property, or remove it with None.
+
+        Raises:
+            NotFound: there is no such database.
+        """
+        with self._database.write() as conn:
+            db_id = database_id(conn, database.lower())
+            if db_id is None:
+                raise NotFound(f"database {database} is not in the metastore")
+            _set_parameter(conn, DATABASE_PARAMS, "DB_ID", db_id, key, value)
+
+    @retried
+    def drop_table(self, table: Table) -> None:
+        """Forget a table, its partitions and its records (Hive's ``AcidEventListener``); files stay."""
+        with self._database.write() as conn:
+            ids = conn.execute(select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == table.id)).scalars().all()
+            _delete_partitions(conn, ids)
+            storage = select(TBLS.c.SD_ID, SDS.c.CD_ID, SDS.c.SERDE_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
+            found = conn.execute(storage.where(TBLS.c.TBL_ID == table.id)).first()
+            for child in (TABLE_PARAMS, PARTITION_KEYS, TBLS):
+                conn.execute(delete(child).where(child.c.TBL_ID == table.id))
+            if found is not None:
+                _delete_storage(conn, [found.SD_ID], [found.SERDE_ID])
+                conn.execute(delete(COLUMNS_V2).where(COLUMNS_V2.c.CD_ID == found.CD_ID))
+                conn.execute(delete(CDS).where(CDS.c.CD_ID == found.CD_ID))
+            self._dependents.forget(conn, table.database, table.name)
+
+    @retried
+    def rename_table(
+        self, table: Table, name: str, database: str | None = None, *, location: str | None = None
+    ) -> Table:
+        """Give a table another name, or another database too, with its records; the table as it is then.
+
+        Its location stays, or is ``location``, where its directory was moved to (Hive moves a managed table's);
+        partitions below the old one are there then.
+
+        Raises:
+            NotFound: there is no such database.
+            Refused: a table of this name is there.
+        """
+        to_database, to_name = (database or table.database).lower(), name.lower()
+        with self._database.write() as conn:
+            db_id = database_id(conn, to_database)
+            if db_id is None:
+                raise NotFound(f"database {to_database} is not in the metastore")
+            taken = select(TBLS.c.TBL_ID).where(TBLS.c.DB_ID == db_id, TBLS.c.TBL_NAME == to_name)
+            if conn.execute(taken).first() is not None:
+                raise Refused(f"table {to_database}.{to_name} exists already")
+            conn.execute(update(TBLS).where(TBLS.c.TBL_ID == table.id).values(DB_ID=db_id, TBL_NAME=to_name))
+            if location is not None:
+                _move(conn, table, location)
+            self._dependents.rename_table(conn, table.database, table.name, to_database, to_name)
+        return self._catalog.table(to_database, to_name)
+
+    @retried
+    def drop_database(self, name: str) -> None:
+        """Forget a database without tables, and its records; its directory stays.
+
+        Raises:
+            NotFound: there is no such database.
+            Refused: there are tables in it; drop them first.
+        """
+        database = name.lower()
+        with self._database.write() as conn:
+            db_id = database_id(conn, database)
+            if db_id is None:
+                raise NotFound(f"database {database} is not in the metastore")
+            left = conn.execute(select(TBLS.c.TBL_NAME).where(TBLS.c.DB_ID == db_id).order_by(TBLS.c.TBL_NAME)).first()
+            if left is not None:
+                raise Refused(f"database {database} has tables, such as {left.TBL_NAME}; drop them first")
+            for child in (DATABASE_PARAMS, DBS):
+                conn.execute(delete(child).where(child.c.DB_ID == db_id))
+            self._dependents.forget_database(conn, database)
+
+    @staticmethod
+    def _new_name(table: Table, values: Sequence[str]) -> str:
+        if len(values) != len(table.partition_keys):
+            raise Refused(f"table {table} has {len(table.partition_keys)} partition keys, {len(values)} values came")
+        return partition_names.part_name([key.name for key in table.partition_keys], values)
+
+    def _insert_columns(self, conn: Connection, columns: Sequence[Column]) -> int:
+        cd_id = self._draw(conn, "MColumnDescriptor")
+        conn.execute(insert(CDS).values(CD_ID=cd_id))
+        rows = [
+            {"CD_ID": cd_id, "COLUMN_NAME": column.name.lower(), "TYPE_NAME": column.type, "INTEGER_IDX": index}
+            for index, column in enumerate(columns)
+        ]
+        _insert_all(conn, COLUMNS_V2, rows)
+        return cd_id
+
+    def _insert_storage(self, conn: Connection, cd_id: int, location: str, like: NewTable | Table) -> int:
+        serde_id = self._draw(conn, "MSerDeInfo")
+        conn.execute(insert(SERDES).values(SERDE_ID=serde_id, SLIB=ORC_SERDE))
+        conn.execute(insert(SERDE_PARAMS).values(SERDE_ID=serde_id, PARAM_KEY="serialization.format", PARAM_VALUE="1"))
+        sd_id = self._draw(conn, "MStorageDescriptor")
+        row = {
+            "SD_ID": sd_id,
+            "INPUT_FORMAT": like.input_format or ORC_INPUT,
+            "IS_COMPRESSED": False,
+            "LOCATION": location,
+            "NUM_BUCKETS": like.buckets,
+            "OUTPUT_FORMAT": ORC_OUTPUT,
+            "SERDE_ID": serde_id,
+            "CD_ID": cd_id,
+            "IS_STOREDASSUBDIRECTORIES": False,
+        }
+        conn.execute(insert(SDS).values(**row))
+        bucketing = [
+            {"SD_ID": sd_id, "BUCKET_COL_NAME": name, "INTEGER_IDX": index}
+            for index, name in enumerate(like.bucket_columns)
+        ]
+        _insert_all(conn, BUCKETING_COLS, bucketing)
+        sorting = [
+            {"SD_ID": sd_id, "COLUMN_NAME": name, "ORDER": 1, "INTEGER_IDX": index}
+            for index, name in enumerate(like.sort_columns)
+        ]
+        _insert_all(conn, SORT_COLS, sorting)
+        return sd_id
+
+    def _draw(self, conn: Connection, model: str) -> int:
+        """The next id of a model class, from SEQUENCE_TABLE as DataNucleus does."""
+        name = _MODEL + model
+        here = SEQUENCE_TABLE.c.SEQUENCE_NAME == name
+        found = conn.execute(self._dialect.for_update(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here))).scalar()
+        if found is None:
+            return (
+                1
+                if inserted(conn, insert(SEQUENCE_TABLE).values(SEQUENCE_NAME=name, NEXT_VAL=2))
+                else self._draw(conn, model)
+            )
+        conn.execute(update(SEQUENCE_TABLE).where(here).values(NEXT_VAL=found + 1))
+        return int(found)
+
+
+def _insert_all(conn: Connection, table: SqlTable, rows: Sequence[Mapping[str, Any]]) -> None:
+    if rows:
+        conn.execute(insert(table), [dict(row) for row in rows])
+
+
+def _write_parameters(conn: Connection, table: SqlTable, key: str, owner: Any, parameters: Mapping[str, str]) -> None:
+    rows = [{key: owner, "PARAM_KEY": name, "PARAM_VALUE": value} for name, value in parameters.items()]
+    _insert_all(conn, table, rows)
+
+
+def _set_parameter(conn: Connection, table: SqlTable, key: str, owner: int, name: str, value: str | None) -> None:
+    conn.execute(delete(table).where(table.c[key] == owner, table.c.PARAM_KEY == name))
+    if value is not None:
+        _write_parameters(conn, table, key, owner, {name: value})
+
+
+def _move(conn: Connection, table: Table, location: str) -> None:
+    """Say where the table and those of its partitions that lay below it are now."""
+    of_table = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id).scalar_subquery()
+    conn.execute(update(SDS).where(SDS.c.SD_ID == of_table).values(LOCATION=location))
+    old, new = table.location.rstrip("/") + "/", location.rstrip("/") + "/"
+    for part in partitions_of(conn, table):
+        if part.location.startswith(old):
+            of_part = select(PARTITIONS.c.SD_ID).where(PARTITIONS.c.PART_ID == part.id).scalar_subquery()
+            moved = new + part.location.removeprefix(old)
+            conn.execute(update(SDS).where(SDS.c.SD_ID == of_part).values(LOCATION=moved))
+
+
+def _delete_partitions(conn: Connection, ids: Sequence[int]) -> None:
+    for part_id in ids:
+        storage = select(PARTITIONS.c.SD_ID, SDS.c.SERDE_ID).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+        found = conn.execute(storage.where(PARTITIONS.c.PART_ID == part_id)).first()
+        for child in (PARTITION_PARAMS, PARTITION_KEY_VALS, PARTITIONS):
+            conn.execute(delete(child).where(child.c.PART_ID == part_id))
+        if found is not None:
+            _delete_storage(conn, [found.SD_ID], [found.SERDE_ID])
+
+
+def _delete_storage(conn: Connection, storages: Sequence[int], serdes: Sequence[int]) -> None:
+    for child in (BUCKETING_COLS, SORT_COLS, SDS):
+        conn.execute(delete(child).where(child.c.SD_ID.in_(storages)))
+    for child in (SERDE_PARAMS, SERDES):
+        conn.execute(delete(child).where(child.c.SERDE_ID.in_(serdes)))
