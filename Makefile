@@ -27,8 +27,12 @@ up: setup ## the demo's tables with Airflow's UI, left running until Ctrl-C
 	@. tools/environment; exec python -m compactor.demo up
 
 .PHONY: test
-test: setup packages lint ## setup, missing Debian packages, lint and all tests
+test: setup packages lint ## setup, missing Debian packages, lint and the tests that take minutes; before every change
 	@. tools/environment; exec python -m pytest -n 2
+
+.PHONY: test-all
+test-all: setup packages lint ## the same and all other tests: live Hive and Trino (not with LIVE=0), wheel, Spark, Airflow
+	@. tools/environment; exec env WHOLE=1 python -m pytest -n 2
 
 .PHONY: packages
 packages:
@@ -47,8 +51,8 @@ bench: setup ## ratios such as stripe copy to plain copy, each measured in one r
 	@. tools/environment; for file in benchmarks/*.py; do echo "== $$file"; python "$$file"; done
 
 .PHONY: torture
-torture: setup ## all tests again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
-	@. tools/environment; exec env HYPOTHESIS_PROFILE=search TORTURE_MUTATIONS=$${TORTURE_MUTATIONS:-10000} TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
+torture: setup ## all of test-all again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
+	@. tools/environment; exec env WHOLE=1 HYPOTHESIS_PROFILE=search TORTURE_MUTATIONS=$${TORTURE_MUTATIONS:-10000} TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
 
 .PHONY: clean
 clean: ## remove what demo, tests and tools left (not .venv and .tools)

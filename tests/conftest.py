@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,16 +15,18 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.support.sizes import WHOLE, WHOLE_FOLDERS
+
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
     from compactor.service.site import Site
 
 # The same examples in every run, so that red is red for everybody; HYPOTHESIS_PROFILE=search looks for new ones.
-settings.register_profile(
-    "ci", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+_SAME = {"derandomize": True, "deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("short", max_examples=25, **_SAME)
+settings.register_profile("whole", max_examples=100, **_SAME)
 settings.register_profile("search", max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "whole" if WHOLE else "short"))
 
 # A developer's own metastore is no test material.
 for _name in [name for name in os.environ if name.startswith("COMPACTOR_")]:
@@ -40,45 +43,73 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
-#: Where tests share what is dear to start (servers, Airflow's database): one worker takes all of a folder or file. They come
-#: before all others and in this order: what takes long soon, and what needs downloads when those have come meanwhile.
-_TOGETHER = (
-    "tests/integration/airflow",
-    "tests/integration/page",
-    "tests/storage",
-    "tests/live",
-    "tests/contract",
-    "tests/integration/locks",
-    "tests/integration/spark",
-    "tests/unit/airflow/page",
-    "tests/unit/airflow/test_dags.py",
-    "tests/torture/test_memory.py",
-    "tests/unit/orc/codecs/test_recompress.py",
-    "tests/unit/demo/test_tables.py",
+#: What shares a server, a cluster or Airflow's database with others: tests whose scope is the same run one after the
+#: other in one worker; every other test goes to whichever worker is free. The first pattern that matches a test's id
+#: names its scope, and scopes begin in this order: the longest first, so that they overlap with what is short.
+_SCOPES = tuple(
+    (re.compile(pattern), scope)
+    for pattern, scope in (
+        (r"tests/integration/airflow/test_(scheduler|system|first_hour)", "a whole Airflow"),
+        (r"tests/integration/page/", "page"),
+        (r"tests/live/", "live"),
+        (r"tests/contract/.*\[.*(mariadb|mysql)", "contract: MariaDB"),
+        (r"tests/contract/.*\[.*postgres", "contract: PostgreSQL"),
+        (r"tests/contract/test_history\.py", "contract: PostgreSQL"),
+        (r"tests/storage/.*(\[.*(hdfs|httpfs)|_data_node_)|tests/storage/test_hdfs", "storage: HDFS"),
+        (r"tests/storage/(test_abfs|.*\[.*abfs)", "storage: Azure"),
+        (r"tests/storage/.*\[.*\bgs\b", "storage: Google"),
+        (r"tests/storage/.*\[.*\blocal\b", "storage: local"),
+        (r"tests/storage/", "storage: S3"),
+        (r"tests/(unit|integration)/airflow/", "Airflow in process"),
+        (r"tests/integration/locks/test_zookeeper", "ZooKeeper"),
+        (r"tests/integration/spark/", "Spark"),
+        (r"tests/torture/test_memory", "memory"),
+        (r"tests/unit/orc/codecs/test_recompress", "recompress"),
+        (r"tests/unit/demo/test_tables", "demo"),
+    )
 )
 
-#: Costs minutes and downloads: a real Hive and a real Trino beside us, and environments that pip fills.
-_LIVE = ("tests/live", "tests/packaging")
-_WITHOUT_LIVE = os.environ.get("LIVE") == "0"
+_WHOLE_MARK = "what is marked whole"
+#: A real Hive and a real Trino beside us, and environments that pip fills.
+_LIVE_FOLDERS = ("tests/live", "tests/packaging")
+
+
+def _left_out() -> dict[str, str]:
+    """The folders and marks that do not run, each with what brings it back."""
+    live = {} if os.environ.get("LIVE") != "0" else dict.fromkeys(_LIVE_FOLDERS, "LIVE=0")
+    whole = {} if WHOLE else dict.fromkeys((*WHOLE_FOLDERS, _WHOLE_MARK), "only make test-all (WHOLE=1) runs them")
+    return whole | live
 
 
 def pytest_report_header() -> list[str]:
-    """What is left out is said."""
-    return [f"LIVE=0: {', '.join(_LIVE)} are deselected"] if _WITHOUT_LIVE else []
+    """Names what is left out."""
+    reasons: dict[str, list[str]] = {}
+    for what, why in _left_out().items():
+        reasons.setdefault(why, []).append(what)
+    return [f"deselected, {why}: {', '.join(what)}" for why, what in reasons.items()]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """``LIVE=0`` leaves the dear ones out. What is shared comes first."""
-    live = [config.rootpath / folder for folder in _LIVE]
-    left_out = [item for item in items if _WITHOUT_LIVE and any(map(item.path.is_relative_to, live))]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-    items.sort(key=lambda item: _rank(item.nodeid))
+    """Deselects what is left out, and puts what is shared first."""
+    left_out = _left_out()
+    folders = [config.rootpath / folder for folder in left_out if folder != _WHOLE_MARK]
+
+    def goes(item: pytest.Item) -> bool:
+        if item.get_closest_marker("smoke") is not None:
+            return False
+        by_mark = _WHOLE_MARK in left_out and item.get_closest_marker("whole") is not None
+        return by_mark or any(map(item.path.is_relative_to, folders))
+
+    gone = {item for item in items if goes(item)}
+    if gone:
+        config.hook.pytest_deselected(items=list(gone))
+        items[:] = [item for item in items if item not in gone]
+    ranks = {scope: rank for rank, (_, scope) in reversed(list(enumerate(_SCOPES)))}
+    items.sort(key=lambda item: ranks.get(_scope(item.nodeid), len(_SCOPES)))
 
 
-def _rank(nodeid: str) -> int:
-    return next((rank for rank, place in enumerate(_TOGETHER) if nodeid.startswith(place)), len(_TOGETHER))
+def _scope(nodeid: str) -> str:
+    return next((scope for pattern, scope in _SCOPES if pattern.match(nodeid)), nodeid)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -92,15 +123,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         session.config.add_cleanup(ahead.begin(folders))
 
 
-class _Together(LoadScopeScheduling):
-    """With ``-n`` the tests of some folders and files stay together; any worker takes any other test."""
+class _Scopes(LoadScopeScheduling):
+    """With ``-n`` the tests of a scope stay together; any worker takes any other test."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((place for place in _TOGETHER if nodeid.startswith(place)), nodeid)
+        return _scope(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    return _Together(config, log)
+    return _Scopes(config, log)
 
 
 @pytest.fixture

@@ -33,9 +33,10 @@ from tests.model.stories import (
     stories,
 )
 from tests.model.world import World, bucket
+from tests.support.sizes import sized
 
-_CI = 50  #: stories in an ordinary run; HYPOTHESIS_PROFILE=search tells thousands
-EXAMPLES = settings.default.max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "search" else _CI
+_STORIES = sized(short=20, whole=50)  #: in an ordinary run; HYPOTHESIS_PROFILE=search tells thousands
+EXAMPLES = settings.default.max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "search" else _STORIES
 
 
 def play(story: Story, empty_metastore: Path) -> Counter[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from compactor.metastore.schema.tables import TRANSACTION_TABLES
+from tests.support.sizes import WHOLE_FOLDERS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "tests/fixtures/README.md"])
@@ -53,7 +54,19 @@ def test_every_decision_is_in_the_index() -> None:
 def test_make_alone_lists_its_targets() -> None:
     done = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True)
     listed = re.findall(r"^make ([\w-]+)", done.stdout, re.MULTILINE)
-    assert listed == ["help", "setup", "demo", "up", "test", "lint", "dist-spark", "bench", "torture", "clean"]
+    assert listed == [
+        "help",
+        "setup",
+        "demo",
+        "up",
+        "test",
+        "test-all",
+        "lint",
+        "dist-spark",
+        "bench",
+        "torture",
+        "clean",
+    ]
 
 
 def test_the_runbook_has_a_remedy_for_every_kind_of_error() -> None:
@@ -194,3 +207,6 @@ def test_a_rule_of_the_protocol_has_one_home_and_a_test(section: str) -> None:
             assert re.fullmatch(r"`[^`]+`", home), words
             assert _is_there("compactor", home.strip("`")), words
             assert named, words
+            assert [test for test in named if not f"tests/{test}".startswith(WHOLE_FOLDERS)], (
+                f"not in make test: {words}"
+            )

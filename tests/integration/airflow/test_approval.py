@@ -13,6 +13,8 @@ from compactor.demo.demo_folder import DemoPaths
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table
 
+pytestmark = pytest.mark.whole
+
 Run = Callable[..., Any]
 
 

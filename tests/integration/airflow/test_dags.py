@@ -18,6 +18,8 @@ from compactor.demo.fixtures import LocationForm, register_fixture
 from compactor.demo.measure import measure
 from tests.support.patience import until
 
+pytestmark = pytest.mark.whole
+
 ROOT = Path(__file__).resolve().parents[3]
 FIXTURES = ROOT / "tests" / "fixtures"
 TABLE = "f3_abort"
@@ -83,6 +85,7 @@ def variable(key: str) -> str | None:
         return None if found is None else str(found.val)
 
 
+@pytest.mark.smoke
 def test_the_folder_has_no_import_error(airflow_database: Path) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
@@ -129,6 +132,7 @@ def test_the_dags_of_a_metastore_work_on_that_alone(
     assert (states(archive), states(table)) == ([State.INITIATED], [State.INITIATED])
 
 
+@pytest.mark.smoke
 def test_the_plugin_is_loaded(airflow_database: Path) -> None:
     """A plugin with one bad field vanishes without an error, so its absence must be looked for."""
     from airflow.plugins_manager import get_plugin_info
@@ -136,6 +140,7 @@ def test_the_plugin_is_loaded(airflow_database: Path) -> None:
     assert [plugin for plugin in get_plugin_info() if plugin["name"] == "compactor"]
 
 
+@pytest.mark.smoke
 def test_the_initiator_queues_what_is_due_and_tells_the_worker(
     table: DemoPaths, run_dag: Run, events: Callable[[str], int]
 ) -> None:
@@ -160,6 +165,7 @@ def test_without_work_there_is_no_event(place: DemoPaths, run_dag: Run, events: 
     assert events(compacted("default").uri) == 0
 
 
+@pytest.mark.smoke
 def test_from_the_form_to_the_clean_directory(
     table: DemoPaths, run_dag: Run, events: Callable[[str], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

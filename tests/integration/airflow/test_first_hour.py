@@ -24,6 +24,8 @@ from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.store import open_metastore
 from tests.support.tables import insert, make_table, rows_of
 
+pytestmark = pytest.mark.whole
+
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "first-hour.md"
 DUE = range(12)  #: more deltas than the threshold
 

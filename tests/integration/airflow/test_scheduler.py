@@ -9,7 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.patience import PATIENCE, until
+
+pytestmark = pytest.mark.whole
 
 ROOT = Path(__file__).resolve().parents[3]
 

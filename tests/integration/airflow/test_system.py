@@ -23,6 +23,8 @@ from tests.support.downloads import ROOT
 from tests.support.driver import FOLDER, TRACKING_URL
 from tests.support.spark_cluster import QUICK, standalone
 
+pytestmark = pytest.mark.whole
+
 Seen = Callable[[], Mapping[str, str]]
 #: Transactions of the metastore: more than two scans take, so that one which is fired again and again would be seen.
 LOOKS = 100

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from compactor.compaction.entry import Entity
@@ -20,6 +21,8 @@ from compactor.service.requests.overrides import paused
 from compactor.service.site import Site
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 
+pytestmark = pytest.mark.whole
+
 VIEWS = ("tables", "queue", "blocked", "history", "settings")
 AXE = ROOT / "tests" / "support" / "assets" / "axe.min.js"
 #: Where pictures for the documents go; only who sets this makes them anew.
@@ -28,6 +31,7 @@ Login = Callable[..., BrowserContext]
 expect.set_options(timeout=SLOW)
 
 
+@pytest.mark.smoke
 def test_it_stands_in_airflows_own_ui_and_follows_its_theme(shown: Shown, login: Login) -> None:
     plugins = {p["name"] for p in shown.servers.call("GET", "/api/v2/plugins")["plugins"]}
     assert "compactor" in plugins
@@ -77,6 +81,7 @@ def test_tables_are_found_sorted_and_paged_by_the_server(shown: Shown, login: Lo
     expect(page.get_by_text("51–100 of 240")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Site) -> None:
     page = opened(login("opal"), shown.page_url("tables"))
     page.get_by_role("button", name="default.returns_4").click()
@@ -217,6 +222,7 @@ def test_a_page_of_another_origin_can_do_nothing_in_the_name_of_who_is_logged_in
     assert [(e.id, e.state) for e in site.metastore.entries.queue()] == before
 
 
+@pytest.mark.smoke
 def test_nobody_sees_nothing(shown: Shown, browser: Browser) -> None:
     context = browser.new_context()
     answer = context.request.get(shown.page_url("tables"), timeout=SLOW)

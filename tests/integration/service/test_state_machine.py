@@ -47,6 +47,7 @@ from compactor.service.worker.work import Options
 from compactor.tables.writer import write_rows
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility
+from tests.support.sizes import sized
 from tests.support.tables import delete, entity_of, insert, make_table, with_settings
 
 Row = tuple[RowId, tuple[Any, ...]]
@@ -213,7 +214,7 @@ class Walk(RuleBasedStateMachine):
 
 
 def test_no_snapshot_ever_changes(empty_metastore: Path) -> None:
-    examples = 9 if os.environ.get("HYPOTHESIS_PROFILE", "ci") == "ci" else 300
+    examples = 300 if os.environ.get("HYPOTHESIS_PROFILE") == "search" else sized(short=4, whole=9)
     run_state_machine_as_test(
         lambda: Walk(empty_metastore), settings=settings(max_examples=examples, stateful_step_count=25)
     )

@@ -22,6 +22,7 @@ from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.types import parse_hive_type
 from compactor.orc.io.source import BytesSource, LocalSource
 from compactor.orc.reencode import ARROW, PYORC
+from tests.support.sizes import sized
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -105,13 +106,14 @@ def test_rows_are_the_same_however_much_is_kept(
 ) -> None:
     """PROTOCOL 2.4: what does not fit in memory is decompressed when it is read."""
     monkeypatch.setattr(view_module, "KEPT_BYTES", room)
+    count = sized(short=20_000, whole=100_000)
     types = parse_hive_type("struct<a:bigint,b:string,c:array<string>>")
     schema = arrow_codec.schema(types)
     rows = pa.record_batch(
         [
-            pa.array([n * n for n in range(100_000)]),
-            pa.array([f"{n * 7919 % 10_007} is the name" for n in range(100_000)]),
-            pa.array([[str(n)] * (n % 3) for n in range(100_000)]),
+            pa.array([n * n for n in range(count)]),
+            pa.array([f"{n * 7919 % 10_007} is the name" for n in range(count)]),
+            pa.array([[str(n)] * (n % 3) for n in range(count)]),
         ],
         schema=schema,
     )
@@ -119,7 +121,7 @@ def test_rows_are_the_same_however_much_is_kept(
         out.write(rows)
     with LocalSource(tmp_path / "f") as source:
         tail = read_tail(source)
-        for size in (100_000, 3000):  # at once, or through the view batch by batch
+        for size in (count, count // 33):  # at once, or through the view batch by batch
             found = list(ARROW.read_batches(source, tail, rows=size))
             assert pa.Table.from_batches(found).rename_columns(schema.names).equals(pa.Table.from_batches([rows]))
         assert len(found) > 30

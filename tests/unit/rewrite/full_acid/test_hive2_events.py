@@ -24,6 +24,7 @@ from compactor.rewrite.publish import naming, stage
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import ROW_TYPE, Key, write_events_mixed
 from tests.support.oracle import read_directory
+from tests.support.sizes import sized
 from tests.support.units import execute
 
 STORAGE = LocalStorage()
@@ -97,7 +98,7 @@ def history(location: Path, seed: int) -> None:
                 delta(location, f"delta_{first:07d}_{last:07d}" + ("_0000" if first == last else ""), bucket, merged)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(sized(short=3, whole=12)))
 @pytest.mark.parametrize("run", [delete_events.RUN, 8], ids=["held", "spilled"])
 def test_what_a_base_holds_is_what_a_reader_of_hive_2_shows(
     tmp_path: Path, seed: int, run: int, monkeypatch: pytest.MonkeyPatch

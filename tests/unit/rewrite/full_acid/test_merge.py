@@ -25,6 +25,7 @@ from compactor.orc.reencode import Piece, piece_batches
 from compactor.rewrite.full_acid import merge as merging
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
+from tests.support.sizes import sized
 from tests.support.watching import names_in
 
 KEYS = st.tuples(st.integers(1, 3), st.sampled_from([FIRST_FILE, FIRST_FILE | 1]), st.integers(0, 9))
@@ -93,8 +94,9 @@ def test_runs_longer_than_a_batch(tmp_path: Path, is_sorted: bool) -> None:
 
 def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 2.4: memory is bounded by rows and their width, not by a file."""
-    monkeypatch.setattr(view, "BATCH_ROWS", 10_000)
-    monkeypatch.setattr(merging, "RUN_BYTES", 1 << 20)
+    rows = sized(short=40_000, whole=400_000)
+    monkeypatch.setattr(view, "BATCH_ROWS", rows // 40)
+    monkeypatch.setattr(merging, "RUN_BYTES", rows * 5 // 2)
     batches: list[weakref.ref[pa.RecordBatch]] = []
     alive = [0]
 
@@ -106,11 +108,13 @@ def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytes
             alive.append(sum(one() is not None for one in batches))
 
     monkeypatch.setattr(merging, "piece_batches", watched)
-    keys = dense(1, 400_000)
+    keys = dense(1, rows)
     with pieces(tmp_path, [[*keys[1:], keys[0]]]) as found:
         tail = merge_runs(found, str(tmp_path / "out"), like=like(), types=TYPES)
     assert (tail.rows, len(batches)) == (400_000, 40)
     assert max(alive) <= 4  # of 0.35 MiB each
+    assert (tail.rows, len(batches)) == (rows, 40)
+    assert max(alive) <= 4  # each is a third of a run
 
 
 def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ import pyarrow as pa
 import pytest
 
 from compactor.rewrite.full_acid.sorter import RowSorter, SortKey
+from tests.support.sizes import sized
+
+ROWS = sized(short=400, whole=1500)
 
 
 def keys(table: pa.Table) -> Sequence[SortKey]:
@@ -21,16 +24,16 @@ def batch(rows: Sequence[tuple[int, int]]) -> pa.RecordBatch:
     return pa.record_batch({"a": pa.array([a for a, _ in rows], pa.int32()), "b": numbers, "row": row})
 
 
-@pytest.mark.parametrize(("run_bytes", "fan_in"), [(1 << 20, 16), (2000, 16), (2000, 2), (1, 3), (20_000, 3)])
+@pytest.mark.parametrize(("run_bytes", "fan_in"), [(1 << 20, 16), (2000, 16), (2000, 2), (1, 3), (ROWS * 13, 3)])
 @pytest.mark.parametrize("values", [3, 10_000])
 def test_any_number_of_runs_is_sorted(tmp_path: Path, run_bytes: int, fan_in: int, values: int) -> None:
     made = random.Random(run_bytes)
-    rows = [(made.randrange(values), number) for number in range(1500)]
+    rows = [(made.randrange(values), number) for number in range(ROWS)]
     made.shuffle(rows)
     sorter = RowSorter(str(tmp_path), keys, run_bytes=run_bytes, fan_in=fan_in)
     for start in range(0, len(rows), 37):
         sorter.add(batch(rows[start : start + 37]))
-    assert sorter.rows == 1500
+    assert sorter.rows == ROWS
     spilled = len(os.listdir(tmp_path))
     assert (spilled > 0) == (run_bytes < 1 << 20)
     found = list(sorter.sorted())

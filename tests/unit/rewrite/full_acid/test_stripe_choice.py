@@ -33,6 +33,7 @@ from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KeyBlock, Mask, Numbers
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
+from tests.support.sizes import sized
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
 NONE = DeleteEvents.of(())
@@ -80,22 +81,25 @@ def test_known_statistics_spare_the_look(tmp_path: Path) -> None:
             one(files, look=True)
 
 
-@pytest.mark.parametrize("at_once", [1 << 20, 65_536, 5, 1])
+_FEW = sized(short=300, whole=65_536)
+
+
+@pytest.mark.parametrize(("at_once", "edge"), [(1 << 20, 65_536), (65_536, 65_536), (5, _FEW), (1, _FEW)])
 def test_known_statistics_spare_the_look_where_some_rows_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, edge: int
 ) -> None:
     """PROTOCOL 2.1: they say which rows stay; whoever decodes these holds every key to it."""
     monkeypatch.setattr(stripe_choice, "MASK_ROWS", at_once)
-    gone = [(3, FIRST_FILE, row) for row in (0, 65_535, 65_535, 65_536, 69_999)]
+    gone = [(3, FIRST_FILE, row) for row in (0, edge - 1, edge - 1, edge, edge + 99)]
     deletes = deleting(*gone, (3, FIRST_FILE, 80_000), (4, FIRST_FILE, 1))
-    with opened(tmp_path, dense(3, 70_000)) as files:
+    with opened(tmp_path, dense(3, edge + 100)) as files:
         seen, unseen = one(files, deletes, look=True), one(files, deletes)
     assert (seen.is_unseen, unseen.is_unseen) == (False, True)
     assert seen.keep is not None
     assert seen.keep.equals(unseen.keep)
     for name in ("action", "rows", "kept", "deleted", "invisible", "first", "last", "is_sorted"):
         assert getattr(seen, name) == getattr(unseen, name)
-    assert (unseen.kept, unseen.first, unseen.last) == (69_996, (3, FIRST_FILE, 1), (3, FIRST_FILE, 69_998))
+    assert (unseen.kept, unseen.first, unseen.last) == (edge + 96, (3, FIRST_FILE, 1), (3, FIRST_FILE, edge + 98))
 
 
 @pytest.mark.parametrize("hit", [range(4), range(0)], ids=["all", "none"])
