@@ -26,7 +26,7 @@ from compactor.metastore.schema.tables import (
     WRITE_SET,
 )
 from compactor.metastore.transactions import rows as txn_rows
-from compactor.metastore.transactions.transactions import OPEN_TXN_TIMEOUT_MS
+from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 
 _CTC = COMPLETED_TXN_COMPONENTS.c
 _T2W = TXN_TO_WRITE_ID.c

@@ -18,7 +18,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.queue.commits import Commit, Committing
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")

@@ -20,10 +20,10 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable
-from compactor.metastore.locks.hive_locks import NO_TXN
+from compactor.metastore.locks.lock_rows import NO_TXN
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rows.reader import read_snapshot
 from compactor.service import repair
 from compactor.service.answers import show

@@ -17,7 +17,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.metastore.catalog.values import Table as CatalogTable
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from tests.support.committing import committing
 
 pytestmark = pytest.mark.usefixtures("hive4")

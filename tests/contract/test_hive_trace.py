@@ -28,7 +28,7 @@ from compactor.locking.statement_tokens import Name
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.settings.precedence import Settings
 from tests.support.committing import committing
 from tests.support.row_changes import Recorded, State, changes, recording

@@ -8,7 +8,7 @@ from compactor.errors import LockNotGranted, NotFound, Refused, TransactionAbort
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import NO_TXN, LockState
+from compactor.metastore.locks.lock_rows import NO_TXN, LockState
 from compactor.metastore.schema.tables import HIVE_LOCKS
 from compactor.metastore.store import Metastore
 

@@ -8,7 +8,7 @@ from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from tests.support.committing import committing
 
 ENTITY = Entity(database="default", table="t")

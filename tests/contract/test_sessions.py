@@ -11,7 +11,7 @@ from compactor.compaction.entry import Entity
 from compactor.errors import LockNotGranted, TransactionAborted
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.store import Metastore

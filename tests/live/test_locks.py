@@ -6,7 +6,7 @@ from concurrent.futures import Future
 
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.locks.lock_rows import LockState
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.worker.outcome import Result

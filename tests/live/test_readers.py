@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from compactor.compaction.states import State
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.service.repair import repair
 from compactor.steps import Step
 from tests.support.beside import TRANSACTIONAL, Beside

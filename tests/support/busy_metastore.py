@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

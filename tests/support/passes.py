@@ -15,7 +15,7 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.ids import NOTHING_OPEN, TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable

@@ -9,7 +9,7 @@ from compactor.locking.statement_locks import Planned, TableFacts, locks
 from compactor.locking.statement_parser import parse
 from compactor.locking.statement_rules import Operation
 from compactor.locking.statement_tokens import Name
-from compactor.metastore.locks.hive_locks import NO_TXN, Lock, LockRow
+from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockRow
 from compactor.metastore.store import Metastore
 from compactor.settings.precedence import Layer, Settings
 

@@ -3,13 +3,12 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-import enum
 import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, delete, select, update
 
 from compactor.acid import partition_names
 from compactor.compaction.entry import Entity
@@ -21,59 +20,27 @@ from compactor.errors import LockNotGranted, NotFound, Refused
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType, conflicts, overlap
 from compactor.locking.requests import LockRequest, sorted_requests
+from compactor.metastore.locks.lock_rows import (
+    NEW_ROW,
+    NO_TXN,
+    Holder,
+    Lock,
+    LockRow,
+    LockState,
+    blocked_by,
+    distinct,
+    insert_request,
+    near,
+    new_rows,
+    read_rows,
+    request_of,
+)
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import HIVE_LOCKS, NEXT_LOCK_ID, TXN_LOCK_TBL
 from compactor.metastore.transactions import rows as txn_rows
-from compactor.metastore.transactions.transactions import must_be_open
+from compactor.metastore.transactions.rows import must_be_open
 
 _log = logging.getLogger(__name__)
-
-_NEW = insert(HIVE_LOCKS)
-NO_TXN = TxnId(0)  #: HL_TXNID of a lock that belongs to no transaction
-
-
-class LockState(enum.Enum):
-    """HL_LOCK_STATE."""
-
-    ACQUIRED = "a"
-    WAITING = "w"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockRow:
-    """One row of HIVE_LOCKS. Times are epoch milliseconds of the database's clock."""
-
-    id: int
-    internal_id: int
-    txn: TxnId
-    database: str
-    table: str | None
-    partition: str | None
-    type: LockType
-    state: LockState
-    last_heartbeat: int
-    acquired_at: int | None
-    user: str
-    host: str
-    agent: str | None
-    blocked_by: tuple[int, int] | None
-
-    def __str__(self) -> str:
-        names = ".".join(name for name in (self.database, self.table, self.partition) if name is not None)
-        return f"lock {self.id} ({self.type.name} on {names}, transaction {self.txn}, {self.user}@{self.host})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lock:
-    """What a request came to. ``blockers`` are the rows before it that it waits for; none when it is acquired."""
-
-    id: int
-    state: LockState
-    blockers: tuple[LockRow, ...] = ()
-
-    @property
-    def is_acquired(self) -> bool:
-        return self.state is LockState.ACQUIRED
 
 
 class Locks:
@@ -112,13 +79,13 @@ class Locks:
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             lock_id = self._draw(conn)
-            blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            blockers = self._blockers(read_rows(conn, near(wanted)), wanted, txn, before=lock_id)
             for request, row in blockers.items():
                 if zero_wait_read and txn != NO_TXN and request.type is LockType.SHARED_READ:
                     raise LockNotGranted(f"{request}: not granted without waiting; in the way: {row}")
                 if exclusive_ctas and request.type in (LockType.EXCL_WRITE, LockType.EXCLUSIVE):
                     raise LockNotGranted(f"{request}: the table is being made by somebody else; in the way: {row}")
-            return _insert(conn, lock_id, txn, wanted, user, host, agent, blockers)
+            return insert_request(conn, lock_id, txn, wanted, Holder(user=user, host=host, agent=agent), blockers)
 
     @retried
     def try_acquire(
@@ -135,9 +102,9 @@ class Locks:
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
             lock_id = self._draw(conn)
-            blockers = self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=lock_id)
+            blockers = self._blockers(read_rows(conn, near(wanted)), wanted, txn, before=lock_id)
             if not blockers:
-                return _insert(conn, lock_id, txn, wanted, user, host, agent, {})
+                return insert_request(conn, lock_id, txn, wanted, Holder(user=user, host=host, agent=agent), {})
         _not_granted(txn, blockers)
         return None
 
@@ -153,7 +120,7 @@ class Locks:
             rows = txn_rows.locked_rows(conn, self._dialect, wanted.keys())
             asked = {txn: self._adapted([wanted[txn]]) for txn in wanted if txn in rows and rows[txn].is_open}
             first = self._draw(conn, len(asked))
-            held = _by_table(_rows(conn, _near(r for requests in asked.values() for r in requests)) if asked else ())
+            held = _by_table(read_rows(conn, near(r for requests in asked.values() for r in requests)) if asked else ())
             granted: dict[TxnId, tuple[LockRequest, ...]] = {}
             for txn, requests in asked.items():
                 blockers = self._blockers(_around(held, requests[0]), requests, txn, before=first)
@@ -161,20 +128,20 @@ class Locks:
                     _not_granted(txn, blockers)
                 else:
                     granted[txn] = requests
-            now = now_ms(conn)
+            now, holder = now_ms(conn), Holder(user=user, host=host)
             new = [
                 row
                 for number, (txn, requests) in enumerate(granted.items(), start=first)
-                for row in _new_rows(number, txn, requests, user, host, None, {}, now)
+                for row in new_rows(number, txn, requests, holder, {}, now)
             ]
-            send_all(conn, _NEW, new)
+            send_all(conn, NEW_ROW, new)
         return frozenset(granted)
 
     def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
         """Who would keep these requests waiting now."""
         wanted = self._adapted(requests)
         with self._database.read() as conn:
-            return _distinct(self._blockers(_rows(conn, _near(wanted)), wanted, txn, before=None).values())
+            return distinct(self._blockers(read_rows(conn, near(wanted)), wanted, txn, before=None).values())
 
     @retried
     def check(self, lock_id: int) -> Lock:
@@ -185,27 +152,27 @@ class Locks:
             TransactionAborted: its transaction was aborted just now.
         """
         with self._database.write() as conn:
-            own = _rows(conn, HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id)
+            own = read_rows(conn, HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id)
             if not own:
                 raise NotFound(f"lock {lock_id} is not there: it was released, or its transaction ended or timed out")
             txn = own[0].txn
             if txn != NO_TXN:
                 must_be_open(conn, self._dialect, txn)
-            rows = _rows(conn, _near(own))
+            rows = read_rows(conn, near(own))
             if all(row.state is LockState.ACQUIRED for row in own):
                 return Lock(id=lock_id, state=LockState.ACQUIRED)
-            requests = [_request(row) for row in own]
+            requests = [request_of(row) for row in own]
             blockers = self._blockers(rows, requests, txn, before=lock_id)
             of_lock = HIVE_LOCKS.c.HL_LOCK_EXT_ID == lock_id
             for row, request in zip(own, requests, strict=True):
                 blocker = blockers.get(request)
-                values = _blocked_by(blocker)
+                values = blocked_by(blocker)
                 if not blockers:
                     values |= {"HL_LOCK_STATE": LockState.ACQUIRED.value, "HL_ACQUIRED_AT": now_ms(conn)}
                 of_row = update(HIVE_LOCKS).where(of_lock, HIVE_LOCKS.c.HL_LOCK_INT_ID == row.internal_id)
                 conn.execute(of_row.values(**values))
         state = LockState.WAITING if blockers else LockState.ACQUIRED
-        return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
+        return Lock(id=lock_id, state=state, blockers=distinct(blockers.values()))
 
     @retried
     def heartbeat(self, lock_id: int) -> None:
@@ -231,7 +198,7 @@ class Locks:
         with self._database.write() as conn:
             if conn.execute(delete(HIVE_LOCKS).where(of_lock, free)).rowcount > 0:
                 return True
-            held = _rows(conn, of_lock)
+            held = read_rows(conn, of_lock)
         if held:
             raise Refused(f"{held[0]} belongs to an open transaction; commit or abort that, and the lock goes with it")
         return False
@@ -259,7 +226,7 @@ class Locks:
         if txn is not None:
             conditions.append(column.HL_TXNID == txn)
         with self._database.read() as conn:
-            return _rows(conn, *conditions)
+            return read_rows(conn, *conditions)
 
     def waiting_exclusive(self, entity: Entity) -> bool:
         """Whether somebody waits for an EXCLUSIVE lock on ``entity`` or around it: all later readers wait for him."""
@@ -270,7 +237,7 @@ class Locks:
         column = HIVE_LOCKS.c
         waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
         with self._database.read() as conn:
-            waiting = _rows(conn, waits, column.HL_DB.in_({entity.database for entity in entities}))
+            waiting = read_rows(conn, waits, column.HL_DB.in_({entity.database for entity in entities}))
         return frozenset(entity for entity in entities if any(_touches(row, entity) for row in waiting))
 
     def _wanted(self, conn: Connection, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
@@ -310,53 +277,6 @@ class Locks:
         return found
 
 
-def _insert(
-    conn: Connection,
-    lock_id: int,
-    txn: TxnId,
-    wanted: Sequence[LockRequest],
-    user: str,
-    host: str,
-    agent: str | None,
-    blockers: dict[LockRequest, LockRow],
-) -> Lock:
-    conn.execute(insert(HIVE_LOCKS), _new_rows(lock_id, txn, wanted, user, host, agent, blockers, now_ms(conn)))
-    state = LockState.WAITING if blockers else LockState.ACQUIRED
-    return Lock(id=lock_id, state=state, blockers=_distinct(blockers.values()))
-
-
-def _new_rows(
-    lock_id: int,
-    txn: TxnId,
-    wanted: Sequence[LockRequest],
-    user: str,
-    host: str,
-    agent: str | None,
-    blockers: Mapping[LockRequest, LockRow],
-    now: int,
-) -> list[dict[str, object]]:
-    state = LockState.WAITING if blockers else LockState.ACQUIRED
-    return [
-        {
-            "HL_LOCK_EXT_ID": lock_id,
-            "HL_LOCK_INT_ID": number,
-            "HL_TXNID": txn,
-            "HL_DB": request.database,
-            "HL_TABLE": request.table,
-            "HL_PARTITION": request.partition,
-            "HL_LOCK_STATE": state.value,
-            "HL_LOCK_TYPE": request.type.value,
-            "HL_LAST_HEARTBEAT": now if txn == NO_TXN else 0,
-            "HL_ACQUIRED_AT": None if blockers else now,
-            "HL_USER": user,
-            "HL_HOST": host,
-            "HL_AGENT_INFO": agent,
-            **_blocked_by(blockers.get(request)),
-        }
-        for number, request in enumerate(wanted, start=1)
-    ]
-
-
 def _by_table(rows: Iterable[LockRow]) -> dict[tuple[str, str | None], list[LockRow]]:
     found: dict[tuple[str, str | None], list[LockRow]] = defaultdict(list)
     for row in rows:
@@ -379,55 +299,10 @@ def _touches(row: LockRow, entity: Entity) -> bool:
 
 
 def _not_granted(txn: TxnId, blockers: Mapping[LockRequest, LockRow]) -> None:
-    _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, _distinct(blockers.values()))))
+    _log.info("lock not granted to transaction %d: %s", txn, "; ".join(map(str, distinct(blockers.values()))))
 
 
 def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
     return sorted_requests(
         replace(request, partition=name) for request in requests for name in partition_names.forms(request.partition)
     )
-
-
-def _near(wanted: Iterable[LockRequest | LockRow]) -> ColumnElement[bool]:
-    """Rows of the same databases: no other can stand in the way."""
-    return HIVE_LOCKS.c.HL_DB.in_(sorted({request.database for request in wanted}))
-
-
-def _rows(conn: Connection, *conditions: ColumnElement[bool]) -> list[LockRow]:
-    order = (HIVE_LOCKS.c.HL_LOCK_EXT_ID, HIVE_LOCKS.c.HL_LOCK_INT_ID)
-    return [_lock_row(row) for row in conn.execute(select(HIVE_LOCKS).where(*conditions).order_by(*order))]
-
-
-def _lock_row(row: Row[tuple[object, ...]]) -> LockRow:
-    blocked = row.HL_BLOCKEDBY_EXT_ID
-    return LockRow(
-        id=row.HL_LOCK_EXT_ID,
-        internal_id=row.HL_LOCK_INT_ID,
-        txn=TxnId(row.HL_TXNID),
-        database=row.HL_DB,
-        table=row.HL_TABLE,
-        partition=row.HL_PARTITION,
-        type=LockType(row.HL_LOCK_TYPE),
-        state=LockState(row.HL_LOCK_STATE),
-        last_heartbeat=row.HL_LAST_HEARTBEAT,
-        acquired_at=row.HL_ACQUIRED_AT,
-        user=row.HL_USER,
-        host=row.HL_HOST,
-        agent=row.HL_AGENT_INFO,
-        blocked_by=None if blocked is None else (blocked, row.HL_BLOCKEDBY_INT_ID),
-    )
-
-
-def _request(row: LockRow) -> LockRequest:
-    return LockRequest(database=row.database, table=row.table, partition=row.partition, type=row.type)
-
-
-def _blocked_by(blocker: LockRow | None) -> dict[str, object]:
-    return {
-        "HL_BLOCKEDBY_EXT_ID": None if blocker is None else blocker.id,
-        "HL_BLOCKEDBY_INT_ID": None if blocker is None else blocker.internal_id,
-    }
-
-
-def _distinct(rows: Iterable[LockRow]) -> tuple[LockRow, ...]:
-    return tuple({(row.id, row.internal_id): row for row in rows}.values())

@@ -9,7 +9,7 @@ from typing import Protocol
 from compactor.errors import LockNotGranted
 from compactor.ids import TxnId
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import Lock, LockRow
+from compactor.metastore.locks.lock_rows import Lock, LockRow
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,6 @@ def wait_for(
     *,
     times: Iterable[int],
     sleep: Callable[[float], None],
-    agent: str | None = None,
 ) -> Lock:
     """Ask, and look again after each of ``times`` (milliseconds; ``locking.retry`` makes them) until it is granted.
 
@@ -56,7 +55,7 @@ def wait_for(
         TransactionAborted: the transaction timed out meanwhile.
     """
     wanted = list(requests)
-    lock = manager.acquire(txn, wanted, user, host, agent=agent)
+    lock = manager.acquire(txn, wanted, user, host)
     waited = 0
     for wait in times:
         if lock.is_acquired:

@@ -21,7 +21,7 @@ from compactor.errors import LocksUnavailable, NotFound, NotSupported, Refused
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents
-from compactor.metastore.locks.hive_locks import Lock, LockRow, LockState
+from compactor.metastore.locks.lock_rows import Lock, LockRow, LockState
 
 NAMESPACE = "hive_zookeeper_namespace"  #: ``hive.zookeeper.namespace``
 SESSION_TIMEOUT_SECONDS = 120.0  #: ``hive.zookeeper.session.timeout``

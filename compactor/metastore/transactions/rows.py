@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 
 from compactor.database.prepared import send, send_all
+from compactor.errors import NotFound, TransactionAborted
 from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
@@ -94,6 +95,33 @@ def locked_rows(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> 
 @cache  # a statement that is made once costs a fraction of one that is made for each call
 def _row_of(dialect: Dialect) -> Select[Any]:
     return dialect.for_update(select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == bindparam("of_txn")))
+
+
+def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
+    """The row of ``txn``, locked; used by whatever writes on behalf of a transaction.
+
+    Raises:
+        TransactionAborted: it is aborted.
+        NotFound: it is committed or unknown.
+    """
+    row = locked_row(conn, dialect, txn)
+    if row is not None and row.state == ABORTED:
+        raise aborted_error(txn)
+    if row is None or row.state != OPEN:
+        raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
+    return row
+
+
+def unknown_error(txn: TxnId) -> NotFound:
+    """The error for a transaction without a row."""
+    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten")
+
+
+def aborted_error(txn: TxnId) -> TransactionAborted:
+    """The error for a transaction that is aborted."""
+    return TransactionAborted(
+        f"transaction {txn} is aborted: it timed out, lost against another writer, or somebody aborted it; begin again"
+    )
 
 
 def lowest_open_id(conn: Connection) -> TxnId | None:

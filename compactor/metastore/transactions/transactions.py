@@ -6,9 +6,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, case, delete, func, insert, literal, or_, select, update
+from sqlalchemy import Connection, case, delete, func, insert, select, update
 
 from compactor.acid.write_ids import ValidTxnList
 from compactor.database.clock import now_ms
@@ -19,73 +18,27 @@ from compactor.ids import TxnId
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import (
     COMPACTION_QUEUE,
-    COMPLETED_TXN_COMPONENTS,
     HIVE_LOCKS,
     MIN_HISTORY_LEVEL,
-    TABLE_PARAMS,
-    TXN_COMPONENTS,
     TXNS,
-    WRITE_SET,
 )
+from compactor.metastore.transactions import commits
 from compactor.metastore.transactions import rows as txn_rows
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS, OpenLimit, TxnLimits
-from compactor.metastore.transactions.rows import ABORTED, COMMITTED, OPEN, TxnRow, TxnType
-
-__all__ = [
-    "OPEN_TXN_TIMEOUT_MS",
-    "HeartbeatRange",
-    "KeyValue",
-    "NewTransaction",
-    "OpenTransaction",
-    "Transactions",
-    "TxnType",
-]
+from compactor.metastore.transactions.rows import (
+    ABORTED,
+    COMMITTED,
+    OPEN,
+    TxnRow,
+    TxnType,
+    aborted_error,
+    unknown_error,
+)
+from compactor.metastore.transactions.values import HeartbeatRange, KeyValue, NewTransaction, OpenTransaction
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
 TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of what was timed out
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
-KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``TxnStore.TXN_KEY_START``)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTransaction:
-    """A transaction that has not committed. Times are epoch milliseconds of the database's clock."""
-
-    id: TxnId
-    user: str
-    host: str
-    type: TxnType
-    started: int
-    last_heartbeat: int
-    agent: str | None = None
-    state: str = OPEN  #: ``a`` among those that ``unfinished`` tells
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTransaction:
-    """A transaction to be opened, and for whom; ``agent`` says who works under it."""
-
-    user: str
-    host: str
-    type: TxnType = TxnType.DEFAULT
-    agent: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyValue:
-    """A table property that changes with a commit, or not at all: how a sink remembers up to where it wrote."""
-
-    table_id: int
-    key: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRange:
-    """Those of a range that are not alive; ``no_such`` has the committed ones too, as Hive's answer has."""
-
-    no_such: frozenset[TxnId] = frozenset()
-    aborted: frozenset[TxnId] = frozenset()
 
 
 class Transactions:
@@ -199,20 +152,20 @@ class Transactions:
             if row is None and self._dialect.is_remembered(conn, txn):
                 return
             if row is None:
-                raise _unknown(txn)
+                raise unknown_error(txn)
             if row.state == COMMITTED:
                 return
             if row.state == ABORTED:
-                raise _aborted(txn)
+                raise aborted_error(txn)
             self._dialect.lock_transactions(conn, exclusive=True)
             commit_id = self._dialect.newest(conn)
-            lost_to = _conflict(conn, self._dialect, txn)
+            lost_to = commits.conflict(conn, self._dialect, txn)
             if lost_to is not None:
                 txn_rows.mark_aborted(conn, self._dialect, txn, "write conflicts")
             else:
                 self._commit(conn, txn, row.type, commit_id)
                 if key_value is not None:
-                    _set(conn, key_value)
+                    commits.set_property(conn, key_value)
         if lost_to is not None:
             raise TransactionAborted(
                 f"transaction {txn} is aborted: transaction {lost_to} updated or deleted in the same place and "
@@ -262,7 +215,7 @@ class Transactions:
                 return
             row = self._must_exist(conn, txn)
         if row.state == ABORTED:
-            raise _aborted(txn)
+            raise aborted_error(txn)
         raise NotFound(f"transaction {txn} is committed; a heartbeat is only for an open one")
 
     @retried
@@ -391,7 +344,7 @@ class Transactions:
         # Without MIN_HISTORY_LEVEL Hive reads from WRITE_SET who wrote at all.
         txn_rows.write_set(conn, txn, commit_id, everything=not self._limits.min_history_level)
         if type is not TxnType.READ_ONLY and not type.compacts:
-            _complete_components(conn, txn)
+            commits.complete_components(conn, txn)
         if type in (TxnType.COMPACTION, TxnType.SOFT_DELETE):
             stamped = update(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_TXN_ID == txn)
             conn.execute(stamped.values(CQ_NEXT_TXN_ID=commit_id, CQ_COMMIT_TIME=now_ms(conn)))
@@ -400,91 +353,5 @@ class Transactions:
     def _must_exist(self, conn: Connection, txn: TxnId) -> TxnRow:
         row = txn_rows.locked_row(conn, self._dialect, txn)
         if row is None:
-            raise _unknown(txn)
+            raise unknown_error(txn)
         return row
-
-
-def _unknown(txn: TxnId) -> NotFound:
-    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten")
-
-
-def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
-    """The row of ``txn``, locked; used by whatever writes on behalf of a transaction.
-
-    Raises:
-        TransactionAborted: it is aborted.
-        NotFound: it is committed or unknown.
-    """
-    return checked_open(txn, txn_rows.locked_row(conn, dialect, txn))
-
-
-def checked_open(txn: TxnId, row: TxnRow | None) -> TxnRow:
-    """``row`` of ``txn``, if it is open; see ``must_be_open``."""
-    if row is not None and row.state == ABORTED:
-        raise _aborted(txn)
-    if row is None or row.state != OPEN:
-        raise NotFound(f"transaction {txn} is not open: it is committed, or there is no such transaction")
-    return row
-
-
-def _set(conn: Connection, wanted: KeyValue) -> None:
-    if not wanted.key.startswith(KEY_PREFIX):
-        raise Refused(
-            f"property {wanted.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"
-        )
-    here = (TABLE_PARAMS.c.TBL_ID == wanted.table_id, TABLE_PARAMS.c.PARAM_KEY == wanted.key)
-    if conn.execute(select(TABLE_PARAMS.c.PARAM_KEY).where(*here)).first() is None:
-        raise Refused(
-            f"property {wanted.key!r} of table {wanted.table_id} is not there; set it once before it is committed with a "
-            "transaction"
-        )
-    conn.execute(update(TABLE_PARAMS).where(*here).values(PARAM_VALUE=wanted.value))
-
-
-def _aborted(txn: TxnId) -> TransactionAborted:
-    return TransactionAborted(
-        f"transaction {txn} is aborted: it timed out, lost against another writer, or somebody aborted it; begin again"
-    )
-
-
-def _conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
-    """A transaction that updated or deleted where ``txn`` did and committed after it was opened."""
-    mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
-    same = and_(
-        mine.TC_DATABASE == theirs.WS_DATABASE,
-        mine.TC_TABLE == theirs.WS_TABLE,
-        or_(
-            mine.TC_PARTITION == theirs.WS_PARTITION,
-            and_(mine.TC_PARTITION.is_(None), theirs.WS_PARTITION.is_(None)),
-        ),
-    )
-    query = (
-        select(theirs.WS_TXNID)
-        .select_from(TXN_COMPONENTS.join(WRITE_SET, same))
-        .where(
-            mine.TC_TXNID == txn,
-            dialect.conflicting(),
-            theirs.WS_TXNID != txn,
-            theirs.WS_COMMIT_ID >= txn,
-        )
-        .order_by(theirs.WS_TXNID)
-        .limit(1)
-    )
-    return conn.execute(query).scalar()
-
-
-def _complete_components(conn: Connection, txn: TxnId) -> None:
-    """TXN_COMPONENTS -> COMPLETED_TXN_COMPONENTS; ``Y`` in all rows when any of them updated or deleted."""
-    components = TXN_COMPONENTS.c
-    changes = select(func.count()).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
-    flag = "Y" if conn.execute(changes).scalar_one() else "N"
-    written = select(
-        components.TC_TXNID,
-        components.TC_DATABASE,
-        components.TC_TABLE,
-        components.TC_PARTITION,
-        components.TC_WRITEID,
-        literal(flag),
-    ).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE != "c")
-    columns = ["CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE"]
-    conn.execute(insert(COMPLETED_TXN_COMPONENTS).from_select(columns, written))

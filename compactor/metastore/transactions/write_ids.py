@@ -24,8 +24,7 @@ from compactor.metastore.schema.tables import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
-from compactor.metastore.transactions.rows import OPEN, TxnType
-from compactor.metastore.transactions.transactions import must_be_open
+from compactor.metastore.transactions.rows import OPEN, TxnType, must_be_open
 
 
 class WriteIds:

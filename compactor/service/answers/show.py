@@ -11,7 +11,7 @@ from operator import attrgetter
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.errors import BadSetting, Refused
-from compactor.metastore.locks.hive_locks import LockRow, LockState
+from compactor.metastore.locks.lock_rows import LockRow, LockState
 from compactor.service.roles.blockers import all_blocked
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings

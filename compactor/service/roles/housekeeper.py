@@ -15,7 +15,7 @@ from compactor.errors import CompactorError, LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.housekeeping import Forgettable
-from compactor.metastore.transactions.transactions import OPEN_TXN_TIMEOUT_MS
+from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service import repair
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site

@@ -21,7 +21,8 @@ from compactor.errors import CompactorError, LockNotGranted, LostClaim, NotSuppo
 from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.queue.claims import Work
-from compactor.metastore.transactions.transactions import NewTransaction, TxnType
+from compactor.metastore.transactions.rows import TxnType
+from compactor.metastore.transactions.values import NewTransaction
 from compactor.rewrite.full_acid.rebalance import plan_rebalance
 from compactor.rewrite.full_acid.split import with_split_bytes
 from compactor.rewrite.plan.chunks import bounded, finished, must_hold

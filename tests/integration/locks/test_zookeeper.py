@@ -22,7 +22,7 @@ from compactor.errors import LockNotGranted, LocksUnavailable, NotFound, NotSupp
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import NO_TXN, Lock, LockState
+from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockState
 from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.locks.zookeeper import ZooKeeperLocks, open_zookeeper_locks
 from tests.support.patience import until

@@ -10,7 +10,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

@@ -18,7 +18,7 @@ from compactor.errors import Refused
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers import show
 from compactor.service.answers.explain import explain

@@ -25,7 +25,7 @@ from compactor.errors import StorageError
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot

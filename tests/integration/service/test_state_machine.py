@@ -33,8 +33,8 @@ from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
-from compactor.metastore.locks.hive_locks import LockState
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.locks.lock_rows import LockState
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries

@@ -14,12 +14,13 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import TxnId, WriteId
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import LockRow, Locks
+from compactor.metastore.locks.hive_locks import Locks
+from compactor.metastore.locks.lock_rows import LockRow
 from compactor.metastore.queue.claims import Claims
 from compactor.metastore.queue.rows import CQ
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_WRITE_ID, TXNS
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions import transactions
+from compactor.metastore.transactions import commits
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.metastore.transactions.write_ids import WriteIds
 
@@ -108,7 +109,7 @@ def _commit(metastore: Metastore) -> None:
     def nobody(*_: Any) -> None:
         return None
 
-    transactions._conflict = nobody
+    commits.conflict = nobody
 
 
 #: What is taken away, by name. Only for a process of its own: some of it changes the product's modules.

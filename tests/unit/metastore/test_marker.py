@@ -12,7 +12,7 @@ from compactor.metastore.catalog.values import Column
 from compactor.metastore.marker import change_marker
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 
 T = Entity(database="default", table="t")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.locks.hive_locks import LockState
+from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.store import Metastore
 
 

@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.ids import WriteId
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 
 T = Entity(database="d", table="t")
 

@@ -8,7 +8,7 @@ from compactor.demo.fixtures import register_fixture
 from compactor.errors import BadSetting, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.service.answers import show
 from compactor.service.site import VERSION, Site
 from tests.support.expected import step

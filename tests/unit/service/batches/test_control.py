@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.ids import WriteId
 from compactor.locking.lock_types import LockType
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches import control
 from compactor.service.batches.assembly import plan_batches

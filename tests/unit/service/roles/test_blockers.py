@@ -7,7 +7,7 @@ from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
 from compactor.metastore.store import Metastore
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.blockers import all_blocked, blockers, holders
 from compactor.service.site import Site
 from compactor.state.sightings import Sighting

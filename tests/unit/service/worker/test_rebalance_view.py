@@ -22,7 +22,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXN_COMPONENTS, TXNS, WRITE_SET
-from compactor.metastore.transactions.transactions import TxnType
+from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.write_ids import WriteIds
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
