@@ -1,7 +1,7 @@
-"""A writer's transaction: locks, write IDs and components first, files after them, commit or abort at the end.
+"""A writer's transaction: locks, write IDs and components first, then files, then commit or abort.
 
 ``with writing(site) as txn:`` commits when the block ends and aborts when it raises. A component is written before any
-file of it can exist, so that an aborted transaction stays known as long as its files do (PROTOCOL 8).
+file of it can exist, so that an aborted transaction stays known as long as its files exist (PROTOCOL 8).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from compactor.service.site import Site, Target
 
 
 class WriteOperation(enum.Enum):
-    """TC_OPERATION_TYPE."""
+    """A value of TC_OPERATION_TYPE."""
 
     INSERT = "i"
-    UPDATE = "u"  #: INSERT OVERWRITE and TRUNCATE; row updates are deletes with an insert
+    UPDATE = "u"  #: INSERT OVERWRITE and TRUNCATE; row updates are deletes and inserts
     DELETE = "d"
 
 
-#: What decides which lock is taken, together with the site's ``hive.txn.xlock.*``.
+#: Decides, together with the site's ``hive.txn.xlock.*``, which lock is taken.
 _WHAT = {
     WriteOperation.INSERT: What.INSERT,
     WriteOperation.DELETE: What.DELETE,
@@ -44,7 +44,7 @@ _WHAT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStatement:
-    """Where one statement writes: ``delta_<write ID>_<write ID>_<statement ID>`` below ``location``."""
+    """One statement; it writes to ``delta_<write ID>_<write ID>_<statement ID>`` below ``location``."""
 
     entity: Entity
     operation: WriteOperation
@@ -68,14 +68,14 @@ class Transaction:
         self.id = txn
 
     def statement(self, entity: Entity, operation: WriteOperation) -> WriteStatement:
-        """The next statement on ``entity``: locked, with its write ID, and recorded before its files are made.
+        """Begins the next statement on ``entity``: takes its lock and write ID, and records it before its files are made.
 
         Statement IDs count within one table, as Hive's do within a transaction.
 
         Raises:
-            NotFound: the table or partition is not there.
+            NotFound: the table or partition does not exist.
             Refused: the table is not transactional.
-            LockNotGranted: somebody holds a lock that this one has to wait for, longer than compactor.lock.wait.
+            LockNotGranted: a conflicting lock was held for longer than compactor.lock.wait.
             TransactionAborted: the transaction timed out.
             StorageError: a directory holds the write ID already: the metastore was restored, or is another's.
         """
@@ -104,7 +104,7 @@ class Transaction:
         )
 
     def snapshot(self, target: Target) -> ValidWriteIdList:
-        """What this transaction sees of a table, its own writes with it."""
+        """Returns the write IDs of a table that this transaction sees, including its own."""
         return self._site.write_ids(target.table, self._site.metastore.transactions.snapshot(self.id))
 
     def _must_be_unused(self, target: Target, write_id: WriteId) -> None:
@@ -141,10 +141,10 @@ class Transaction:
 
 @contextmanager
 def writing(site: Site, user: str | None = None) -> Iterator[Transaction]:
-    """A transaction that commits at the end of the block, or aborts when the block raises.
+    """Opens a transaction that commits at the end of the block, or aborts when the block raises.
 
     Raises:
-        TransactionAborted: it timed out, or lost against another writer of the same rows.
+        TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
     """
     who = user or site.user
@@ -158,6 +158,6 @@ def writing(site: Site, user: str | None = None) -> Iterator[Transaction]:
     except (CommitUnknown, TransactionAborted):
         raise
     except BaseException:
-        with suppress(CompactorError):  # the error under way says more; a transaction that cannot be aborted times out
+        with suppress(CompactorError):  # the original error says more; a transaction that cannot be aborted times out
             site.metastore.transactions.abort(txn, "the writer failed")
         raise

@@ -1,6 +1,6 @@
-"""A small writer: Arrow in, a delta or delete delta out, as one statement of a transaction makes them.
+"""A small writer: turns Arrow data into a delta or delete delta, as one statement of a transaction does.
 
-The metastore's side (transaction, lock, write ID, component) comes first and is the caller's.
+The metastore's side (transaction, lock, write ID, component) comes first and is up to the caller.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def write_rows(
     number: int = 0,
     compression: Compression = Compression.ZLIB,
 ) -> Written:
-    """``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
+    """Writes ``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
 
     Raises:
         StorageError: the directory or file can't be made, or the file exists.
@@ -64,11 +64,11 @@ def write_rows(
 def write_deletes(
     location: str, row_type: str, row_ids: pa.Table, *, write_id: WriteId, statement_id: int, number: int = 0
 ) -> Written:
-    """Delete events for the rows with these ROW__IDs, as file ``number`` of the statement's delete delta.
+    """Writes delete events for the rows with these ROW__IDs, as file ``number`` of the statement's delete delta.
 
     Args:
-        row_ids: has the columns ``writeid``, ``bucketid``, ``rowid`` as ``read_snapshot`` gives them; others are not
-            looked at. ``number`` must be that of the file that holds the rows, or the events are dead.
+        row_ids: has the columns ``writeid``, ``bucketid``, ``rowid`` as ``read_snapshot`` returns them; others are
+            ignored. ``number`` must be that of the file that holds the rows, or the events are dead.
     """
     types = acid_types(parse_hive_type(row_type))
     path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
@@ -79,7 +79,7 @@ def write_deletes(
 
 
 def _path(location: str, kind: DeltaKind, write_id: WriteId, statement_id: int, number: int) -> str:
-    """The path of the statement's file, its directory and side file made."""
+    """Makes the statement's directory with its version file, and returns the path of its data file."""
     delta = Delta(kind=kind, min_write_id=write_id, max_write_id=write_id, statement_id=statement_id)
     folder = os.path.join(location, delta.name)
     try:

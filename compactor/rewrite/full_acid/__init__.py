@@ -1,3 +1,3 @@
-"""One file number of a full ACID table: rows, delete events and stripes."""
+"""Rewrites a unit of a full ACID table: one file number's rows, delete events and stripes. Above ``plan``, below ``run``."""
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""One unit of an insert-only table: files whose rows nobody deletes."""
+"""Rewrites a unit of an insert-only table, in which no row is ever deleted. Above ``full_acid``, below ``run``."""
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""ORC files of an insert-only table as fewer files: stripes are copied, small neighbours re-encoded.
+"""Joins ORC files of an insert-only table: stripes are copied, small neighbours re-encoded.
 
-Files share one only where their types are the same to the last name, since readers find columns of such files by name,
-and where their stripes may stand in one file. What may not is a file of its own: an insert-only directory holds any
-number of them.
+Files are joined only if their types are equal in every name, since readers find the columns of such files by name, and if
+their stripes may share a file. Any other file stays separate: an insert-only directory may hold any number of files.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from compactor.rows.acid_file import AcidFile
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OutputStripe:
-    """One stripe and whether it is copied."""
+    """One stripe, which is copied or re-encoded."""
 
     file: AcidFile
     number: int
@@ -42,7 +41,7 @@ class OutputStripe:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JoinedFiles:
-    """Files that become one, and the tail whose class that gets."""
+    """Files that become one, and the tail whose class it gets."""
 
     files: tuple[AcidFile, ...]
     like: Tail
@@ -52,7 +51,8 @@ class JoinedFiles:
         return sum(file.tail.rows for file in self.files)
 
     def stripes(self, small_stripe_bytes: int) -> list[OutputStripe]:
-        """The fate of every stripe. Neighbours that are all small are encoded together: many tiny stripes read slowly."""
+        """Decides for every stripe whether it is copied. Small neighbours are encoded together: many tiny stripes are slow
+        to read."""
         found = [
             OutputStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
@@ -75,7 +75,7 @@ class JoinedFiles:
 
 
 def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
-    """Files that may share one, in the order of the first of each; files without rows are left out.
+    """Groups the files that may become one, in the order of the first file of each; leaves out files without rows.
 
     Raises:
         NotLossless: a file holds ACID events, which readers of an insert-only table take for columns.
@@ -99,19 +99,19 @@ def _like(files: Sequence[AcidFile]) -> Tail:
 
 
 def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full: bool) -> list[FinishedFile]:
-    """All rows of ``files``, in their order within each of the few files that come of it.
+    """Writes all rows of ``files`` to few files beside ``path``, in their order within each.
 
     Raises:
         NotLossless: rows can neither be copied nor re-encoded.
-        VerificationFailed: what was written is not what was read.
+        VerificationFailed: an output differs from its inputs.
     """
     return [_write(group, f"{path}.{n}", small_stripe_bytes, full) for n, group in enumerate(joinable_files(files))]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Growing:
-    """An output that grows stripe by stripe. ``stripes`` are those that its own are copies of, of inputs and of the
-    ``parts`` that were encoded."""
+    """An output that grows stripe by stripe. ``stripes`` are the sources of its copies, in inputs and in the ``parts`` that
+    were encoded."""
 
     assembler: Assembler
     like: Tail
@@ -186,7 +186,7 @@ def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -
 
 
 def _verify(group: JoinedFiles, path: str, written: Written) -> None:
-    """That the file has the rows of its inputs, and as many values in each column."""
+    """Checks that the file has the rows of its inputs, and as many values in each column."""
     with LocalSource(path) as source:
         tail = read_tail(source)
         if tail.rows != group.rows or tail.types != group.like.types or written.rows != group.rows:
@@ -202,7 +202,7 @@ def _verify(group: JoinedFiles, path: str, written: Written) -> None:
 
 
 def _values(tails: Sequence[Tail]) -> list[int]:
-    """How many values each column has in all stripes."""
+    """Counts the values of each column in all stripes."""
     totals = [0] * len(tails[0].types)
     for tail in tails:
         for columns in tail.stripe_statistics or ():

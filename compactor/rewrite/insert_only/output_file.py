@@ -1,4 +1,4 @@
-"""A finished file of an insert-only table, and the sink that counts what goes into it."""
+"""A finished file of an insert-only table, and the sink that measures the bytes written to it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class FinishedFile:
     copied: int = 0
     encoded: int = 0
     bytes_copied: int = 0
-    ending: str = ""  #: of the name, with its dot, by which readers choose a codec
+    ending: str = ""  #: of the name, with its dot; readers choose a codec by it
 
 
 class CountingSink:
-    """A new local file with the length and checksum of what was written. Leaving a ``with`` block by an exception
-    removes it."""
+    """A new local file with the length and checksum of the bytes written. Leaving a ``with`` block by an exception removes
+    it."""
 
     def __init__(self, path: str) -> None:
         self._sink = LocalSink(path, stays=True)

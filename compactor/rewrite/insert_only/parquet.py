@@ -1,7 +1,7 @@
-"""Parquet files of an insert-only table as fewer files: the bytes of their row groups are copied, only the footer is new.
+"""Joins Parquet files of an insert-only table: the bytes of their row groups are copied, only the footer is new.
 
-Nothing is decoded, so that every reader finds the values, pages and statistics that it found before. Files share one
-only where schema, writer and key-value metadata are the same: Hive reads days and timestamps by the latter two.
+Nothing is decoded, so that every reader finds the values, pages and statistics that it found before. Files are joined only
+if schema, writer and key-value metadata are equal: Hive interprets days and timestamps by the latter two.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _COLUMNS, _GROUP_ROWS, _GROUP_OFFSET, _ORDINAL = 1, 3, 5, 7
 _PATH, _CHUNK_OFFSET, _META, _PLACES, _PLACES_LENGTH, _VALUES, _VALUES_LENGTH, _CRYPTO, _ENCRYPTED = range(1, 10)
 _COMPRESSED, _DATA, _INDEX, _DICTIONARY, _BLOOM, _BLOOM_LENGTH = 7, 9, 10, 11, 14, 15
 _PAGES, _PAGE_OFFSET = 1, 1
-_MOST_ORDINALS = 1 << 15
-#: PARQUET-816: up to here a chunk's length left out the head of its dictionary page.
+_MAX_ORDINALS = 1 << 15
+#: PARQUET-816: up to these versions a chunk's length left out the header of its dictionary page.
 _WRONG_LENGTHS = re.compile(rb"parquet-mr version 1\.[0-2]\.")
 
 
 def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedFile]:
-    """All row groups of ``sources``, in their order, as few files.
+    """Writes all row groups of ``sources``, in their order, to few files beside ``path``.
 
     Raises:
         BadFile: a file is not Parquet, or damaged.
-        NotLossless: a file is encrypted, or its writer's lengths are known to be wrong.
-        VerificationFailed: what was written is not what was read.
+        NotLossless: a file is encrypted, or its writer is known for wrong lengths.
+        VerificationFailed: an output differs from its inputs.
     """
     return [_write(group, f"{path}.{number}", full) for number, group in enumerate(joinable_files(sources))]
 
@@ -59,7 +59,7 @@ class ParquetFile:
 
 
 def joinable_files(sources: Sequence[Source]) -> list[list[ParquetFile]]:
-    """Files that may share one, in the order of the first of each; files without rows are left out."""
+    """Groups the files that may become one, in the order of the first file of each; leaves out files without rows."""
     found: dict[bytes, list[ParquetFile]] = {}
     for source in sources:
         file = ParquetFile(source=source, footer=footer.read_footer(source))
@@ -109,7 +109,7 @@ def _write(files: Sequence[ParquetFile], path: str, full: bool) -> FinishedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Indexed:
-    """A column chunk whose page index follows the row groups. ``moved`` is how far its pages have moved."""
+    """A column chunk whose page index follows the row groups. ``moved`` is the distance that its pages have moved."""
 
     source: Source
     old: Struct
@@ -134,7 +134,7 @@ def _range(source: Source, chunk: Struct, offset: int, length: int) -> bytes:
 
 
 def _copied(source: Source, group: Struct, number: int, out: CountingSink, indexes: list[_Indexed]) -> Struct:
-    """The row group as it stands in the new file, whose bytes are written."""
+    """Writes the bytes of a row group and returns its entry in the new footer."""
     begins = out.length
     columns: list[Struct] = []
     for chunk in group[_COLUMNS][1][1]:
@@ -151,13 +151,14 @@ def _copied(source: Source, group: Struct, number: int, out: CountingSink, index
         made[_GROUP_OFFSET] = (I64, begins)
     if _ORDINAL in made:
         made[_ORDINAL] = (I16, number)
-        if number >= _MOST_ORDINALS:
+        if number >= _MAX_ORDINALS:
             del made[_ORDINAL]
     return made
 
 
 def _moved(chunk: Struct, start: int, moved: int) -> Struct:
-    """What the footer says of a chunk that now begins at ``start``. A Bloom filter stays behind: it only saves reading."""
+    """Returns the footer's entry for a chunk that now begins at ``start``. It drops the Bloom filter, which only saves
+    reading."""
     meta = {key: value for key, value in chunk[_META][1].items() if key not in (_BLOOM, _BLOOM_LENGTH)}
     for key in (_DATA, _INDEX, _DICTIONARY):
         if meta.get(key, (I64, 0))[1] > 0:
@@ -171,7 +172,7 @@ def _moved(chunk: Struct, start: int, moved: int) -> Struct:
 
 
 def _extent(source: Source, chunk: Struct) -> tuple[int, int]:
-    """Where a chunk's pages begin and how many bytes they take."""
+    """Returns the offset of a chunk's pages and their length in bytes."""
     if _PATH in chunk or _CRYPTO in chunk or _ENCRYPTED in chunk or _META not in chunk:
         raise NotLossless(f"{source.name}: has a column that is encrypted or in another file; exclude the table")
     meta = chunk[_META][1]
@@ -183,20 +184,20 @@ def _extent(source: Source, chunk: Struct) -> tuple[int, int]:
 
 
 def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequence[Struct], full: bool) -> None:
-    """That another reader finds all rows; with ``full`` also each chunk's bytes, and every value."""
+    """Checks that another reader finds all rows; with ``full`` also each chunk's bytes, and every value."""
     try:
         written = parquet.ParquetFile(path)
-        told = written.metadata
-        found = (told.num_rows, [told.row_group(n).num_rows for n in range(told.num_row_groups)])
-        if told.num_columns:
-            for number in range(told.num_row_groups) if full else (told.num_row_groups - 1,):
-                columns = None if full else [told.schema.column(0).path]
-                _decoded(written, number, columns, path)
+        metadata = written.metadata
+        found = (metadata.num_rows, [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)])
+        if metadata.num_columns:
+            for number in range(metadata.num_row_groups) if full else (metadata.num_row_groups - 1,):
+                columns = None if full else [metadata.schema.column(0).path]
+                _check_decodes(written, number, columns, path)
     except (pa.ArrowException, OSError) as error:
         names = ", ".join(file.source.name for file in files[:3]) + (", …" if len(files) > 3 else "")
         raise VerificationFailed(
-            f"{path}: cannot be read back ({error}); nothing was changed. It was put together of {names}: where one of "
-            "these cannot be read either, restore it, else report this"
+            f"{path}: cannot be read back ({error}); nothing was changed. It was joined from {names}: if one of these "
+            "cannot be read either, restore it, else report this"
         ) from error
     wanted = (rows, [group[_GROUP_ROWS][1] for group in row_groups])
     if found != wanted:
@@ -210,10 +211,10 @@ def _verify(files: Sequence[ParquetFile], path: str, rows: int, row_groups: Sequ
                 raise VerificationFailed(f"{path}: holds other bytes than its inputs; nothing was changed, report this")
 
 
-def _decoded(written: Any, number: int, columns: list[str] | None, path: str) -> None:
+def _check_decodes(written: Any, number: int, columns: list[str] | None, path: str) -> None:
     try:
         found = written.read_row_group(number, columns=columns)
-    except NotImplementedError:  # a codec that only other readers know: its bytes are copied all the same
+    except NotImplementedError:  # a codec that only other readers have: its bytes are copied all the same
         return
     if found.num_rows != written.metadata.row_group(number).num_rows:
         raise VerificationFailed(f"{path}: row group {number} has {found.num_rows} rows; nothing was changed")

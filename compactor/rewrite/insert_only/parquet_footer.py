@@ -1,7 +1,7 @@
-"""The footer of a Parquet file: read and written whole, so that nothing that it says is lost.
+"""Reads and writes the whole footer of a Parquet file, so that nothing in it is lost.
 
-It is a struct in Thrift's compact protocol. Fields are kept by their numbers, also those that are not known here.
-Numbers are those of ``parquet.thrift``.
+It is a struct in Thrift's compact protocol. Fields are kept by their numbers, unknown ones too. Numbers are those of
+``parquet.thrift``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compactor.orc.io.source import Source
 
 MAGIC = b"PAR1"
 ENCRYPTED = b"PARE"
-_MOST = 1 << 30  #: bytes of a footer; more is damage
+_MAX_BYTES = 1 << 30  #: of a footer; more is damage
 
 BOOL_TRUE, BOOL_FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
 #: Fields by number, each with its Thrift type. A list is its element type and its items.
@@ -26,17 +26,17 @@ VERSION, SCHEMA, ROWS, ROW_GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS, ENCRYP
 
 
 def read_footer(source: Source) -> Struct:
-    """The footer of a file.
+    """Returns the footer of a file.
 
     Raises:
-        BadFile: it is not Parquet, or truncated.
-        NotLossless: it is encrypted.
+        BadFile: the file is not Parquet, or truncated.
+        NotLossless: the file is encrypted.
     """
     end = source.read(source.length - 8, 8) if source.length >= 12 else b""
     if end[4:] == ENCRYPTED:
         raise NotLossless(f"{source.name}: is encrypted, which a rewrite would lose; exclude the table")
     length = int.from_bytes(end[:4], "little")
-    if end[4:] != MAGIC or length > min(_MOST, source.length - 12):
+    if end[4:] != MAGIC or length > min(_MAX_BYTES, source.length - 12):
         raise BadFile(
             f"{source.name}: expected Parquet, found {source.length} bytes with another end; restore the file"
         )
@@ -47,10 +47,10 @@ def read_footer(source: Source) -> Struct:
 
 
 def parse_struct(data: bytes, name: str) -> Struct:
-    """A struct that ``data`` begins with.
+    """Returns the struct that ``data`` begins with.
 
     Raises:
-        BadFile: it is none.
+        BadFile: there is none.
     """
     try:
         return _ThriftReader(data).struct()
@@ -59,7 +59,7 @@ def parse_struct(data: bytes, name: str) -> Struct:
 
 
 def serialize(value: Struct) -> bytes:
-    """``value`` in the compact protocol, the shortest form of it."""
+    """Returns ``value`` in the compact protocol, in its shortest form."""
     return b"".join(_struct(value))
 
 

@@ -1,6 +1,6 @@
-"""Runs one unit of an insert-only table: plain files without ACID columns, whose rows nobody deletes.
+"""Rewrites one unit of an insert-only table, whose plain files have no ACID columns and no deletes, by its file format.
 
-What a snapshot sees is decided by directories alone; every row of a file that is read is kept, in its order.
+Directories alone decide what a snapshot sees; every row of a file that is read is kept, in its order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from compactor.storage.protocol import Storage
 
 
 def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
-    """Writes the unit's files beside each other at ``path`` with a number behind.
+    """Writes the unit's files side by side, at ``path`` with a number appended.
 
     Raises:
         BadFile: an input cannot be read.
@@ -62,7 +62,7 @@ def rewrite_insert_only(unit: Unit, storage: Storage, path: str) -> UnitResult:
 
 
 def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile], int]:
-    """The files, and how many rows the inputs have."""
+    """Writes the files and returns them with the number of rows of the inputs."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
             made = orc.write(files, path, small_stripe_bytes=unit.small_stripe_bytes, full=unit.full_verify)
@@ -74,7 +74,7 @@ def _written(unit: Unit, storage: Storage, path: str) -> tuple[list[FinishedFile
         if _stay_whole(unit, sources):
             return insert_only_whole.write(sources, path), 0
         made = insert_only_text.write(sources, path, full=unit.full_verify)
-        return made, sum(file.rows for file in made)  # counted from the inputs and, apart, from the output
+        return made, sum(file.rows for file in made)  # counted in the inputs and, separately, in the output
 
 
 def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
@@ -82,7 +82,7 @@ def _stay_whole(unit: Unit, sources: Sequence[Source]) -> bool:
 
 
 def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
-    """One of the inputs as it is, where none has a row: a directory without files lets old rows come back in Trino
+    """Copies one of the inputs, none of which has a row: a directory without files lets old rows come back in Trino
     (PROTOCOL 1.4)."""
     first = next(iter(_with_bytes(unit)), unit.inserts[0])
     with FewOpen() as few, CountingSink(path) as out:
@@ -92,7 +92,8 @@ def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
 
 
 def preview_figures(unit: Unit, storage: Storage) -> Figures:
-    """What ``rewrite_insert_only`` would do, without writing; rows of text are counted, of files that stay whole not."""
+    """Returns the figures of ``rewrite_insert_only`` without writing. Rows of text are counted, those of files that stay
+    whole are not."""
     if unit.file_format is FileFormat.ORC:
         with open_files(unit.location, _with_bytes(unit), unit.number, storage) as files:
             groups = orc.joinable_files(files)
@@ -121,7 +122,7 @@ def preview_figures(unit: Unit, storage: Storage) -> Figures:
 
 
 def _with_bytes(unit: Unit) -> list[Input]:
-    """Files that are not empty: an empty one holds no row in any format, and readers pass over it."""
+    """Returns the files that are not empty: an empty file holds no row in any format, and readers skip it."""
     return [source for source in unit.inserts if source.length]
 
 

@@ -1,7 +1,7 @@
-"""Text files of an insert-only table one after another: the same lines in fewer files.
+"""Concatenates text files of an insert-only table: the same lines in fewer files.
 
-Lines are what Hadoop's ``LineReader`` takes for lines: they end in ``\\n``, ``\\r`` or ``\\r\\n``, and the last one of a
-file may have no end.
+Lines are those of Hadoop's ``LineReader``: they end in ``\\n``, ``\\r`` or ``\\r\\n``, and the last line of a file may have
+no end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GZIP = b"\x1f\x8b"
 
 
 def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedFile]:
-    """All lines of ``sources``, in their order, as one file; none where there is no line.
+    """Writes all lines of ``sources``, in their order, to one file; to none if there is no line.
 
     Raises:
         VerificationFailed: the file does not hold as many lines as its inputs.
@@ -35,7 +35,7 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedF
                 out.write(data)
             wanted += lines.count
             if not lines.ends_in_newline:
-                out.write(b"\n")  # behind \r too: the two are one end of a line
+                out.write(b"\n")  # after \r too: the two together end one line
     with LocalSource(path) as written:
         found = count_lines(written)
         if found != wanted or (full and crc32(written, 0, written.length) != out.crc32):
@@ -46,7 +46,7 @@ def write(sources: Sequence[Source], path: str, *, full: bool) -> list[FinishedF
 
 
 def count_lines(source: Source) -> int:
-    """How many lines a reader finds."""
+    """Counts the lines that a reader finds."""
     lines = Lines()
     for data in chunks(source, 0, source.length):
         lines.add(data)
@@ -54,7 +54,7 @@ def count_lines(source: Source) -> int:
 
 
 class Lines:
-    """Counts lines in bytes that come in parts."""
+    """Counts lines in bytes that arrive in parts."""
 
     def __init__(self) -> None:
         self._ends = 0
@@ -72,13 +72,13 @@ class Lines:
 
     @property
     def ends_in_newline(self) -> bool:
-        """Whether the next file's lines may follow; so does nothing at all."""
+        """True if the next file's lines may follow directly; also true for no bytes at all."""
         return self._last in (b"", b"\n")
 
 
 def is_plain_text(source: Source) -> bool:
-    """Whether the file is nothing but lines: not compressed, and without a byte order mark, which readers leave out
-    only at the start of a file."""
+    """Returns true if the file is nothing but lines: not compressed, and without a byte order mark, which readers skip only
+    at the start of a file."""
     _, dot, ending = source.name.rpartition("/")[2].rpartition(".")
     if dot and ending.lower() not in _ENDINGS:
         return False
@@ -87,5 +87,5 @@ def is_plain_text(source: Source) -> bool:
 
 
 def _looks_binary(source: Source) -> bool:
-    """A line of text may begin with any word; it holds no zero bytes."""
+    """Returns true if the file holds zero bytes: a line of text may begin like any format, but holds none."""
     return b"\0" in source.read(0, min(4096, source.length))

@@ -1,7 +1,7 @@
-"""Files of an insert-only table that stay what they are, side by side in one directory.
+"""Copies files of an insert-only table whole, side by side into one directory.
 
-For what cannot share a file without decoding rows: Avro, SequenceFile, RCFile, text with header lines or a codec. It still
-makes one directory of many, and is the same whatever is in the files.
+For formats that cannot share a file without decoding rows: Avro, SequenceFile, RCFile, text with header lines or a codec.
+This still makes one directory of many, whatever is in the files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from compactor.rewrite.insert_only.output_file import CountingSink, FinishedFile
 
 
 def write(sources: Sequence[Source], path: str) -> list[FinishedFile]:
-    """A copy of each source that holds bytes, at ``path`` with a number behind; rows are not counted.
+    """Copies each source that holds bytes to ``path`` with a number appended; rows are not counted.
 
     Raises:
         VerificationFailed: a copy does not hold the bytes of its source.

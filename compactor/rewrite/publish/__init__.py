@@ -1,3 +1,3 @@
-"""Output directories: staged, named, hidden and removed."""
+"""Output directories: staged, named, hidden and removed. Beside ``run``; above ``plan``."""
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Runs units: in this process, in others, and what comes back from them."""
+"""Runs units in this process or in others, and collects their results. Above ``insert_only`` and ``full_acid``."""
 
 from __future__ import annotations

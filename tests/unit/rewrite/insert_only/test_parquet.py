@@ -165,6 +165,6 @@ def test_what_cannot_be_read_back_names_what_it_was_made_of(tmp_path: Path) -> N
     content = damaged.read_bytes()
     place = content.rindex(b"ARROW:schema") + 40
     damaged.write_bytes(content[:place] + b"~" + content[place + 1 :])
-    said = rf"rows\.1: cannot be read back \(.*\); nothing was changed. It was put together of {damaged}: where"
+    said = rf"rows\.1: cannot be read back \(.*\); nothing was changed. It was joined from {damaged}: if"
     with pytest.raises(VerificationFailed, match=said):
         insert_only_parquet.write(found, str(tmp_path / "rows"), full=False)
