@@ -1,1 +1,2 @@
-"""Where tables lie: the file-system protocol and its back ends. Knows directories and bytes, neither ORC nor SQL."""
+"""The file-system protocol that tables are accessed by, and its back ends. Knows directories and bytes, neither ORC nor
+SQL."""

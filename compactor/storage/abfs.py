@@ -1,10 +1,10 @@
 """Tables in Azure's store, through its Blob service: exact keys, copies that are waited for, bulk removal.
 
-The session and credentials are adlfs's. It takes ``?`` and ``#`` in a path for parts of an address, returns from a copy that
-the store has only begun, and ends a removal at the first key that is refused; so requests are made here.
+The session and credentials are adlfs's. adlfs takes ``?`` and ``#`` in a path for parts of an address, returns from a copy
+that the store has only begun, and ends a removal at the first key that is refused; so requests are made here.
 
 An account with a hierarchical namespace is used as a flat one: a directory there is an object of its own, without rows,
-and goes when what it held is gone.
+and is removed after its content.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 
 from compactor.errors import StorageError
 from compactor.storage.capabilities import ABFS, Capabilities
-from compactor.storage.objects import ObjectStorage, RefusedKey, errors, side_and_rows
+from compactor.storage.object_store import ObjectStorage, RefusedKey, errors, side_files_and_data
 
 _T = TypeVar("_T")
 BULK = 256  #: keys in one request for removal; Azure takes no more
 TRANSFERS = 4  #: blocks of one file under way at once, each in memory
 COPY_PAUSES = (0.05, 2.0)  #: seconds between two looks at a copy: the first pause, doubled up to the longest
-_DIRECTORY = "hdi_isfolder"  #: tells a directory of a hierarchical namespace, and Hadoop's mark of one, from a file
+_DIRECTORY = "hdi_isfolder"  #: marks a directory of a hierarchical namespace, or one that Hadoop made
 
 
 class AbfsStorage(ObjectStorage):
@@ -35,17 +35,17 @@ class AbfsStorage(ObjectStorage):
         return ABFS
 
     def _with_place(self, options: dict[str, Any], place: str) -> dict[str, Any]:
-        """Places are ``container@account.dfs.core.windows.net``."""
+        """Adds the account of a place ``container@account.dfs.core.windows.net``."""
         account = place.partition("@")[2].partition(".")[0]
         return {"account_name": account, **options} if account else options
 
     def _below(self, path: str) -> list[tuple[str, int]]:
-        """Directories that have an object end with a slash, as an object that stands for one does elsewhere."""
+        """Lists keys; those of directories that have an object end with a slash, like directory markers elsewhere."""
         items = self._items(path)
         return [(f"{name.rstrip('/')}/" if is_directory else name, length) for name, length, is_directory in items]
 
     def _items(self, path: str) -> list[tuple[str, int, bool]]:
-        """What is below ``path``, relative to it, its length, and whether it is a directory, by one listing."""
+        """Lists the items below ``path`` in one listing: name relative to it, length, true for a directory."""
         prefix = f"{_split(path)[1]}/"
 
         async def listed() -> list[tuple[str, int, bool]]:
@@ -101,7 +101,7 @@ class AbfsStorage(ObjectStorage):
             self._upload(path, content)
 
     def _put(self, local: str, path: str) -> None:
-        """No key is there before its last block is: blocks of an upload that fails are dropped by the store in time."""
+        """Uploads a file. Its key exists only after its last block; the store drops blocks of a failed upload in time."""
         with open(local, "rb") as file:
             self._upload(path, file)
 
@@ -112,7 +112,7 @@ class AbfsStorage(ObjectStorage):
         self._run(path, uploaded)
 
     def _pairs(self, source: str, target: str) -> list[tuple[str, str, int]]:
-        """Without directories that have an object: naming a file in one makes it where there are such."""
+        """Leaves out directories that have an object: writing a file into one makes it where such directories exist."""
         return [pair for pair in super()._pairs(source, target) if not pair[0].endswith("/")]
 
     def _copy(self, source: str, target: str, length: int) -> None:
@@ -123,7 +123,7 @@ class AbfsStorage(ObjectStorage):
             raise StorageError(f"cannot copy to {target}: {found} bytes arrived of {length}")
 
     def _copy_whole(self, source: str, target: str) -> None:
-        """The store copies in its own time; its answer says whether it has done so already."""
+        """Copies a blob. The store copies in its own time; its first answer says whether it is already done."""
         blob = self._blob(target)
 
         async def begun() -> dict[str, Any]:
@@ -138,7 +138,7 @@ class AbfsStorage(ObjectStorage):
                 pause = min(2 * pause, longest)
                 copy = self._run(target, blob.get_blob_properties).copy
                 status, why = copy.status, copy.status_description or ""
-        except BaseException:  # also of a process that is told to end: what is being copied cannot be removed
+        except BaseException:  # also when the process is asked to end: what is being copied cannot be removed
             with contextlib.suppress(Exception):
                 self._run(target, lambda: blob.abort_copy(answer["copy_id"]))
             raise
@@ -146,9 +146,9 @@ class AbfsStorage(ObjectStorage):
             raise StorageError(f"cannot copy to {target}: the store says {status} {why}")
 
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
-        """A directory with an object of its own goes when all in it are gone: it would be refused before."""
+        """Puts a directory with an object of its own after everything in it: the store would refuse it before."""
         items = self._items(path)
-        side, rows = side_and_rows([f"{path}/{name}" for name, _, is_directory in items if not is_directory], str)
+        side, rows = side_files_and_data([f"{path}/{name}" for name, _, is_directory in items if not is_directory], str)
         directories = sorted((name for name, _, is_directory in items if is_directory), key=_depth, reverse=True)
         runs = [[f"{path}/{name}" for name in level] for _, level in groupby(directories, key=_depth)]
         return [side, rows, *runs, [path] if self._is_object(path) else []]
@@ -170,7 +170,7 @@ class AbfsStorage(ObjectStorage):
         except HttpResponseError as error:
             if error.status_code is None or not 400 <= error.status_code < 500:
                 raise
-            return self._one_by_one(keys)  # no batches here, or none for this user
+            return self._one_by_one(keys)  # no batch requests here, or not for this user
         return [
             RefusedKey(key=key, why=f"{answer.status_code} {answer.headers.get('x-ms-error-code') or answer.reason}")
             for key, answer in zip(keys, answers, strict=True)
@@ -191,7 +191,7 @@ class AbfsStorage(ObjectStorage):
         return self._system(path).service_client.get_blob_client(container, key)
 
     def _run(self, path: str, request: Callable[[], Awaitable[_T]]) -> _T:
-        """The client is asynchronous, and fsspec has the loop that it lives in."""
+        """Runs a request of the asynchronous client in fsspec's loop."""
         from fsspec.asyn import sync
 
         answer: _T = sync(self._system(path).loop, request)
@@ -199,8 +199,8 @@ class AbfsStorage(ObjectStorage):
 
 
 def _is_directory(blob: Any) -> bool:
-    told = {name.lower(): value for name, value in (blob.metadata or {}).items()}
-    return blob.name.endswith("/") or told.get(_DIRECTORY) == "true"
+    metadata = {name.lower(): value for name, value in (blob.metadata or {}).items()}
+    return blob.name.endswith("/") or metadata.get(_DIRECTORY) == "true"
 
 
 def _depth(name: str) -> int:
@@ -208,6 +208,6 @@ def _depth(name: str) -> int:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Container and key."""
+    """Returns container and key."""
     place, _, key = path.partition("://")[2].partition("/")
     return place.partition("@")[0], key

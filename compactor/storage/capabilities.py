@@ -1,4 +1,4 @@
-"""What a store guarantees, as values: the callers decide by them, ``compactor doctor`` and docs/storage.md print them."""
+"""The guarantees of each store as values: callers decide by them, ``compactor doctor`` and docs/storage.md print them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass, replace
 class Capabilities:
     """The guarantees of one kind of store.
 
-    ``renames``: a directory moves with all it holds in one step that is seen whole or not at all; where it does not,
-    final names are given file by file (PROTOCOL 5). ``tried`` says against what the tests run.
+    ``renames``: a directory moves with its content in one atomic step; without it, final names are given file by file
+    (PROTOCOL 5). ``tried`` names what the tests run against.
     """
 
     store: str
     renames: bool
-    refuses_taken_names: bool  #: a rename to a name that is taken fails in the store itself, not by a look before it
-    syncs: bool  #: what was written can be forced to disk
-    completes_whole: bool  #: a file that was written half is never seen under its name
+    refuses_taken_names: bool  #: a rename to a taken name fails in the store itself, not in a check before it
+    syncs: bool  #: written data can be forced to disk
+    completes_whole: bool  #: a half-written file is never visible under its name
     has_owner: bool  #: owner, group and mode
     has_acl: bool
     bulk_removal: bool  #: many files, or a directory, in one request
     knows_free_bytes: bool
     tried: str
-    defers: bool = False  #: an upload is completed by naming, without a copy
+    defers: bool = False  #: naming completes an upload, without a copy
 
     def needs_exclusive(self, files: int, directories: int) -> bool:
-        """Whether readers without visibility could meet a part of what is being named (PROTOCOL 5)."""
+        """Returns true if readers without visibility could see a part of the output while it is named (PROTOCOL 5)."""
         return directories > 1 or (files > 1 and not self.renames)
 
     def __str__(self) -> str:
@@ -42,7 +42,7 @@ class Capabilities:
         )
         acknowledged = "durable" if self.completes_whole else "as durable as its server makes it"
         durable = "files are synced before the commit" if self.syncs else f"an acknowledged file is {acknowledged}"
-        sent = "; what was sent is named without a copy" if self.defers else ""
+        sent = "; uploads are named without a copy" if self.defers else ""
         return f"{self.store}: {naming}{sent}; {kept}; {durable}; tests ran against {self.tried}"
 
     def to_json(self) -> dict[str, object]:
@@ -73,13 +73,13 @@ HDFS = Capabilities(
     knows_free_bytes=True,
     tried="a NameNode and a DataNode 3.4.1, not Kerberos",
 )
-#: It knows neither flags of a new file nor options of a rename.
+#: It supports neither flags of a new file nor options of a rename.
 HTTPFS = replace(
     HDFS,
     store="HDFS through HttpFS",
     refuses_taken_names=False,
     syncs=False,
-    tried="HttpFS 3.4.1 before them, not Kerberos",
+    tried="HttpFS 3.4.1 in front of both, not Kerberos",
 )
 S3 = Capabilities(
     store="S3",

@@ -1,4 +1,4 @@
-"""Tables in Google's store: gcsfs does it all, but for bulk removal, where it takes ``[`` and ``*`` for patterns."""
+"""Tables in Google's store: gcsfs does everything except bulk removal, where it takes ``[`` and ``*`` for patterns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from compactor.storage.capabilities import GCS, Capabilities
-from compactor.storage.objects import ObjectStorage, RefusedKey
+from compactor.storage.object_store import ObjectStorage, RefusedKey
 
 BULK = 100  #: keys in one request for removal; Google takes no more
 
@@ -20,8 +20,8 @@ class GcsStorage(ObjectStorage):
         return GCS
 
     def _client(self, scheme: str) -> Any:
-        # the class under gcsfs's own name asks Google over a second protocol what kind a bucket is: endpoints of one's
-        # own don't speak it, and a minute goes by
+        # the class under gcsfs's own name asks Google over a second protocol for the kind of a bucket: private endpoints
+        # don't speak it, and a minute passes
         from gcsfs.core import GCSFileSystem
 
         return GCSFileSystem
@@ -34,9 +34,9 @@ class GcsStorage(ObjectStorage):
             asked = keys[start : start + BULK]
             try:
                 answers = sync(system.loop, system._rm_files, [system._strip_protocol(key) for key in asked])
-            except FileNotFoundError as error:  # the address for batches: not all that speak Google's language have it
+            except FileNotFoundError as error:  # the address for batches: not every compatible store has it
                 answers = [error]
-            # answers don't always name their key, and one that is gone is an error there; asked alone it tells
+            # answers don't always name their key, and a key that is gone is an error; single requests are clear
             if any(isinstance(answer, Exception) for answer in answers):
                 refused += self._one_by_one(asked)
         return refused

@@ -1,7 +1,7 @@
-"""Tables in HDFS, through WebHDFS or HttpFS: no JVM in any process of ours.
+"""Tables in HDFS, through WebHDFS or HttpFS: no JVM in any Compactor process.
 
-fsspec's client brings the session (Kerberos, tokens, proxies of data nodes); requests are our own, since answers must be
-looked at: a RENAME that did not happen is an answer of 200 with ``false`` in it.
+fsspec's client provides the session (Kerberos, tokens, proxies of data nodes); requests are made here, since answers must
+be checked: a RENAME that did not happen is an answer of 200 with ``false`` in it.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from urllib.parse import quote, urlsplit
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
+from compactor.storage.build_listing import ListedButAbsent, consistent_listing, listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
-from compactor.storage.deferred import Deferring
+from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.options import StoreOptions, scrub
-from compactor.storage.tree import Absent, consistent, listing_of
 
 log = logging.getLogger(__name__)
-HTTP_PORT = 9870  #: of a NameNode, where nothing else is said
+HTTP_PORT = 9870  #: of a NameNode, unless configured
 TIMEOUT_S = 60.0  #: to connect, and between two bytes of an answer
-#: As the page names it that HttpFS shows where a stream fails.
+#: The exception's name in the page that HttpFS returns when a stream fails.
 _THROWN = re.compile(r"\bjava\.[a-z.]+\.(\w+Exception)\b")
 _AWAY = frozenset({"StandbyException", "RetriableException", "SafeModeException"})
 
 
 class RemoteError(Exception):
-    """What HDFS answered instead; ``kind`` is the name of its exception, ``Connection`` where there was no answer."""
+    """An error that HDFS answered; ``kind`` is the name of its exception, ``Connection`` if there was no answer."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class HdfsStorage:
         return f"{scheme}:{rest.rstrip('/')}"
 
     def listing(self, path: str) -> Listing:
-        return consistent(path, lambda: self._listed(path))
+        return consistent_listing(path, lambda: self._listed(path))
 
     def _listed(self, path: str) -> Listing:
         files: list[tuple[str, int]] = []
@@ -84,7 +84,7 @@ class HdfsStorage:
             found = self._list(f"{root}/{relative}")
         except RemoteError as error:
             if error.kind == "FileNotFoundException":
-                raise Absent(f"{root}/{relative}") from None
+                raise ListedButAbsent(f"{root}/{relative}") from None
             raise
         for status in found:
             path = f"{relative}/{status['pathSuffix']}"
@@ -136,10 +136,10 @@ class HdfsStorage:
             self._create(path, file, os.fstat(file.fileno()).st_size)
 
     def _create(self, path: str, content: bytes | IO[bytes], length: int) -> None:
-        """One file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
-        removed as far as that can be done, and its length tells it from a whole one in any case."""
+        """Writes one file in one stream. A stream that breaks leaves a file that HDFS closes by itself, truncated: it is
+        removed if possible, and its length distinguishes it from a whole one in any case."""
         with _errors("write", path):
-            # CREATE alone refuses a file that is there; SYNC_BLOCK makes closed blocks durable (HttpFS knows no flags)
+            # CREATE alone refuses a file that exists; SYNC_BLOCK makes closed blocks durable (HttpFS has no flags)
             there = self._ask("CREATE", "PUT", path, redirect=False, overwrite="false", createflag="CREATE,SYNC_BLOCK")
             try:
                 client = self._client(_split(path)[0])
@@ -148,7 +148,7 @@ class HdfsStorage:
                 found = int(self._json("GETFILESTATUS", path)["FileStatus"]["length"])
                 if found != length:
                     raise RemoteError("Length", f"{found} bytes arrived of {length}")
-            except BaseException as error:  # also of a process that is told to end
+            except BaseException as error:  # also when the process is asked to end
                 if not (isinstance(error, RemoteError) and error.kind == "FileAlreadyExistsException"):
                     with contextlib.suppress(RemoteError):
                         self._ask("DELETE", "DELETE", path)
@@ -161,17 +161,17 @@ class HdfsStorage:
             while current != like and self._status(current) is None:
                 missing.append(current)
                 current = current.rpartition("/")[0]
-            model = _Model.of(self, like)
+            permissions = _Permissions.of(self, like)
             for directory in reversed(missing):
                 self._must("MKDIRS", "PUT", directory)
-                model.give_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
+                permissions.apply_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path):
-            model = _Model.of(self, like)
-            model.give_to(path, self._json("GETFILESTATUS", path)["FileStatus"])
+            permissions = _Permissions.of(self, like)
+            permissions.apply_to(path, self._json("GETFILESTATUS", path)["FileStatus"])
             for child, status in self._tree(path):
-                model.give_to(child, status)
+                permissions.apply_to(child, status)
 
     def _tree(self, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for status in self._list_if_there(path):
@@ -181,16 +181,16 @@ class HdfsStorage:
                 yield from self._tree(child)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Nothing to do: blocks are synced as they are closed, and the NameNode's journal is before it answers."""
+        """Does nothing: blocks are synced as they are closed, and the NameNode's journal before it answers."""
         return {}
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Nothing to do: the NameNode's journal is synced before it answers."""
+        """Does nothing: the NameNode's journal is synced before it answers."""
         return {}
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
         with _errors("rename to", target):
-            if self._status(target) is not None:  # HttpFS knows no renameoptions, and would move into it
+            if self._status(target) is not None:  # HttpFS has no renameoptions, and would move into it
                 raise StorageError(f"{target}: is there already; {source} is not moved over or into it")
             destination = _split(target)[1]
             try:
@@ -239,7 +239,7 @@ class HdfsStorage:
             raise
 
     def _list(self, path: str) -> list[Mapping[str, Any]]:
-        """What stands in a directory, in as many answers as the NameNode makes of it."""
+        """Lists the entries of a directory."""
         found: list[Mapping[str, Any]] = list(self._json("LISTSTATUS", path)["FileStatuses"]["FileStatus"])
         if len(found) == 1 and not found[0]["pathSuffix"]:
             raise StorageError(f"cannot list {path}: expected a directory, found a file")
@@ -258,7 +258,7 @@ class HdfsStorage:
         return self._client(authority).ask(op, method, inside, redirect=redirect, **parameters)
 
     def _client(self, authority: str) -> _Client:
-        """The client of this process and thread for one cluster."""
+        """Returns the client of this process and thread for one cluster."""
         clients: dict[tuple[int, str], _Client] = self._local.__dict__.setdefault("clients", {})
         key = (os.getpid(), authority)
         if key not in clients:
@@ -266,21 +266,21 @@ class HdfsStorage:
         return clients[key]
 
 
-class _Model:
-    """Owner, group, mode and ACL of a directory, to be given to others."""
+class _Permissions:
+    """Owner, group, mode and ACL of a directory, to be applied to others."""
 
     def __init__(self, storage: HdfsStorage, path: str, status: Mapping[str, Any], entries: list[str]) -> None:
         self._storage, self._path, self._status, self._entries = storage, path, status, entries
 
     @classmethod
-    def of(cls, storage: HdfsStorage, path: str) -> _Model:
+    def of(cls, storage: HdfsStorage, path: str) -> _Permissions:
         status = storage._json("GETFILESTATUS", path)["FileStatus"]
         entries: list[str] = []
         if status.get("aclBit"):
             entries = list(storage._json("GETACLSTATUS", path)["AclStatus"]["entries"])
         return cls(storage, path, status, entries)
 
-    def give_to(self, path: str, status: Mapping[str, Any]) -> None:
+    def apply_to(self, path: str, status: Mapping[str, Any]) -> None:
         is_directory = status["type"] == "DIRECTORY"
         self._own(path, status)
         mode = int(str(self._status["permission"]), 8)
@@ -305,7 +305,7 @@ class _Model:
 
 
 def _base_entries(mode: int) -> list[str]:
-    """The three entries without which an ACL is not whole; the group's stands among the named ones already."""
+    """Returns the entries that every ACL needs; the group's is already among the named ones."""
     return [f"user::{_letters(mode >> 6)}", f"other::{_letters(mode)}"]
 
 
@@ -314,7 +314,7 @@ def _letters(bits: int) -> str:
 
 
 class _Client:
-    """One cluster as one thread sees it: its NameNodes, of which one is active."""
+    """One cluster's NameNodes, one of which is active, as one thread uses them."""
 
     def __init__(self, authority: str, options: Mapping[str, Any]) -> None:
         try:
@@ -325,7 +325,7 @@ class _Client:
             ) from error
         given = dict(options)
         urls = given.pop("url", None) or f"http://{authority.rpartition('@')[2].partition(':')[0]}:{HTTP_PORT}"
-        given.pop("httpfs", None)  # callers are told by it what is guaranteed; it is asked as a NameNode is
+        given.pop("httpfs", None)  # decides the guarantees that callers see; requests are those to a NameNode
         self._timeout = float(given.pop("timeout", TIMEOUT_S))
         self._names = []
         for url in [urls] if isinstance(urls, str) else urls:
@@ -346,7 +346,7 @@ class _Client:
                 )
 
     def ask(self, op: str, method: str, path: str, *, redirect: bool, **parameters: object) -> Any:
-        """The answer of the NameNode that is active; the others are asked in turn."""
+        """Returns the answer of the active NameNode; asks the others in turn."""
         for number, node in enumerate(list(self._names)):
             last = number == len(self._names) - 1
             url = node._apply_proxy(node.url + quote(path, safe="/="))
@@ -374,8 +374,8 @@ class _Client:
         if answer.status_code < 400:
             return answer
         try:
-            said = answer.json()["RemoteException"]
-            raise RemoteError(str(said["exception"]), scrub(str(said["message"]).partition("\n")[0]))
+            remote = answer.json()["RemoteException"]
+            raise RemoteError(str(remote["exception"]), scrub(str(remote["message"]).partition("\n")[0]))
         except (ValueError, KeyError):
             thrown = _THROWN.search(answer.text)
             raise RemoteError(thrown[1] if thrown else "Http", f"answer {answer.status_code} {answer.reason}") from None
@@ -385,7 +385,7 @@ class _Client:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Authority, and the path inside the cluster."""
+    """Returns the authority and the path inside the cluster."""
     authority, _, inside = path.partition("://")[2].partition("/")
     return authority, f"/{inside}"
 

@@ -16,13 +16,13 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
 from compactor.storage import exclusive_rename
+from compactor.storage.build_listing import ListedButAbsent, consistent_listing, data_format
 from compactor.storage.capabilities import LOCAL, Capabilities
-from compactor.storage.deferred import Deferring
-from compactor.storage.local_model import Model
+from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.local_permissions import LocalPermissions
 from compactor.storage.options import StoreOptions
-from compactor.storage.tree import Absent, consistent, data_format
 
-_SYNCS = 16  #: under way at once: a file system writes what waits together as one
+_SYNCS = 16  #: under way at once: a file system writes waiting syncs together
 
 
 class LocalStorage:
@@ -52,7 +52,7 @@ class LocalStorage:
 
     def listing(self, path: str) -> Listing:
         with _errors("list", path):
-            return consistent(path, lambda: self._listed(path))
+            return consistent_listing(path, lambda: self._listed(path))
 
     def _listed(self, path: str) -> Listing:
         files: list[FileStatus] = []
@@ -127,19 +127,19 @@ class LocalStorage:
         if not missing:
             return
         with _errors("create", path):
-            model = Model.of(like)
+            permissions = LocalPermissions.of(like)
             for directory in reversed(missing):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(directory)
-                model.give(directory)
+                permissions.apply_to(directory)
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path):
-            model = Model.of(like)
-            model.give(path)
+            permissions = LocalPermissions.of(like)
+            permissions.apply_to(path)
             for root, directories, files in os.walk(path):
                 for name in (*directories, *files):
-                    model.give(f"{root}/{name}")
+                    permissions.apply_to(f"{root}/{name}")
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         return _all_synced({path: _to_sync(path) for path in paths})
@@ -164,14 +164,14 @@ class LocalStorage:
                 else:
                     os.unlink(path)
             except FileNotFoundError:
-                if os.path.lexists(path):  # somebody else removes the same tree: an entry vanished under us
+                if os.path.lexists(path):  # another process removes the same tree: an entry vanished meanwhile
                     shutil.rmtree(path, ignore_errors=True)
             except OSError as error:
                 if error.errno != errno.EROFS or os.path.lexists(path):
                     raise
-                return  # mounted for reading only: the system says so even of what is not there
+                return  # mounted read-only: the system reports that even for a path that does not exist
             if durable:
-                with contextlib.suppress(FileNotFoundError):  # what it stood in is gone too
+                with contextlib.suppress(FileNotFoundError):  # the parent is gone too
                     _sync(os.path.dirname(path))
 
     def may_write(self, path: str) -> bool | None:
@@ -194,7 +194,7 @@ _path = attrgetter("path")
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
-    """What stands in the directory of a table or partition, which must be there."""
+    """Returns the entries of the directory of a table or partition, which must exist."""
     try:
         with os.scandir(path) as entries:
             return list(entries)
@@ -226,7 +226,7 @@ def _walk(root: str, relative: str, files: list[FileStatus]) -> None:
         with os.scandir(f"{root}/{relative}") as found:
             entries = list(found)
     except FileNotFoundError:
-        raise Absent(f"{root}/{relative}") from None
+        raise ListedButAbsent(f"{root}/{relative}") from None
     except OSError as error:
         raise _unlisted(f"{root}/{relative}", error) from error
     for entry in entries:
@@ -242,7 +242,7 @@ def _status(entry: os.DirEntry[str], path: str) -> FileStatus:
     try:
         return FileStatus(path=path, length=entry.stat().st_size)
     except FileNotFoundError:
-        raise Absent(entry.path) from None
+        raise ListedButAbsent(entry.path) from None
     except OSError as error:
         raise StorageError(f"cannot measure {entry.path}: {error.strerror or error}") from error
 
@@ -256,13 +256,13 @@ def _sync(path: str) -> None:
 
 
 def _to_sync(path: str) -> list[str]:
-    """Files and directories at and below ``path``, and the directory that holds its name."""
+    """Returns the files and directories at and below ``path``, and the directory that holds its name."""
     below = [place for root, _, files in os.walk(path) for place in (*(f"{root}/{name}" for name in files), root)]
     return [*(below or [path]), os.path.dirname(path)]
 
 
 def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]:
-    """Syncs files and directories, given by what they are synced for; what that failed for, and why."""
+    """Syncs files and directories, given by the path they belong to. Returns the paths that failed, with their errors."""
     places = list(dict.fromkeys(place for found in of_each.values() for place in found))
     shares = [places[start::_SYNCS] for start in range(min(_SYNCS, len(places)))]
     with ThreadPoolExecutor(max(1, len(shares)), thread_name_prefix="sync") as pool:
@@ -272,7 +272,7 @@ def _all_synced(of_each: Mapping[str, Sequence[str]]) -> dict[str, StorageError]
 
 
 def _synced(paths: Iterable[str]) -> dict[str, StorageError]:
-    """Syncs one after the other; those that failed."""
+    """Syncs paths one after the other and returns those that failed, with their errors."""
     failed: dict[str, StorageError] = {}
     for path in paths:
         try:

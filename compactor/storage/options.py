@@ -1,6 +1,6 @@
-"""How the stores are reached: endpoints, users and credentials, as one value that travels to executors.
+"""The stores' endpoints, users and credentials, as one value that travels to executors.
 
-Its text is never shown: what is logged or raised goes through ``scrub``.
+Its text is never shown: everything logged or raised goes through ``scrub``.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ _SECRET = re.compile(r"(?i)\b(delegation|token|password|sig|secret|key|x-amz-[a-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
     """Options by kind of store (``hdfs``, ``s3``, ``abfs``, ``gs``), or by kind and place (``hdfs://cluster``,
-    ``s3://bucket``), whose values win. What is not said is left to the client, which reads its own environment."""
+    ``s3://bucket``), which take precedence. Options that are absent are left to the client, which reads its own
+    environment."""
 
     text: str = field(default="{}", repr=False)
 
     @classmethod
     def of(cls, tables: Mapping[str, Mapping[str, Any]]) -> StoreOptions:
-        """The options of ``[storage.…]`` tables.
+        """Returns the options of ``[storage.…]`` tables.
 
         Raises:
-            BadSetting: a table is of no store that is known.
+            BadSetting: a table names an unknown store.
         """
         for name, table in tables.items():
             kind = name.partition("://")[0]
@@ -54,11 +55,11 @@ class StoreOptions:
         return cls(text=json.dumps({name: dict(table) for name, table in tables.items()}, sort_keys=True, default=str))
 
     def of_place(self, kind: str, place: str) -> dict[str, Any]:
-        """The options for one host or bucket."""
+        """Returns the options for one host or bucket."""
         tables = json.loads(self.text)
         return {**tables.get(kind, {}), **tables.get(f"{kind}://{place}", {})}
 
 
 def scrub(text: object) -> str:
-    """``text`` without values that look like credentials in an address."""
+    """Returns ``text`` without values that look like credentials in an address."""
     return _SECRET.sub(lambda found: f"{found[1]}=***", str(text))

@@ -1,4 +1,4 @@
-"""What Compactor asks of a file system, and nothing more."""
+"""The operations that Compactor needs of a file system, and no others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 from compactor.acid.listing import Listing
 from compactor.errors import StorageError
 from compactor.storage.capabilities import Capabilities
-from compactor.storage.deferred import Deferring
+from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.options import StoreOptions
 
 
@@ -17,47 +17,47 @@ class Storage(Protocol):
 
     @property
     def options(self) -> StoreOptions:
-        """What an executor needs to open the same stores."""
+        """The options with which an executor opens the same stores."""
 
     def capabilities(self, path: str) -> Capabilities:
-        """What the store that ``path`` is in guarantees."""
+        """Returns the guarantees of the store that ``path`` is in."""
 
     def resolve(self, location: str) -> str:
-        """The path of a location as the metastore spells it (``file:/x``, ``/x``, ``hdfs://nn:8020/x``, ``s3a://b/x``).
+        """Returns the path of a location as the metastore spells it (``file:/x``, ``hdfs://nn:8020/x``, ``s3a://b/x``).
 
         Raises:
-            NotSupported: no store of ours is of that scheme.
+            NotSupported: no back end serves that scheme.
         """
 
     def listing(self, path: str) -> Listing:
-        """Everything below ``path``. What vanishes meanwhile starts it again; a name that is listed and does not answer is
-        a ``StorageError`` (PROTOCOL 11.10). ``BadFile`` when ``path`` is not there (an object store knows no empty
-        directory: there it is empty)."""
+        """Lists everything below ``path``, again from the start if an entry vanishes meanwhile. Raises ``StorageError`` for
+        a name that is listed and does not answer (PROTOCOL 11.10), and ``BadFile`` if ``path`` does not exist (in an object
+        store, which has no empty directories, the listing is then empty)."""
 
     def children(self, path: str) -> tuple[str, ...]:
-        """Names of what stands directly in ``path``, hidden ones too, sorted; nothing when it is not there."""
+        """Returns the names of the entries of ``path``, hidden ones too, sorted; an empty tuple if it does not exist."""
 
     def exists(self, path: str) -> bool: ...
 
     def local_path(self, path: str) -> str | None:
-        """A path that the ORC codecs can open; None where there is none and files are read by ranges and uploaded."""
+        """Returns a path that the ORC codecs can open; None if files must be read by ranges and uploaded."""
 
     def owner(self, path: str) -> str | None:
-        """The user whom ``path`` belongs to; None where the store knows none."""
+        """Returns the user who owns ``path``; None where the store has no owners."""
 
     def deferring(self, path: str) -> Deferring | None:
-        """The store of ``path``, where it completes uploads on request."""
+        """Returns the store of ``path`` if it completes uploads on request, else None."""
 
     def length(self, path: str) -> int:
-        """Bytes of the file at ``path``."""
+        """Returns the length of the file at ``path`` in bytes."""
 
     def read(self, path: str) -> bytes: ...
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """``length`` bytes from ``offset`` on, fewer only where the file ends."""
+        """Returns ``length`` bytes from ``offset`` on, fewer only at the end of the file."""
 
     def upload(self, local: str, path: str) -> None:
-        """Creates ``path`` with the content of the local file ``local``, durably. When it fails nothing is published: no
+        """Creates ``path`` with the content of the local file ``local``, durably. A failure publishes nothing: it leaves no
         file, or one under the attempt's own name that nobody reads (PROTOCOL 3.4)."""
 
     def write(self, path: str, content: bytes) -> None:
@@ -69,33 +69,34 @@ class Storage(Protocol):
         makes them durable."""
 
     def adopt(self, path: str, *, like: str) -> None:
-        """Gives everything below ``path`` the owner, group, mode and ACL that ``like`` has."""
+        """Gives everything below ``path`` the owner, group, mode and ACL of ``like``."""
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Makes ``paths`` with all that is below them, and their names, durable where the store has that: many at once,
-        since a disk waits for one as long as for many.
+        """Makes ``paths``, everything below them and their names durable where the store supports that: many at once, since
+        a disk needs as long for one as for many.
 
         Returns:
-            what could not be made durable, and why. It must not be used: asked again, a system may say that all is well.
+            The paths that could not be made durable, with the errors. They must not be used: a second sync may report
+            success although data is lost.
         """
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         """Makes the names of ``paths`` durable, and nothing below them; see ``sync``."""
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        """Renames a file or directory; refuses a target that exists (HDFS would move into it). The new name is durable
-        then, unless ``sync`` or ``sync_names`` is to see to that.
+        """Renames a file or directory; refuses a target that exists (HDFS would move into it). The new name is then durable,
+        unless ``durable`` is false and ``sync`` or ``sync_names`` follows.
 
-        Where the store has no rename (``capabilities``), copies file by file within the store, data files first, and
-        then removes the source; when copying fails, what was copied is removed again.
+        Where the store has no rename (``capabilities``), copies file by file within the store, data files first, and then
+        removes the source; if copying fails, the copies are removed again.
         """
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        """Removes a file or directory with all it holds; nothing happens when it is not there. Without ``durable`` it may
-        be there again after a crash of the machine."""
+        """Removes a file or directory with its content; does nothing if it does not exist. Without ``durable`` it may exist
+        again after a crash of the machine."""
 
     def may_write(self, path: str) -> bool | None:
-        """Whether this user may make and remove entries of the directory ``path``, None where the store doesn't tell."""
+        """Returns true if this user may create and remove entries of the directory ``path``, None if the store can't say."""
 
     def free_bytes(self, path: str) -> int | None:
-        """Bytes that can still be written beside ``path``, None where the store knows no bound."""
+        """Returns the number of bytes that can still be written beside ``path``, None where the store has no limit."""

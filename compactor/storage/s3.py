@@ -1,6 +1,6 @@
-"""Tables in S3 and stores that speak its language: exact keys, bulk removal that is checked, no upload left half done.
+"""Tables in S3 and compatible stores: exact keys, checked bulk removal, no upload left half done.
 
-The session, credentials and retries are s3fs's. Its own deletion says nothing of keys that could not be deleted, and its
+The session, credentials and retries are s3fs's. Its deletion does not report keys that could not be deleted, and its
 expansion of paths takes ``[`` and ``*`` for patterns; so requests are made here.
 """
 
@@ -18,12 +18,12 @@ from compactor.acid.names import parse_directory
 from compactor.errors import BadName, StorageError
 from compactor.ids import TxnId
 from compactor.storage.capabilities import S3, Capabilities
-from compactor.storage.deferred import Deferring, Upload
-from compactor.storage.objects import ObjectStorage, RefusedKey, errors
+from compactor.storage.deferred_uploads import Deferring, Upload
+from compactor.storage.object_store import ObjectStorage, RefusedKey, errors
 
 BULK = 1000  #: keys in one request for removal
-WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied by parts
-UPLOAD_PART_BYTES = 64 << 20  #: files of twice this and more are uploaded by parts, several at a time
+WHOLE_COPY_BYTES = 5 << 30  #: up to this size one request copies an object; larger ones are copied in parts
+UPLOAD_PART_BYTES = 64 << 20  #: files of twice this size and more are uploaded in parts, several at a time
 UPLOADS = 4  #: parts of one file under way at once, each in memory
 COPY_PART_BYTES = 512 << 20
 
@@ -115,7 +115,7 @@ class S3Storage(ObjectStorage):
                 )
                 parts.append({"PartNumber": number, "ETag": part["CopyPartResult"]["ETag"]})
             self._call(target, "complete_multipart_upload", Key=key, UploadId=upload, MultipartUpload={"Parts": parts})
-        except BaseException:  # also of a process that is told to end: parts cost money until they are aborted
+        except BaseException:  # also when the process is asked to end: parts cost money until they are aborted
             with contextlib.suppress(Exception):
                 self._call(target, "abort_multipart_upload", Key=key, UploadId=upload)
             raise
@@ -124,7 +124,7 @@ class S3Storage(ObjectStorage):
         return self
 
     def begin(self, local: str, path: str) -> Upload:
-        """See ``Deferring``. S3 refuses a part whose MD5 is another one; its ETag is none under some encryptions."""
+        """See ``Deferring``. S3 refuses a part with the wrong MD5; an ETag is not always an MD5 (encryption)."""
         key, length = _split(path)[1], os.stat(local).st_size
         with errors("write", path):
             upload = self._call(path, "create_multipart_upload", Key=key)["UploadId"]
@@ -132,7 +132,7 @@ class S3Storage(ObjectStorage):
                 starts = range(0, max(length, 1), UPLOAD_PART_BYTES)
                 with ThreadPoolExecutor(UPLOADS, thread_name_prefix="storage") as pool:
                     parts = list(pool.map(lambda at: self._part(local, path, upload, at), starts))
-            except BaseException:  # also of a process that is told to end: parts cost money until they are aborted
+            except BaseException:  # also when the process is asked to end: parts cost money until they are aborted
                 self._abort(path, key, upload)
                 raise
         return Upload(path=path, id=upload, parts=tuple(parts), length=length)
@@ -168,13 +168,13 @@ class S3Storage(ObjectStorage):
                 more = {"PartNumberMarker": page["NextPartNumberMarker"]}
 
     def complete(self, staged: str, target: str, uploads: Sequence[Upload]) -> None:
-        """See ``Deferring``; what tells of a directory comes after what it tells of."""
+        """See ``Deferring``; side files come after data files."""
         if self.exists(target):
             raise StorageError(f"{target}: is there already; {staged} is not moved over or into it")
         try:
             self._each(self._complete, uploads)
             self._each(lambda pair: self._copy(*pair), self._pairs(staged, target))
-        except BaseException:  # also of a process that is told to end
+        except BaseException:  # also when the process is asked to end
             self._take_back(target)
             raise
         self.remove(staged)
@@ -187,13 +187,13 @@ class S3Storage(ObjectStorage):
             try:
                 self._call(upload.path, "complete_multipart_upload", **named)
             except Exception as error:
-                # where an answer was lost, the client asked again for an upload that is complete already
+                # after a lost answer the client asks again for an upload that is already complete
                 if not self._is_object(upload.path):
                     if not isinstance(error, FileNotFoundError):
                         raise
                     raise StorageError(
-                        f"cannot complete {upload.path}: its upload is gone; does a rule of the bucket abort uploads that "
-                        "soon? Nothing is named, ask again"
+                        f"cannot complete {upload.path}: its upload is gone; perhaps a rule of the bucket aborts uploads "
+                        "too soon. Nothing is named, ask again"
                     ) from error
         found = self.length(upload.path)
         if found != upload.length:
@@ -226,7 +226,7 @@ class S3Storage(ObjectStorage):
             self._abort_uploads(path)
 
     def _abort_uploads(self, path: str) -> None:
-        """Uploads to keys below ``path`` that nobody completed: their writer is gone with what is removed."""
+        """Aborts uploads to keys below ``path`` that nobody completed: their writer is gone with the path removed."""
         key = _split(path)[1]
         for upload in self._uploads(path, key):
             if upload["Key"] == key or upload["Key"].startswith(f"{key}/"):
@@ -249,7 +249,8 @@ class S3Storage(ObjectStorage):
 
 
 def _transaction(key: str) -> TxnId | None:
-    """That of the directory which ``key``, relative to a table's or partition's location, lies in; None without one."""
+    """Returns the transaction of the directory that holds ``key``, relative to a table's or partition's location; None
+    without one."""
     try:
         acid = parse_directory(key.partition("/")[0])
     except BadName:
@@ -258,6 +259,6 @@ def _transaction(key: str) -> TxnId | None:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """Bucket and key."""
+    """Returns bucket and key."""
     bucket, _, key = path.partition("://")[2].partition("/")
     return bucket, key

@@ -1,4 +1,4 @@
-"""Every store behind one: which of them serves a path is said by its scheme."""
+"""All stores behind one interface: the scheme of a path decides which of them serves it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compactor.acid.listing import Listing
 from compactor.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities
-from compactor.storage.deferred import Deferring
+from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.local import LocalStorage
@@ -19,7 +19,7 @@ from compactor.storage.s3 import S3Storage
 
 
 class Stores:
-    """A metastore's tables may lie in several stores; nothing is opened before it is used."""
+    """The stores in which a metastore's tables may lie; a store is opened when it is first used."""
 
     def __init__(self, options: StoreOptions | None = None) -> None:
         self._options = options or StoreOptions()
@@ -36,7 +36,7 @@ class Stores:
         return self._options
 
     def of(self, path: str) -> Storage:
-        """The store that ``path`` or a location is in."""
+        """Returns the store of ``path``, which may be a location."""
         scheme, colon, _ = path.partition(":")
         if colon and "/" not in scheme and scheme in SCHEMES:
             return self._by_kind[SCHEMES[scheme]]
@@ -121,5 +121,5 @@ class Stores:
 
 @lru_cache(maxsize=8)
 def opened(options: StoreOptions) -> Storage:
-    """The stores of this process, as an executor opens them: once for all units that come with the same options."""
+    """Returns the stores of this process, as an executor opens them: once for all units with the same options."""
     return Stores(options)

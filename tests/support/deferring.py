@@ -8,7 +8,7 @@ from pathlib import Path
 
 from compactor.acid.names import parse_directory
 from compactor.ids import TxnId
-from compactor.storage.deferred import Upload
+from compactor.storage.deferred_uploads import Upload
 from compactor.storage.local import LocalStorage
 
 

@@ -37,10 +37,10 @@ ELSEWHERE: dict[str, str] = {
     "service/worker/commit.py": "integration/service/test_protocol_naming.py",
     "service/worker/outcome.py": "unit/service/worker/test_work.py",
     "storage/abfs.py": "storage/test_contract.py",
-    "storage/deferred.py": "storage/test_tables.py",
+    "storage/deferred_uploads.py": "storage/test_tables.py",
     "storage/gcs.py": "storage/test_contract.py",
     "storage/hdfs.py": "storage/test_contract.py",
-    "storage/objects.py": "storage/test_contract.py",
+    "storage/object_store.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
     "state/store.py": "unit/state/test_state.py",
 }

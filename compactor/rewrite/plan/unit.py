@@ -17,7 +17,7 @@ from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.inputs import Input
-from compactor.storage.deferred import Upload
+from compactor.storage.deferred_uploads import Upload
 from compactor.storage.options import StoreOptions
 
 FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it

@@ -26,7 +26,7 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import write_empty
 from compactor.steps import Step, reach
-from compactor.storage.deferred import Upload
+from compactor.storage.deferred_uploads import Upload
 from compactor.storage.protocol import Storage
 
 ATTEMPTS = "attempts"

@@ -18,13 +18,13 @@ def test_several_files_are_seen_one_by_one_where_no_directory_is_renamed() -> No
     assert not S3.needs_exclusive(files=1, directories=1)
 
 
-def test_every_store_is_told_apart_and_as_json() -> None:
+def test_every_store_has_a_name_of_its_own_and_a_json_form() -> None:
     assert len({one.store for one in EVERY}) == len(EVERY)
     assert S3.to_json()["renames"] is False
 
 
 def test_the_documented_table_is_what_the_code_goes_by() -> None:
-    """docs/storage.md says of each store what ``doctor`` says, and callers decide by."""
+    """docs/storage.md lists for each store what ``doctor`` prints and callers decide by."""
     text = (Path(__file__).parents[3] / "docs" / "storage.md").read_text("utf-8")
     for one in EVERY:
         values = [one.renames, one.refuses_taken_names, one.syncs, one.completes_whole, one.defers]
@@ -33,9 +33,9 @@ def test_the_documented_table_is_what_the_code_goes_by() -> None:
         assert f"| {' | '.join(cells)} |" in text
 
 
-def test_a_store_is_told_in_one_sentence() -> None:
+def test_a_store_is_described_in_one_sentence() -> None:
     assert str(S3).startswith(
         "S3: no rename: several files are named, and directories removed, under an exclusive lock"
     )
-    assert "what was sent is named without a copy" in str(S3)
+    assert "uploads are named without a copy" in str(S3)
     assert "owner, mode and ACL are kept" in str(HDFS)

@@ -1,4 +1,4 @@
-"""Whose a local directory is and who may use it, to make others like it."""
+"""Owner, group, mode and ACL of a local directory, to be applied to others."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ _ACL = (_ACCESS, "system.posix_acl_default")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """The directory ``path``, as it was when it was looked at. All methods raise ``OSError``."""
+class LocalPermissions:
+    """The permissions of the directory ``path`` when they were read. All methods raise ``OSError``."""
 
     path: str
     user: int
     group: int
     mode: int
-    acl: Mapping[str, bytes]  #: as extended attributes; none where it has none, or the file system knows none
+    acl: Mapping[str, bytes]  #: as extended attributes; empty without an ACL, or where the file system has none
 
     @classmethod
     def of(cls, path: str) -> Self:
-        """Looked at now."""
+        """Reads the permissions of ``path``."""
         seen = os.stat(path)
         return cls(path=path, user=seen.st_uid, group=seen.st_gid, mode=stat.S_IMODE(seen.st_mode), acl=_acl(path))
 
-    def give(self, path: str) -> None:
-        """Gives ``path`` owner and group where we may, mode (files: without the execute bits) and ACLs. What it has
-        already is not set again."""
+    def apply_to(self, path: str) -> None:
+        """Sets owner and group of ``path`` where permitted, its mode (files: without the execute bits) and ACLs. A
+        value that it already has is not set again."""
         have = os.stat(path)
         is_directory = stat.S_ISDIR(have.st_mode)
         mode = self.mode if is_directory else self.mode & 0o666
         if (self.user, self.group) != (have.st_uid, have.st_gid):
-            self._give_owner(path)
-            have = os.stat(path)  # a change of owner takes setuid and setgid away
+            self._set_owner(path)
+            have = os.stat(path)  # a change of owner clears setuid and setgid
         if stat.S_IMODE(have.st_mode) != mode:
             os.chmod(path, mode)
         for attribute, value in self.acl.items():
             if is_directory or attribute == _ACCESS:
-                with suppress(OSError):  # a store that has them and lets nobody set them
+                with suppress(OSError):  # a store that has ACLs but lets nobody set them
                     os.setxattr(path, attribute, value)
 
-    def _give_owner(self, path: str) -> None:
+    def _set_owner(self, path: str) -> None:
         try:
             os.chown(path, self.user, self.group)
         except PermissionError:

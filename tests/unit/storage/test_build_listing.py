@@ -4,7 +4,7 @@ import pytest
 
 from compactor.acid.listing import FileStatus
 from compactor.errors import BadFile
-from compactor.storage.tree import data_format, listing_of
+from compactor.storage.build_listing import data_format, listing_of
 
 
 def _never(path: str) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.storage.local_model import Model
+from compactor.storage.local_permissions import LocalPermissions
 
 
 def _mode(path: Path) -> int:
@@ -26,42 +26,42 @@ def model(tmp_path: Path) -> Path:
 def test_files_and_directories_get_its_mode(model: Path) -> None:
     (model / "d").mkdir()
     (model / "f").write_bytes(b"")
-    like = Model.of(str(model))
-    like.give(str(model / "d"))
-    like.give(str(model / "f"))
+    like = LocalPermissions.of(str(model))
+    like.apply_to(str(model / "d"))
+    like.apply_to(str(model / "f"))
     assert (_mode(model / "d"), _mode(model / "f")) == (0o2770, 0o660)  # nobody executes a file
 
 
 def test_what_is_like_it_already_is_left_alone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model / "d").mkdir()
-    like = Model.of(str(model))
-    like.give(str(model / "d"))
+    like = LocalPermissions.of(str(model))
+    like.apply_to(str(model / "d"))
     for call in ("chmod", "chown", "setxattr"):
         monkeypatch.setattr(os, call, lambda *_: pytest.fail("nothing is to be changed"))
-    like.give(str(model / "d"))
+    like.apply_to(str(model / "d"))
 
 
 def test_an_owner_that_cannot_be_given_is_told(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (model / "f").write_bytes(b"")
-    like = Model(path=str(model), user=os.getuid() + 1, group=os.getgid(), mode=0o750, acl={})
+    like = LocalPermissions(path=str(model), user=os.getuid() + 1, group=os.getgid(), mode=0o750, acl={})
 
     def refused(path: str, user: int, group: int) -> None:
         raise PermissionError
 
     monkeypatch.setattr(os, "chown", refused)
-    like.give(str(model / "f"))
+    like.apply_to(str(model / "f"))
     assert f"{model / 'f'}: owner and group of {model} cannot be given to it" in caplog.text
     assert _mode(model / "f") == 0o640  # the rest is
 
 
 def test_a_given_owner_takes_no_bit_away(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model / "d").mkdir()
-    like = Model(path=str(model), user=os.getuid() + 1, group=os.getgid(), mode=0o2770, acl={})
+    like = LocalPermissions(path=str(model), user=os.getuid() + 1, group=os.getgid(), mode=0o2770, acl={})
     (model / "d").chmod(0o2770)
     monkeypatch.setattr(os, "chown", lambda path, user, group: os.chmod(path, 0o770))  # as Linux does to files
-    like.give(str(model / "d"))
+    like.apply_to(str(model / "d"))
     assert _mode(model / "d") == 0o2770
 
 
@@ -78,9 +78,9 @@ def test_access_lists_are_given(model: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "setxattr", lambda *one: given.append(one))
     (model / "d").mkdir()
     (model / "f").write_bytes(b"")
-    like = Model.of(str(model))
-    like.give(str(model / "d"))
-    like.give(str(model / "f"))
+    like = LocalPermissions.of(str(model))
+    like.apply_to(str(model / "d"))
+    like.apply_to(str(model / "f"))
     assert given == [(str(model / "d"), *one) for one in lists.items()] + [
         (str(model / "f"), "system.posix_acl_access", b"a")
     ]

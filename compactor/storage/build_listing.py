@@ -1,4 +1,4 @@
-"""A ``Listing`` out of what a store said in one answer per directory, or in one for all."""
+"""Builds a ``Listing`` from a store's answers, one per directory or one for all, and decides when to list again."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, StorageError
 
-ATTEMPTS = 10  #: at one listing, of a directory in which something vanishes each time
+ATTEMPTS = 10  #: at one listing, if something vanishes each time
 
 
-class Absent(Exception):
+class ListedButAbsent(Exception):
     """A name that its directory listed and that does not answer."""
 
     def __init__(self, path: str) -> None:
@@ -21,14 +21,14 @@ class Absent(Exception):
         self.path = path
 
 
-def consistent(path: str, attempt: Callable[[], Listing]) -> Listing:
+def consistent_listing(path: str, attempt: Callable[[], Listing]) -> Listing:
     """Returns the listing of ``path`` in which every name that was listed also answered (PROTOCOL 11.10).
 
     A listed name that does not answer was removed meanwhile, or the store is wrong for a moment (a stale cache, a disk
     behind a link that is away). Either way the listing starts again; nothing is ever passed over.
 
     Args:
-        attempt: lists everything once; raises ``Absent``.
+        attempt: lists everything once; raises ``ListedButAbsent``.
 
     Raises:
         StorageError: a name is still listed and still does not answer.
@@ -37,7 +37,7 @@ def consistent(path: str, attempt: Callable[[], Listing]) -> Listing:
     for _ in range(ATTEMPTS):
         try:
             return attempt()
-        except Absent as error:
+        except ListedButAbsent as error:
             if error.path == absent:
                 break
             absent = error.path
@@ -50,9 +50,9 @@ def consistent(path: str, attempt: Callable[[], Listing]) -> Listing:
 def listing_of(
     path: str, files: Iterable[tuple[str, int]], directories: Iterable[str], read: Callable[[str], bytes]
 ) -> Listing:
-    """The listing of ``path``: ``files`` relative to it with their lengths, ``directories`` its own names.
+    """Returns the listing of ``path``: ``files`` are relative to it, with lengths, ``directories`` are its direct children.
 
-    Whatever lies in a skipped directory is left out; ``_metadata_acid`` files are read.
+    Leaves out everything in a skipped directory; reads ``_metadata_acid`` files.
     """
     kept: list[FileStatus] = []
     tops = {name for name in directories if not is_skipped(name)}
@@ -74,10 +74,10 @@ def listing_of(
 
 
 def data_format(path: str, content: bytes) -> str:
-    """What the ``_metadata_acid`` at ``path`` says.
+    """Returns the data format that the ``_metadata_acid`` at ``path`` names.
 
     Raises:
-        BadFile: it is not as Hive writes it.
+        BadFile: the file is not as Hive writes it.
     """
     try:
         return str(json.loads(content)["dataFormat"])

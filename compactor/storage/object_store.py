@@ -1,6 +1,6 @@
-"""Tables in object stores, through fsspec's file systems: keys only, no directories, no rename.
+"""The common part of object stores, through fsspec's file systems: keys only, no directories, no rename.
 
-A file appears when its upload is complete and not before. A directory exists as long as a key below it does.
+A file appears when its upload is complete and not before. A directory exists as long as a key below it exists.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any, ClassVar, TypeVar
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import CompactorError, NotSupported, StorageError
+from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import Capabilities
-from compactor.storage.deferred import Deferring
+from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
-from compactor.storage.tree import listing_of
 
 _T = TypeVar("_T")
-PARALLEL = 8  #: requests at a time where files are copied or removed one by one
+PARALLEL = 8  #: requests at a time when files are copied or removed one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedKey:
-    """A key that the store would not remove."""
+    """A key that the store refused to remove."""
 
     key: str
     why: str
 
 
 class ObjectStorage:
-    """What they have in common. Paths keep their scheme and bucket."""
+    """The base of the back ends for object stores. Paths keep their scheme and bucket."""
 
-    EXTRA: ClassVar[str]  #: of ours, with its client
+    EXTRA: ClassVar[str]  #: of the package, which installs the client
 
     def __init__(self, options: StoreOptions | None = None) -> None:
         self.options = options or StoreOptions()
@@ -52,13 +52,13 @@ class ObjectStorage:
     def listing(self, path: str) -> Listing:
         with errors("list", path):
             below = self._below(path)
-        # clients make an object "x/" so that an empty directory x is seen; readers see it too
+        # clients make an object "x/" to show an empty directory x; readers see it too
         markers = [name.partition("/")[0] for name, _ in below if name.endswith("/")]
         files = [(name, length) for name, length in below if not name.endswith("/")]
         return listing_of(path, files, markers, self.read)
 
     def _below(self, path: str) -> list[tuple[str, int]]:
-        """Keys below ``path`` relative to it, with their lengths, by one listing however deep."""
+        """Returns the keys below ``path``, relative to it, with their lengths, by one listing however deep."""
         system = self._system(path)
         prefix = system._strip_protocol(path)
         found: Mapping[str, Mapping[str, Any]] = system.find(path, detail=True, withdirs=False)
@@ -109,7 +109,7 @@ class ObjectStorage:
             self._system(path).pipe_file(path, content)
 
     def upload(self, local: str, path: str) -> None:
-        """One request, or a multipart upload that the client aborts when a part fails."""
+        """Uploads in one request, or in parts; the client aborts the upload when a part fails."""
         with errors("write", path):
             self._put(local, path)
         length, wanted = self.length(path), os.stat(local).st_size
@@ -120,17 +120,17 @@ class ObjectStorage:
         self._system(path).put_file(local, path)
 
     def make_directories(self, path: str, *, like: str) -> None:
-        """Nothing to do: there are no directories."""
+        """Does nothing: there are no directories."""
 
     def adopt(self, path: str, *, like: str) -> None:
-        """Nothing to do: what may be read or written is the bucket's affair."""
+        """Does nothing: permissions are those of the bucket."""
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Nothing to do: an object that was acknowledged is durable."""
+        """Does nothing: an acknowledged object is durable."""
         return {}
 
     def sync_names(self, paths: Collection[str]) -> Mapping[str, StorageError]:
-        """Nothing to do: an object that was acknowledged is durable."""
+        """Does nothing: an acknowledged object is durable."""
         return {}
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
@@ -139,12 +139,12 @@ class ObjectStorage:
         files = self._pairs(source, target)
         if not files:
             raise StorageError(f"cannot rename to {target}: there is nothing at {source}")
-        side, data = side_and_rows(files, lambda pair: pair[0])
+        side, data = side_files_and_data(files, lambda pair: pair[0])
         try:
-            # what tells of a directory comes after what it tells of: alone it would be a directory without rows
+            # side files such as _metadata_acid come after the data: alone they would be a directory without rows
             self._each(lambda pair: self._copy(*pair), data)
             self._each(lambda pair: self._copy(*pair), side)
-        except BaseException:  # also of a process that is told to end
+        except BaseException:  # also when the process is asked to end
             self._take_back(target)
             raise
         self.remove(source)
@@ -157,7 +157,7 @@ class ObjectStorage:
             return [(source, target, self.length(source))] if self._system(source).exists(source) else []
 
     def _copy(self, source: str, target: str, length: int) -> None:
-        """Within the store; nothing is there afterwards, or the whole file."""
+        """Copies within the store; afterwards there is the whole file, or nothing."""
         with errors("copy to", target):
             self._system(source).cp_file(source, target)
         found = self.length(target)
@@ -169,7 +169,7 @@ class ObjectStorage:
             self.remove(target)
 
     def remove(self, path: str, *, durable: bool = True) -> None:
-        """Removes as much as it can; what the store refuses is named then, and a later removal asks for it again."""
+        """Removes as much as it can; the error names a key that the store refused, and a later removal asks again."""
         with errors("remove", path):
             runs = self._runs(path)
             for keys in filter(None, runs):
@@ -184,15 +184,15 @@ class ObjectStorage:
                 )
 
     def _runs(self, path: str) -> Sequence[Sequence[str]]:
-        """The keys to remove; those of a run only when the run before it is gone."""
+        """Returns the keys to remove, in runs; a run is removed only when the run before it is gone."""
         below = [f"{path}/{name}" for name, _ in self._below(path)]
         if not below and self.exists(path):
             below = [path]
-        # in the reverse order of naming: what tells of a directory must not be left in it alone
-        return side_and_rows(below, str)
+        # in the reverse order of naming: side files must not be left in a directory alone
+        return side_files_and_data(below, str)
 
     def _remove_keys(self, keys: Sequence[str]) -> list[RefusedKey]:
-        """Asks for every one of ``keys``, of one bucket, whatever becomes of the others; one that is gone is removed."""
+        """Removes each of ``keys``, of one bucket, even if others fail; a key that is gone counts as removed."""
         raise NotImplementedError
 
     def _one_by_one(self, keys: Sequence[str]) -> list[RefusedKey]:
@@ -228,7 +228,7 @@ class ObjectStorage:
         return None
 
     def _system(self, path: str) -> Any:
-        """fsspec's file system for one bucket, of this process; its caches of listings are off."""
+        """Returns this process's fsspec file system for one bucket, without caches of listings."""
         scheme, _, rest = path.partition("://")
         place = rest.partition("/")[0]
         key = (os.getpid(), f"{scheme}://{place}")
@@ -249,7 +249,7 @@ class ObjectStorage:
             return made(skip_instance_cache=True, use_listings_cache=False, **options)
 
     def _client(self, scheme: str) -> Any:
-        """fsspec's file system for ``scheme``; ``ImportError`` where the extra is not installed."""
+        """Returns the class of fsspec's file system for ``scheme``; raises ``ImportError`` if the extra is not installed."""
         import fsspec
 
         return fsspec.get_filesystem_class(scheme)
@@ -258,8 +258,8 @@ class ObjectStorage:
         return options
 
 
-def side_and_rows(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T], list[_T]]:
-    """What tells of a directory, by its file's name, and what it tells of."""
+def side_files_and_data(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T], list[_T]]:
+    """Separates side files such as ``_metadata_acid``, recognised by their names, from data files."""
     is_side = [is_skipped(key(one).rpartition("/")[2]) for one in many]
     return (
         [one for one, side in zip(many, is_side, strict=True) if side],
@@ -269,7 +269,7 @@ def side_and_rows(many: Sequence[_T], key: Callable[[_T], str]) -> tuple[list[_T
 
 @contextlib.contextmanager
 def errors(verb: str, path: str) -> Iterator[None]:
-    """Each client has errors of its own, and not all are of the system's kind."""
+    """Turns any error of a client into ``StorageError``: each client has errors of its own, not all of them ``OSError``."""
     try:
         yield
     except CompactorError:

@@ -1,0 +1,42 @@
+"""Uploads that naming completes: the store holds every byte, but no key exists yet.
+
+A store that completes uploads on request needs no second copy of staged files. An ``Upload`` travels as a value from the
+executor that began it to the driver that completes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from compactor.ids import TxnId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """All ``length`` bytes of the file that will be ``path``; ``parts`` are the store's answers for the parts."""
+
+    path: str
+    id: str
+    parts: tuple[str, ...]
+    length: int
+
+
+class Deferring(Protocol):
+    """The additional methods of a store that completes uploads on request. Every method raises ``StorageError``."""
+
+    def begin(self, local: str, path: str) -> Upload:
+        """Uploads a local file, each part under a checksum that the store verifies. After a failure nothing is kept."""
+
+    def held(self, upload: Upload) -> int:
+        """Returns the number of bytes that the store holds of it; 0 when it no longer knows it."""
+
+    def complete(self, staged: str, target: str, uploads: Sequence[Upload]) -> None:
+        """Gives ``uploads`` their names in the directory ``target``, and then the other files in ``staged``.
+
+        Refuses a target that exists. After a failure all of ``target`` is removed.
+        """
+
+    def abandon(self, location: str, is_gone: Callable[[TxnId], bool]) -> None:
+        """Aborts the uploads into directories of ``location`` whose name has a transaction for which ``is_gone`` is true."""
