@@ -21,7 +21,8 @@ import pyarrow.orc as po
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSink, LocalSource
-from compactor.orc.reencode import Piece, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import reencode
 
 FILES = 8
 

@@ -14,7 +14,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
-from compactor.orc.codecs.pandas_shim import leave_pandas_out
+from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.plan.plan import Plan, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
@@ -82,7 +82,7 @@ def main() -> None:
     location, row_type, highest, cores = sys.argv[1:]
     what = planned(location, row_type, int(highest))
     with ExitStack() as stack:
-        leave_pandas_out()  # as the processes of a runner do
+        exclude_pandas()  # as the processes of a runner do
         runner: Runner = InProcessRunner()
         if int(cores) > 1:
             runner = processes = stack.enter_context(ProcessRunner(int(cores)))

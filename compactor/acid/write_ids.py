@@ -53,7 +53,7 @@ class ValidTxnList:
 
     @classmethod
     def parse(cls, text: str) -> ValidTxnList:
-        """The list that ``text`` stands for; an empty text is the list in which everything is valid.
+        """Parses Hive's text; an empty text is the list in which everything is valid.
 
         Raises:
             ValueError: ``text`` is not of Hive's form.
@@ -152,7 +152,7 @@ class ValidWriteIdList:
 
     @classmethod
     def parse(cls, text: str) -> ValidWriteIdList:
-        """The list that ``text`` stands for; an empty text is the list in which everything is valid.
+        """Parses Hive's text; an empty text is the list in which everything is valid.
 
         Raises:
             ValueError: ``text`` is not of Hive's form.

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit, root_names
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.io.source import Source
-from compactor.orc.reencode import ARROW, PYORC
 
 _NANOS = 10**9
 _INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  #: JSON has no numbers for them

@@ -1,4 +1,4 @@
-"""A new file out of stripes of other files: bytes are copied, only the tail is written anew (DESIGN 4)."""
+"""A new file made of other files' stripes: bytes are copied, and only the tail is written new (DESIGN 4)."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from compactor.errors import NotLossless
-from compactor.orc.compat import copyable
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, empty_tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import Types, same, schema_text
+from compactor.orc.format.types import Types, same
 from compactor.orc.io.running_checksum import RunningChecksum
 from compactor.orc.io.source import CHUNK, Sink, Source, chunks
+from compactor.orc.stripe_compatibility import copyable
 
-JAVA = 0  #: the writer that a file of several writers' stripes names: its oldest version promises the least
+JAVA = 0  #: the writer recorded for stripes of several writers: its oldest version promises the least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of all of it if asked for."""
+    """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of the whole file if requested."""
 
     length: int
     rows: int
@@ -30,11 +31,11 @@ class Written:
 
 
 class Assembler:
-    """Writes one file of stripes that are of the class of ``like``. The owner of ``sink`` aborts it on any error.
+    """Writes one file of stripes that have the class of ``like``. The owner of ``sink`` aborts it on any error.
 
-    Leaving a ``with`` block lets go of the sources, which it may be reading for the checksum until ``close``.
+    The sources may be read for the checksum until ``close``; leaving a ``with`` block releases them.
 
-    ``types`` are the footer's types, with the names wanted; they must equal those of ``like`` apart from names.
+    ``types`` are the footer's types, with the wanted names; they must equal those of ``like`` apart from names.
     """
 
     def __init__(self, sink: Sink, *, like: Tail, types: Types | None = None, checksum: bool = False) -> None:
@@ -59,25 +60,25 @@ class Assembler:
 
     @property
     def rows(self) -> int:
-        """Rows appended so far."""
+        """The number of rows appended so far."""
         return sum(stripe.rows for stripe in self._stripes)
 
     @property
     def stripes(self) -> int:
-        """Stripes appended so far."""
+        """The number of stripes appended so far."""
         return len(self._stripes)
 
     def append_file(self, source: Source, tail: Tail) -> None:
-        """All stripes of a file."""
+        """Appends all stripes of a file."""
         for number in range(len(tail.stripes)):
             self.copy(source, tail, number)
 
     def copy(self, source: Source, tail: Tail, stripe_index: int) -> None:
-        """One stripe of ``source``, whose tail is ``tail``.
+        """Appends one stripe of ``source``, a file with the tail ``tail``.
 
         Raises:
-            NotLossless: the stripe is not of the class of the target, or of a file that cannot be copied from.
-            BadFile: its footer or the row index of its keys is damaged.
+            NotLossless: the stripe is not of the target's class, or its file cannot be copied from.
+            BadFile: the stripe's footer or the row index of its keys is damaged.
         """
         if tail.stripe_class != self._class:
             raise NotLossless(
@@ -116,7 +117,7 @@ class Assembler:
             self._sink.copy(source, offset, length)
             self._position += length
             return
-        for part in chunks(source, offset, length):  # what is far away is read once, what is small costs no thread
+        for part in chunks(source, offset, length):  # a remote file is read only once, a small one needs no thread
             self._write(part)
 
     def _write(self, data: bytes) -> None:
@@ -133,7 +134,7 @@ class Assembler:
             self._checksum.close()
 
     def close(self, user_metadata: Mapping[str, bytes]) -> Written:
-        """Write the tail and complete the sink."""
+        """Writes the tail and completes the sink."""
         self._flush()
         tail = replace(
             self._like,
@@ -163,6 +164,6 @@ def write_empty(
     user_metadata: Mapping[str, bytes] | None = None,
     checksum: bool = False,
 ) -> Written:
-    """A file without rows: what stays where every row went (an empty directory lets old rows come back in Trino)."""
+    """Writes a file without rows, for a directory that lost all its rows: if it were empty, Trino would show old rows."""
     target = replace(like, types=types) if like else empty_tail(types, compression=compression)
     return Assembler(sink, like=target, checksum=checksum).close(user_metadata or {})

@@ -1,4 +1,4 @@
-"""Whether a file answers point predicates right: its row indexes and statistics against its rows (PROTOCOL 4)."""
+"""A check that a file answers point predicates correctly: its row indexes and statistics fit its rows (PROTOCOL 4)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from compactor.orc.io.source import Source
 
 
 def check_points(source: Source, tail: Tail, last_keys: Sequence[RowId]) -> None:
-    """Ask an ACID file for the last row of each stripe by its key, as a reader with a predicate would.
+    """Looks up the last row of each stripe of an ACID file by its key, as a reader with a predicate would.
 
     ``last_keys`` are those of the key index: they come from the inputs, so that the file is not judged by its own
-    statistics. A wrong row index or wrong statistics make readers skip rows that are there, which no count shows.
+    statistics. A wrong row index or wrong statistics make readers skip existing rows, which no count reveals.
 
     Raises:
-        VerificationFailed: a row is not found by its key, or there is not one key for each stripe.
+        VerificationFailed: a row is not found by its key, or the number of keys is not that of the stripes.
         BadFile: the file cannot be decoded.
     """
     if len(last_keys) != len(tail.stripes):
         raise VerificationFailed(
-            f"file {tail.name}: {len(last_keys)} last keys for {len(tail.stripes)} stripes, one each was wanted; "
+            f"file {tail.name}: {len(last_keys)} last keys for {len(tail.stripes)} stripes, wanted one for each; "
             "nothing was published"
         )
     for number, key in enumerate(last_keys):

@@ -1,1 +1,1 @@
-"""ACID rows in files: what a file of a table holds, which deletes hit it, a snapshot's reader and a small writer."""
+"""ACID rows in files: the keys in a table's file, the delete events that apply to it, and a snapshot's reader."""

@@ -1,6 +1,6 @@
 """One data file as readers see it: ACID events, or raw rows that get synthetic ROW__IDs.
 
-Read tolerant: ACID field names in any case, raw files wherever they lie, streaming files up to their logical length.
+Reading is tolerant: ACID field names in any case, raw files in any directory, streaming files up to their logical length.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from compactor.ids import WriteId
 from compactor.orc import assembler
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.acid_metadata import user_metadata
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
-from compactor.orc.format.types import ACID_FIELDS, Types, acid_types, parse_hive_type
-from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
+from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSink, Source
 from compactor.rows.inputs import Input
 from compactor.rows.keys import (
@@ -49,7 +50,7 @@ _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
 
 
 class AcidFile(NamedTuple):
-    """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` make its rows' ROW__IDs."""
+    """An open file. For a raw file ``write_id``, ``bucket`` and ``first_row_id`` determine its rows' ROW__IDs."""
 
     path: str
     source: Source
@@ -64,13 +65,13 @@ class AcidFile(NamedTuple):
         return not self.tail.is_acid
 
     def first_row_of(self, stripe: int) -> int:
-        """Rows before this stripe."""
+        """Returns the number of rows before this stripe."""
         return sum(s.rows for s in self.tail.stripes[:stripe])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """Keys of consecutive rows, their currentTransaction and operation."""
+    """The keys of consecutive rows, with the currentTransaction and operation of each."""
 
     block: KeyBlock
     current: Numbers
@@ -81,24 +82,24 @@ class Keys:
 def open_files(
     location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL, *, plain_buckets: bool = False
 ) -> Iterator[list[AcidFile]]:
-    """The files of one file number, in reading order, until the block ends.
+    """Yields the files of one file number in reading order; they are open until the block ends.
 
-    Row numbers of raw files run on over the files of a group, in path order (Hive's ``OrcRawRecordMerger``); that
-    order is the order given.
+    Row numbers of raw files continue from file to file within a group, in path order (Hive's ``OrcRawRecordMerger``);
+    ``sources`` must be in that order.
 
     Args:
-        plain_buckets: rows of raw files get ``number`` itself as their bucket, as Hive 2 gave it to them.
+        plain_buckets: rows of raw files get ``number`` itself as their bucket, as in Hive 2.
 
     Raises:
         BadFile: a file is not ORC, truncated, or gone.
         NotLossless: a file is encrypted, or raw with a number that no ROW__ID can hold.
     """
     counters: dict[str, int] = {}
-    with FewOpen() as few:
+    with FilePool() as pool:
         files: list[AcidFile] = []
         for source in sources:
             path = os.path.join(location, source.path)
-            opened = few.open(partial(open_source, storage, path))
+            opened = pool.open(partial(open_source, storage, path))
             length = _flush_length(storage, path) if source.has_flush_length else None
             if length == 0:
                 continue  # a streaming writer has flushed nothing yet
@@ -123,17 +124,17 @@ def open_files(
 
 
 def _bucket(path: str, number: int, statement_id: int | None) -> int:
-    """The bucket property that readers give to the rows of a raw file."""
+    """Returns the bucket property that readers give to the rows of a raw file."""
     try:
         return bucket_codec.encode(number, statement_id)
     except ValueError as error:
         raise NotLossless(
-            f"{path}: its rows have no ROW__IDs, in Hive neither ({error}); rewrite the partition with INSERT OVERWRITE"
+            f"{path}: its rows have no ROW__IDs, not even in Hive ({error}); rewrite the partition with INSERT OVERWRITE"
         ) from error
 
 
 def _flush_length(storage: Storage, path: str) -> int:
-    """The last of the side file's big-endian longs: how many bytes of the streaming file are meant."""
+    """Returns the last of the side file's big-endian longs: the logical length of the streaming file, in bytes."""
     side = path + FLUSH_LENGTH_SUFFIX
     try:
         content = storage.read(side)
@@ -147,11 +148,12 @@ def _flush_length(storage: Storage, path: str) -> int:
 
 
 def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
-    """The keys of one stripe's rows in file order, in batches; raw rows get theirs without any decoding.
+    """Yields the keys of one stripe's rows in file order, in batches; keys of raw rows need no decoding.
 
     Raises:
-        BadFile: besides what ``of_batch`` raises, keys are not what the stripe's statistics say for certain: by a damaged
-            write ID all rows of a stripe could seem to be unseen, and be left out.
+        BadFile: as ``of_batch`` does, or because keys contradict the stripe's statistics: a damaged write ID could make
+            all rows of a stripe look invisible, and they would be left out.
+        NotLossless: as ``of_batch`` does.
     """
     rows = file.tail.stripes[stripe].rows
     if file.is_raw:
@@ -167,7 +169,7 @@ def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
         yield found
     if known is not None and known.row_id.total not in (None, total):
         raise BadFile(
-            f"{file.path}, stripe {stripe}: {ACID_FIELDS[3]} sums up to {total}, its statistics say {known.row_id.total}; "
+            f"{file.path}, stripe {stripe}: {ACID_FIELDS[3]} adds up to {total}, its statistics say {known.row_id.total}; "
             "the file is damaged, restore it or move it away"
         )
 
@@ -183,13 +185,13 @@ def _must_agree(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) 
     for (numbers_of, said), name in zip(columns, ACID_FIELDS[:5], strict=True):
         if int(numbers_of.min()) < said.minimum or int(numbers_of.max()) > said.maximum:
             raise BadFile(
-                f"{file.path}, stripe {stripe}: {name} goes from {numbers_of.min()} to {numbers_of.max()}, its statistics "
+                f"{file.path}, stripe {stripe}: {name} ranges from {numbers_of.min()} to {numbers_of.max()}, its statistics "
                 f"say {said.minimum} to {said.maximum}; the file is damaged, restore it or move it away"
             )
 
 
 def synthetic(file: AcidFile, first_row_id: int, rows: int) -> Keys:
-    """ROW__IDs of ``rows`` raw rows from ``first_row_id`` on; they were inserted by the directory's write ID."""
+    """Returns the keys of ``rows`` raw rows from ``first_row_id`` on, inserted by the directory's write ID."""
     write_id = np.full(rows, file.write_id, dtype=np.int64)
     return Keys(
         block=key_block(
@@ -203,18 +205,18 @@ def synthetic(file: AcidFile, first_row_id: int, rows: int) -> Keys:
 
 
 def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
-    """Keys of a batch whose columns are operation, originalTransaction, bucket, rowId, currentTransaction.
+    """Returns the keys of a batch with columns operation, originalTransaction, bucket, rowId, currentTransaction.
 
     Raises:
         BadFile: a key is null.
-        NotLossless: a bucket property is of a version that nobody has written yet.
+        NotLossless: a bucket property is of an unknown version.
     """
     if any(batch.column(i).null_count for i in range(5)):
-        raise BadFile(f"{file.path}: an ACID column holds a null; expected numbers in every row; restore the file")
+        raise BadFile(f"{file.path}: an ACID column has a null; expected a number in every row; restore the file")
     bucket = numbers(batch.column(2)).astype(np.int32)
     if len(bucket) and int((bucket.view(np.uint32) >> 29).max()) > 1:
         raise NotLossless(
-            f"{file.path}: bucket property {int(bucket.view(np.uint32).max())} is of a version that is not known; known "
+            f"{file.path}: bucket property {int(bucket.view(np.uint32).max())} is of an unknown version; the known ones "
             "are 0 (Hive 2) and 1; look for a later release"
         )
     return Keys(
@@ -225,21 +227,25 @@ def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
 
 
 def must_insert(file: AcidFile, found: Keys) -> Keys:
-    """``found``, which must be rows only: insert events, or what a base keeps, where Hive 2 left update events too.
+    """Returns ``found`` if all are rows: insert events, or in a base, where Hive 2 left them, update events too.
 
     Raises:
-        NotLossless: there are update or delete events among them (ACID v1), which other rows of the same key meet.
+        NotLossless: there are update or delete events among them (ACID v1), which apply to other rows of the same key.
     """
     if np.any((found.operation != INSERT) & ~((found.operation == UPDATE) & file.in_base)):
         raise NotLossless(
-            f"{file.path}: holds update or delete events among rows, as ACID version 1 (Hive 2 and before) wrote them, and "
-            "later Hives read those wrong; see `compactor doctor --before-hive-3`"
+            f"{file.path}: has update or delete events among its rows, as ACID version 1 (Hive 2 and earlier) wrote them, "
+            "and later versions of Hive misread those; see `compactor doctor --before-hive-3`"
         )
     return found
 
 
 def write_empty(storage: Storage, path: str, row_type: str, *, version: bytes | None = ACID_VERSION) -> int:
-    """An ACID file without rows at ``path``; ``row_type`` is Hive's type of the table's rows. Returns its length."""
+    """Writes an ACID file without rows to ``path`` and returns its length.
+
+    Args:
+        row_type: Hive's type of the table's rows.
+    """
     types = acid_types(parse_hive_type(row_type))
     local = storage.local_path(path)
     if local is not None:

@@ -1,6 +1,6 @@
-"""A checksum of rows that does not depend on their order: equal before and after rows have changed places.
+"""A checksum of rows that does not depend on their order.
 
-Every row is hashed to 64 bits, the hashes are added modulo 2**64. A changed, lost or doubled value changes the sum.
+Every row is hashed to 64 bits, and the hashes are added modulo 2**64. A changed, lost or duplicate value changes the sum.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compactor.orc.format.types import Array
+from compactor.orc.codecs.arrow_types import Array
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 MODULUS = 1 << 64
@@ -21,12 +21,12 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def checksum(rows: Array) -> int:
-    """The sum of the hashes of an array's values, below 2**64; sums of several arrays are added modulo that."""
+    """Returns the sum of the hashes of an array's values modulo 2**64; add sums of several arrays in the same way."""
     return int(_hashes(rows).sum(dtype=np.uint64))
 
 
 def _mixed(values: Hashes) -> Hashes:
-    """Each number scattered over all 64 bits (the finalizer of SplitMix64)."""
+    """Scatters each number over all 64 bits (the finalizer of SplitMix64)."""
     values = (values ^ (values >> np.uint64(30))) * _FIRST
     values = (values ^ (values >> np.uint64(27))) * _SECOND
     return values ^ (values >> np.uint64(31))
@@ -50,7 +50,7 @@ def _hashes(array: Array) -> Hashes:
 
 
 def _of_lists(array: Array, elements: Hashes) -> Hashes:
-    """Of lists whose elements have these hashes; the place of an element in its list counts."""
+    """Returns the hashes of lists from those of their ``elements``; an element's position in its list counts."""
     offsets = array.offsets.to_numpy().astype(np.int64)
     start = np.repeat(offsets[:-1], np.diff(offsets))
     places = np.arange(offsets[0], offsets[-1]) - start
@@ -61,7 +61,7 @@ def _of_lists(array: Array, elements: Hashes) -> Hashes:
 
 
 def _of_plain(array: Array) -> Hashes:
-    """Of values without parts: numbers by their bits, anything else by its bytes, each distinct value once."""
+    """Returns the hashes of values without parts: numbers by their bits, others by their bytes, each distinct one once."""
     kind = array.type
     if pa.types.is_integer(kind):
         return _mixed(_filled(array.cast(pa.int64())).view(np.uint64))
@@ -73,7 +73,7 @@ def _of_plain(array: Array) -> Hashes:
     if pa.types.is_timestamp(kind):
         return _mixed(_filled(array.view(pa.int64())).view(np.uint64))
     if pa.types.is_string(kind):
-        array = array.cast(pa.binary())  # a text may be no UTF-8
+        array = array.cast(pa.binary())  # a text may not be UTF-8
     coded = array.dictionary_encode()
     distinct = np.array([_of_value(value) for value in coded.dictionary.to_pylist()], dtype=np.uint64)
     if not len(distinct):
@@ -83,7 +83,7 @@ def _of_plain(array: Array) -> Hashes:
 
 
 def _filled(array: Array) -> npt.NDArray[np.generic]:
-    """The values as numpy, 0 for NULL."""
+    """Returns the values as a numpy array, with 0 for NULL."""
     whole = array.fill_null(0) if array.null_count else array
     return np.array(whole.to_numpy(zero_copy_only=False))
 

@@ -1,4 +1,4 @@
-"""Delete deltas' files: all events of one file number in, one sorted file of events out."""
+"""Files of delete deltas: reads all events of one file number, writes one sorted file of events."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pyarrow as pa
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Written
+from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
-from compactor.orc.reencode import encode_acid, with_codec
+from compactor.orc.reencode import encode_acid
 from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
-from compactor.rows.deletes import DeleteEvents
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import DELETE, KeyBlock, Numbers, valid_mask
 from compactor.rows.opening import LOCAL
@@ -25,12 +26,15 @@ from compactor.rows.sealing import Seal, written
 from compactor.storage.protocol import Storage
 
 BATCH_ROWS = 65_536
-Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events and the write ID that deletes with each
+Block: TypeAlias = tuple[KeyBlock, Numbers]  #: keys of delete events, and the deleting write ID of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventsOfFiles:
-    """Events that the snapshot sees; ``total`` counts the others too. ``types`` are those of a file with a whole row."""
+    """The ``events`` that the snapshot sees, and counts of all events and of the ``invisible`` ones.
+
+    ``types`` are those of the last file with a complete ``row``, None if there is none.
+    """
 
     events: DeleteEvents
     total: int
@@ -42,11 +46,11 @@ class EventsOfFiles:
 def load_events(
     location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList, storage: Storage = LOCAL
 ) -> EventsOfFiles:
-    """The delete events in these files.
+    """Reads the delete events in these files.
 
     Raises:
         BadFile: a file cannot be read.
-        NotLossless: a delete delta holds something else than delete events.
+        NotLossless: a delete delta holds anything but delete events.
     """
     blocks: list[Block] = []
     tails: list[Tail] = []
@@ -71,11 +75,11 @@ def load_events(
 def stored_events(
     location: str, sources: Sequence[Input], number: int, storage: Storage = LOCAL
 ) -> Iterator[tuple[Tail, Iterator[Keys]]]:
-    """Each file's tail and events, seen by anybody or not, in their order; the file is open until the next one.
+    """Yields each file's tail and all its events, visible or not, in file order; the file is open until the next one.
 
     Raises:
         BadFile: a file cannot be read.
-        NotLossless: a delete delta holds something else than delete events.
+        NotLossless: a delete delta holds anything but delete events.
     """
     for source in sources:
         with open_files(location, [source], number, storage) as files:
@@ -98,7 +102,7 @@ def _only_deletes(file: AcidFile) -> Iterator[Keys]:
 def visible_events(
     location: str, sources: Sequence[Input], number: int, write_ids: ValidWriteIdList, storage: Storage = LOCAL
 ) -> Iterator[Block]:
-    """Those of ``stored_events`` that the snapshot sees: keys and deleting write IDs."""
+    """Yields the ``stored_events`` that the snapshot sees: keys and deleting write IDs."""
     for _, events in stored_events(location, sources, number, storage):
         for found in events:
             valid = valid_mask(write_ids, found.current)
@@ -106,19 +110,19 @@ def visible_events(
 
 
 class Events(Protocol):
-    """Delete events in key order, of which some are looked at at a time."""
+    """Delete events in key order, read in parts."""
 
     def __len__(self) -> int: ...
 
     def part(self, start: int, stop: int) -> DeleteEvents:
-        """The events at these places."""
+        """Returns the events from position ``start`` to before ``stop``."""
 
 
 def write_events(events: Events, path: str, *, like: Tail, types: Types, seal: Seal | None = None) -> Written:
-    """A file of delete events in key order, each with a null row, as Hive writes them.
+    """Writes a file of delete events in key order, each with a null row, as Hive does.
 
     Args:
-        seal: of delete events, which then knows the file's last keys.
+        seal: a seal of delete events, which afterwards has the file's last keys.
     """
     metadata = (seal or Seal(deletes=True)).metadata
 

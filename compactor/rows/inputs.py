@@ -1,4 +1,4 @@
-"""Which files hold the rows and delete events of one file number, and what must be known of each to read it."""
+"""The files with the rows and delete events of one file number, and the facts needed to read each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from compactor.ids import WriteId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """A file to read. ``raw`` files get ``write_id`` and ``statement_id`` for their rows' synthetic ROW__IDs.
+    """A file to read. In ``raw`` files ``write_id`` and ``statement_id`` are used for the rows' synthetic ROW__IDs.
 
-    ``group`` names the raw files over which row numbers run on: a table's originals, or one delta's.
+    ``group`` names the raw files across which row numbers continue: a table's originals, or one delta's files.
     """
 
     path: str  #: relative to the partition's directory
@@ -28,13 +28,13 @@ class Input:
 
 
 def of_originals(directory: AcidDirectory) -> Iterator[tuple[int, Input]]:
-    """File number and input of each original file, in path order."""
+    """Yields the file number and input of each original file, in path order."""
     for file in directory.originals:
         yield file.number, Input(path=file.path, length=file.length, raw=True, group="originals")
 
 
 def of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
-    """File number and input of each data file of a base or delta, in path order."""
+    """Yields the file number and input of each data file of a base or delta, in path order."""
     acid = directory.acid
     write_id, statement_id = (acid.write_id, None) if isinstance(acid, Base) else (acid.min_write_id, acid.statement_id)
     for file in directory.files:

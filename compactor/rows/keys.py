@@ -1,7 +1,7 @@
 """Keys of rows as columns of numbers: (originalTransaction, bucket, rowId) and currentTransaction.
 
-A key block is a numpy structured array; all of a batch's rows are compared at once. Sorting is that of every ACID file:
-originalTransaction, bucket (signed), rowId, ascending (Hive's ``OrcRawRecordMerger.ReaderKey``).
+A key block is a numpy structured array, so that all rows of a batch are compared at once. The sort order is that of every
+ACID file: originalTransaction, bucket (signed), rowId, ascending (Hive's ``OrcRawRecordMerger.ReaderKey``).
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def key_block(write_id: Numbers, bucket: npt.NDArray[np.int32], row_id: Numbers)
 
 
 def keys_in(rows: pa.RecordBatch | pa.Table) -> KeyBlock:
-    """The keys of events whose columns stand as in a file."""
+    """Returns the keys of events; the columns are ordered as in a file."""
     write_id, bucket, row_id = (numbers(rows.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))
     return key_block(write_id, bucket.astype(np.int32), row_id)
 
 
 def numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
-    """A column of integers without nulls as numpy."""
+    """Returns a column of integers without nulls as a numpy array."""
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
 
@@ -48,7 +48,7 @@ def row_id_at(block: KeyBlock, index: int) -> RowId:
 
 
 def is_sorted(block: KeyBlock) -> bool:
-    """Whether keys rise strictly: no key occurs twice, none comes before a smaller one."""
+    """Returns true if keys are strictly ascending: no key occurs twice, and none precedes a smaller one."""
     if len(block) < 2:
         return True
     w, b, r = block["write_id"], block["bucket"], block["row_id"]
@@ -57,12 +57,12 @@ def is_sorted(block: KeyBlock) -> bool:
 
 
 def order(block: KeyBlock) -> npt.NDArray[np.intp]:
-    """Positions of the block's keys in ascending order, stable."""
+    """Returns the positions of the block's keys in ascending order, by a stable sort."""
     return np.lexsort((block["row_id"], block["bucket"], block["write_id"]))
 
 
 def valid_mask(write_ids: ValidWriteIdList, current: Numbers) -> Mask:
-    """Which of these write IDs the snapshot sees."""
+    """Returns the mask of the write IDs that the snapshot sees."""
     mask = current <= write_ids.high_watermark
     bad = sorted(write_ids.open | write_ids.aborted)
     return mask & ~np.isin(current, np.array(bad, dtype=np.int64)) if bad else mask

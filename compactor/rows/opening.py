@@ -1,4 +1,4 @@
-"""A data file opened wherever it lies: as a local file, or by ranges of the store that it is in."""
+"""Opens a data file in any store: directly if it is local, else as ranges read from the store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from compactor.storage.local import LocalStorage
 from compactor.storage.protocol import Storage
 
 LOCAL: Storage = LocalStorage()
-_BLOCKS = 4  #: blocks of CHUNK bytes that a file keeps: decoders go back and forth between streams of a stripe
+_BLOCKS = 4  #: blocks of CHUNK bytes kept per file, since decoders switch between the streams of a stripe
 
 
 class RemoteSource:
-    """A file that is read by ranges, in blocks that are kept for a while. Its length is asked for once.
+    """A file that is read by ranges, in blocks that are kept for a while. Its length is requested once.
 
     Raises:
-        BadFile: it is gone, or shorter than it was.
+        BadFile: the file is gone, or shorter than it was.
         StorageError: the store doesn't answer.
     """
 
@@ -86,10 +86,10 @@ class RemoteSource:
 
 
 def open_source(storage: Storage, path: str) -> LocalSource | RemoteSource:
-    """The file at ``path``, to be closed.
+    """Opens the file at ``path``; the caller closes it.
 
     Raises:
-        BadFile: it is gone.
+        BadFile: the file is gone.
     """
     local = storage.local_path(path)
     return RemoteSource(storage, path) if local is None else LocalSource(local)

@@ -1,4 +1,4 @@
-"""The rows of one directory under a snapshot, each with its ROW__ID; honours visibility as Hive 4 does."""
+"""The rows of one directory under a snapshot, each with its ROW__ID; visibility is that of Hive 4."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import pyarrow as pa
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.write_ids import ValidWriteIdList
+from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit
-from compactor.orc.format.types import Types, acid_types, parse_hive_type, widens
-from compactor.orc.reencode import ARROW, PYORC, Piece, SyntheticKeys, piece_batches
+from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.types import Types, acid_types
+from compactor.orc.format.widening import widens
+from compactor.orc.pieces import Piece, SyntheticKeys, piece_batches
 from compactor.rows.acid_file import AcidFile, keys, must_insert, open_files
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import load_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input, of_directory, of_originals
 from compactor.rows.keys import BUCKET, ROW, ROW_ID, WRITE_ID, Mask, valid_mask
 from compactor.rows.opening import LOCAL
@@ -27,20 +30,20 @@ ROW_ID_COLUMNS = ("writeid", "bucketid", "rowid")  #: the fields of Hive's ROW__
 def read_snapshot(
     location: str, directory: AcidDirectory, write_ids: ValidWriteIdList, row_type: str, storage: Storage = LOCAL
 ) -> Iterator[pa.RecordBatch]:
-    """Every row that the snapshot sees, in file order, with no order between file numbers.
+    """Yields every row that the snapshot sees, in file order; there is no order between file numbers.
 
     Args:
-        location: the path that ``directory`` was listed from.
+        location: the path that ``directory`` is a listing of.
         row_type: Hive's type of the table's rows; columns that older files lack are null.
 
     Yields:
         batches of ``writeid`` (int64), ``bucketid`` (int32), ``rowid`` (int64), then the table's columns in their
-        order. A timestamp is ``timestamp[ns]``, or ``struct<seconds,nanos>`` from the first batch of a stripe on that
-        holds one which doesn't fit.
+        order. A timestamp is ``timestamp[ns]``, or, from the first batch of a stripe with a value that doesn't fit on,
+        ``struct<seconds,nanos>``.
 
     Raises:
         BadFile: a file cannot be read.
-        NotLossless: a file holds what this release does not read (ACID v1, encryption).
+        NotLossless: a file holds something that this release does not read (ACID v1, encryption).
     """
     row = parse_hive_type(row_type)
     inserts, deletes = _by_number(directory)
@@ -81,7 +84,7 @@ def _rows(file: AcidFile, events: DeleteEvents, write_ids: ValidWriteIdList, row
 
 
 def _decoded(piece: Piece, types: Types) -> Iterator[pa.RecordBatch]:
-    """A stripe's rows, batch by batch; through Arrow, and through pyorc from the first batch that Arrow would lose
+    """Yields a stripe's rows in batches: decoded by Arrow, and by pyorc from the first batch that Arrow would lose
     something of."""
     shown = 0
     try:
@@ -90,7 +93,7 @@ def _decoded(piece: Piece, types: Types) -> Iterator[pa.RecordBatch]:
             shown += batch.num_rows
         return
     except Unfit:
-        pass  # the other codec begins at the stripe's first row again
+        pass  # the other codec starts again at the stripe's first row
     for batch in _flat(piece, PYORC, types):
         known = min(shown, batch.num_rows)
         shown -= known

@@ -1,4 +1,4 @@
-"""The last act on an encoded ACID file: its user metadata, computed from the rows that stand in it."""
+"""The last step of writing an ACID file: its user metadata, computed from its rows."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from compactor.orc.assembler import Written
 from compactor.orc.format.acid_metadata import user_metadata
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import LocalSource, Source, crc32
-from compactor.orc.reencode import last_key
+from compactor.orc.last_keys import last_key
 
 
 class Seal:
-    """What the metadata of one file say; an encoder asks for them when all rows are written.
+    """The user metadata of one file, which an encoder requests once all rows are written.
 
     Args:
         deletes: the rows are delete events.
-        version: of ACID, what the metadata say; None says nothing.
+        version: the ACID version to record; None records none.
     """
 
     def __init__(self, *, deletes: bool = False, version: bytes | None = ACID_VERSION) -> None:
         self._deletes, self._version = deletes, version
-        self.last_keys: list[RowId] = []  #: of each stripe
+        self.last_keys: list[RowId] = []  #: one per stripe
 
     def metadata(self, source: Source, tail: Tail, last: RowId | None) -> Mapping[str, bytes]:
-        """See ``tail_writer.Metadata``."""
+        """Returns the entries; see ``tail_writer.Metadata``."""
         stripes = range(len(tail.stripes))
         sought = stripes if last is None else stripes[:-1]
         self.last_keys = [last_key(source, tail, stripe) for stripe in sought] + ([] if last is None else [last])
@@ -35,7 +35,7 @@ class Seal:
 
 
 def written(path: str, tail: Tail) -> Written:
-    """The finished file at ``path``, whose tail is ``tail``."""
+    """Describes the finished file at ``path``, which has the tail ``tail``."""
     with LocalSource(path) as source:
         checksum = crc32(source, 0, source.length)
         return Written(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)

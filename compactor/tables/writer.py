@@ -16,13 +16,15 @@ from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, De
 from compactor.errors import StorageError
 from compactor.ids import WriteId
 from compactor.orc.assembler import Written
+from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
-from compactor.orc.format.types import Types, acid_types, parse_hive_type
-from compactor.orc.reencode import encode_acid, with_codec
+from compactor.orc.format.types import Types, acid_types
+from compactor.orc.reencode import encode_acid
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import write_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.keys import INSERT, key_block, numbers
 from compactor.rows.reader import ROW_ID_COLUMNS
 from compactor.rows.sealing import Seal, written

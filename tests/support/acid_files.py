@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
 from compactor.rows.keys import KEY, KeyBlock

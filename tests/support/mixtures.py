@@ -19,9 +19,10 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import NOTHING_OPEN, TxnId, WriteId
 from compactor.orc.format import messages
 from compactor.orc.format.compression import compress, decompress
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input

@@ -27,8 +27,8 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import read_tail
-from compactor.orc.format.types import schema_text
 from compactor.orc.io.source import BytesSource
 from compactor.rewrite.plan.plan import plan
 from compactor.rewrite.plan.unit import Shape

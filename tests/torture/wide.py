@@ -13,8 +13,9 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import TxnId, WriteId
 from compactor.orc.codecs import arrow_codec
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.rewrite.plan.plan import plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage

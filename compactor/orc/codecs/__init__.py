@@ -1,3 +1,3 @@
-"""Rows of stripes decoded to batches and encoded again."""
+"""Rows of stripes, decoded into batches and encoded again."""
 
 from __future__ import annotations

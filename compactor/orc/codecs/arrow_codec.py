@@ -1,4 +1,4 @@
-"""Rows through Arrow's ORC adapter: fast, and only where nothing is lost."""
+"""The fast codec, Arrow's ORC adapter, for rows of which it loses nothing."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ import pyarrow.orc as po
 
 from compactor.errors import NotSupported
 from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
+from compactor.orc.codecs.arrow_types import Array, arrow_type
 from compactor.orc.codecs.codec import STRIPE_BYTES, Unfit, decoding_failed, named, relabelled_batch, root_names
 from compactor.orc.codecs.library_writer import COMPRESSIONS
-from compactor.orc.codecs.view import StripeView, batch_rows, joint_file
+from compactor.orc.codecs.stripe_view import StripeView, batch_rows, joint_file
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Array, Types, arrow_type
+from compactor.orc.format.types import Types
 from compactor.orc.io.source import Source
 
 name = "arrow"
 SECOND, DAY = 10**9, 86_400 * 10**9  #: in nanoseconds
-HELD = 4 * 1024 * 1024  #: decoded bytes up to which a file is not worth a second pass to compress it
-SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows are few enough for one batch
+HELD = 4 * 1024 * 1024  #: decoded bytes up to which compressing a file in a second pass is not worthwhile
+SMALL_FILE = 1024 * 1024  #: bytes up to which a file is read as a whole, if its rows fit into one batch
 
 
 def schema(types: Types) -> pa.Schema:
-    """The Arrow schema of a file's batches."""
+    """Returns the Arrow schema of a file's batches."""
     return _schema(types, tuple(range(len(types[0].children))))
 
 
@@ -49,10 +50,10 @@ def read_batches(
     stripes: Sequence[int] | None = None,
     rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
+    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width.
 
     Raises:
-        Unfit: a timestamp lies outside the nanoseconds of 64 bits, or so near to 1970 that Arrow may misread it.
+        Unfit: a timestamp does not fit into 64 bits of nanoseconds, or is so near to 1970 that Arrow may misread it.
         NotLossless: Arrow has no type equal to a column's.
         BadFile: the stripes cannot be decoded.
     """
@@ -81,10 +82,10 @@ def read_batches(
 
 
 def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
-    """All rows of small stripes of several files, decoded at once; see ``view.joint_file``.
+    """Returns all rows of small stripes of several files, decoded together; see ``stripe_view.joint_file``.
 
     Raises:
-        Unfit, BadFile: as ``read_batches`` does, but the file that is meant is not known.
+        Unfit, BadFile: as ``read_batches`` does, but without naming the right file.
     """
     tail = stripes[0][1]
     try:
@@ -98,7 +99,7 @@ def read_joint(stripes: Sequence[tuple[Source, Tail, int]]) -> pa.RecordBatch:
 
 
 def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    # It imports pandas where that is not left out, which takes longer than what most processes of ours do.
+    # Imports pandas unless it is excluded, which takes longer than the work of most of our processes.
     from pyarrow import dataset
 
     file: Any = pa.PythonFile(view, mode="r")
@@ -110,7 +111,7 @@ def _in_batches(view: StripeView, size: int, names: list[str]) -> Iterator[pa.Re
 
 
 def _at_once(view: StripeView, stripes: int, names: list[str]) -> Iterator[pa.RecordBatch]:
-    """Stripe by stripe: a scan in batches costs four times as much where all rows are one batch anyway."""
+    """Yields one batch per stripe: a scan in batches costs four times as much if all rows fit into one batch anyway."""
     reader: Any = po.ORCFile(pa.BufferReader(view.read()))
     for number in range(stripes):
         yield reader.read_stripe(number, columns=names).select(names)
@@ -142,7 +143,7 @@ class ArrowWriter:
         self._encoder: Encoder | ZlibEncoder | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows.
+        """Appends rows.
 
         Raises:
             Unfit: a timestamp before 1970 has a fraction of a second, which Arrow writes with the wrong sign.
@@ -151,7 +152,7 @@ class ArrowWriter:
             return
         for column in batch.columns:
             _check_timestamps(column)
-        # Arrow's ORC writer takes the validity of a sliced struct from the wrong place; a taken batch has no slices.
+        # Arrow's ORC writer reads the validity of a sliced struct at the wrong offset; a batch from ``take`` isn't sliced.
         whole = batch.take(pa.array(range(batch.num_rows))) if _sliced(batch) else batch
         whole = relabelled_batch(whole, self._schema)
         if self._encoder is not None:
@@ -184,7 +185,7 @@ class ArrowWriter:
 
 
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> ArrowWriter:
-    """A writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
     return ArrowWriter(path, like=like, types=types, filtered=filtered)
 
 
@@ -211,15 +212,18 @@ def _check_timestamps(array: Array) -> None:
 
 
 def _check_first_day(array: Array) -> None:
-    """A fraction before 1970 is stored under the next whole second. Before or after is asked in UTC; Arrow asks it on
-    the clock of the writer's time zone, and is a second off where the two differ."""
+    """Raises Unfit for fractions of a second within a day of 1970.
+
+    ORC stores a fraction before 1970 under the next whole second. Whether a value is before 1970 is decided in UTC, but
+    Arrow decides it by the clock of the writer's time zone, and is a second off where the two differ.
+    """
     for values in _timestamps(array):
         if np.any((np.abs(values) < DAY) & (values % SECOND != 0)):
             raise Unfit("a timestamp with a fraction of a second within a day of 1970")
 
 
 def _timestamps(array: Array) -> Iterator[npt.NDArray[np.int64]]:
-    """The nanoseconds of all timestamps at any depth."""
+    """Yields the nanoseconds of all timestamps at any depth."""
     if pa.types.is_timestamp(array.type):
         yield array.cast(pa.int64()).drop_null().to_numpy()
     for child in _children(array):

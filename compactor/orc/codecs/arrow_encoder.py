@@ -1,4 +1,4 @@
-"""Files written by Arrow's ORC writer: as it compresses them itself, or with zlib compressed here."""
+"""Files encoded by Arrow's ORC writer, which compresses them itself, except for zlib, which is done here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compactor.orc.format.tail import Tail
 
 
 class Encoder:
-    """A new file of the class of ``like``, with bloom filters of the columns ``filtered``."""
+    """Writes a new file of the class of ``like``, with bloom filters of the columns ``filtered``."""
 
     def __init__(
         self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int, filtered: Collection[int] = ()
@@ -29,7 +29,7 @@ class Encoder:
         self._writer = library_writer(self._file, like, like.compression, stripe_size=stripe_size, filtered=filtered)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows.
+        """Appends rows.
 
         Raises:
             StorageError: the file cannot be written.
@@ -38,7 +38,7 @@ class Encoder:
         self._file.check()
 
     def close(self) -> None:
-        """Complete the file.
+        """Completes the file.
 
         Raises:
             StorageError: the file cannot be written.
@@ -48,26 +48,26 @@ class Encoder:
         self._file.check()
 
     def abort(self) -> None:
-        """Give the file up; nothing of it remains."""
+        """Abandons the file; nothing of it remains."""
         self._writer.close()
         self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 class ZlibEncoder:
-    """The same for zlib, faster: encoded plain in memory, a stripe at a time, which is then compressed."""
+    """A faster encoder for zlib: each stripe is encoded uncompressed in memory, then compressed."""
 
     def __init__(
         self, path: Path, like: Tail, schema: pa.Schema, *, stripe_size: int, filtered: Collection[int] = ()
     ) -> None:
         self._like, self._schema, self._filtered = like, schema, filtered
-        # a stripe is done when it has so many bytes plain; compressed it has about half of them
+        # the uncompressed size at which a stripe is complete; compression roughly halves it
         self._plain_size = 2 * stripe_size
         self._target = Recompressor(path, block_size=encoder_block(like))
         self._stripe: PlainStripe | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """As ``Encoder`` does."""
+        """Appends rows; see ``Encoder``."""
         apart = keys_apart(batch, self._like)
         if self._stripe is not None and self._stripe.apart != apart:
             self._end_stripe()
@@ -79,7 +79,7 @@ class ZlibEncoder:
                     self._schema,
                     apart=apart,
                     size=self._plain_size,
-                    most=rows_at_once(batch),
+                    max_rows=rows_at_once(batch),
                     filtered=self._filtered,
                 )
             start += self._stripe.write(batch, start)
@@ -92,7 +92,7 @@ class ZlibEncoder:
         self._target.append(*stripe.finish())
 
     def close(self) -> None:
-        """As ``Encoder`` does."""
+        """Completes the file; see ``Encoder``."""
         try:
             if self._stripe is not None:
                 self._end_stripe()
@@ -102,13 +102,13 @@ class ZlibEncoder:
             raise
 
     def abort(self) -> None:
-        """As ``Encoder`` does."""
+        """Abandons the file; see ``Encoder``."""
         self._stripe = None
         self._target.abort()
 
 
 class _Remembering(io.RawIOBase):
-    """A new file that keeps its first error for later: one that Arrow's writer met would end the whole process."""
+    """A new file that keeps its first error for later: raised inside Arrow's writer, it would end the whole process."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__()
@@ -135,16 +135,16 @@ class _Remembering(io.RawIOBase):
 
     def close(self) -> None:
         try:
-            self._file.close()  # what is buffered is written now
+            self._file.close()  # writes what is buffered
         except OSError as error:
             self._error = self._error or error
         super().close()
 
     def check(self) -> None:
-        """Nothing while all was written.
+        """Raises the first error, if there was one.
 
         Raises:
-            StorageError: something was not, for example because the disk is full.
+            StorageError: something could not be written, for example because the disk is full.
         """
         if self._error is not None:
             raise StorageError(f"file {self._path}: cannot be written: {self._error.strerror}") from self._error

@@ -1,4 +1,4 @@
-"""Which columns of a stripe have bloom filters that an encoder can make again."""
+"""The columns of a stripe with bloom filters that an encoder can write again."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Array, TypeKind, Types
+from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.io.source import Source
 
-FALSE_POSITIVES = 0.05  #: of questions for a value that a row group has not; what ORC's writers take if nobody says
-#: Whose values the C++ library hashes as Java's does, which asks by its own hashes: a filter that misses a value loses
-#: its rows. Not those of tinyint, whose values the library spoils before it hashes them, and of boolean, which Java
-#: leaves empty.
+FALSE_POSITIVES = (
+    0.05  #: share of false positives for values that a row group does not have; the default of ORC's writers
+)
+#: Kinds of values that the C++ library hashes like Java's, which looks them up by its own hashes: rows are lost if a
+#: filter misses their value. Excluded are tinyint, as the library corrupts the values before it hashes them, and
+#: boolean, as Java leaves its filters empty.
 KINDS = frozenset(
     {
         *(TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.FLOAT, TypeKind.DOUBLE, TypeKind.DECIMAL),
@@ -24,16 +27,16 @@ KINDS = frozenset(
         *(TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY),
     }
 )
-#: Which not all readers ask rightly: Trino 476 (``orc_bloom_filters_enabled``, ``timestamp_precision`` milliseconds)
-#: asks for microseconds, and these hold milliseconds. No row gets them that had none, so that nobody misses rows that he
-#: has found so far.
+#: Kinds with filters that some readers look up wrongly: Trino 476 (``orc_bloom_filters_enabled``, ``timestamp_precision``
+#: milliseconds) looks up microseconds, but the filters hold milliseconds. Rows without such filters never get any, so
+#: that no reader misses rows that it has found so far.
 MISREAD = frozenset({TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT})
-#: Of which some values are equal to others with another hash.
+#: Kinds in which some values equal others with a different hash.
 _AMBIGUOUS = frozenset({TypeKind.CHAR, TypeKind.FLOAT, TypeKind.DOUBLE})
 
 
 class Ambiguous(Exception):
-    """Rows cannot have filters of these ``columns``: readers would ask for a value of theirs by another hash."""
+    """Rows cannot have filters of these ``columns``: readers would look up some of their values by another hash."""
 
     def __init__(self, columns: frozenset[int]) -> None:
         super().__init__(f"columns {sorted(columns)} hold values that equal others with another hash")
@@ -41,7 +44,7 @@ class Ambiguous(Exception):
 
 
 def filtered_columns(source: Source, tail: Tail, stripe_index: int) -> frozenset[int]:
-    """Those with a filter of either kind.
+    """Returns the columns with a bloom filter of either kind that can be written again.
 
     Raises:
         BadFile: the stripe's footer cannot be read.
@@ -55,13 +58,13 @@ def filtered_columns(source: Source, tail: Tail, stripe_index: int) -> frozenset
 
 
 def check_hashes(batch: pa.RecordBatch, types: Types, filtered: Collection[int]) -> None:
-    """That all values of the columns ``filtered`` are found by the hash of what readers ask for.
+    """Checks that readers find all values of the columns ``filtered`` by the hash that they look up.
 
-    Not so are zeros below zero, numbers that are none, and texts of char without their blanks, which Trino leaves out
-    and Hive asks for.
+    They would not find negative zeros, NaNs, and char texts without their trailing blanks, which Trino strips and Hive
+    looks up.
 
     Raises:
-        Ambiguous: otherwise.
+        Ambiguous: some column has such values.
     """
     doubtful = {column for column in filtered if types[column].kind in _AMBIGUOUS}
     if doubtful:
@@ -77,7 +80,7 @@ def check_hashes(batch: pa.RecordBatch, types: Types, filtered: Collection[int])
 
 
 def _below(array: Array, types: Types, column: int) -> Iterator[tuple[int, Array]]:
-    """The values of a column and of all columns within it."""
+    """Yields the values of a column and of all columns within it."""
     item = types[column]
     yield column, array
     if item.kind is TypeKind.MAP:

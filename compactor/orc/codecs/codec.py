@@ -1,7 +1,7 @@
-"""What both codecs offer, so that those who merge rows never see which one works.
+"""The common interface of both codecs, so that code that merges rows does not depend on the one in use.
 
-A codec holds rows as Arrow batches whose key columns are plain Arrow integers. The columns of the row may have another
-Arrow type in each codec (``schema``); whoever filters, sorts and joins batches need not look at them.
+A codec holds rows as Arrow batches with plain Arrow integers as key columns. The columns of the row may have a different
+Arrow type in each codec (``schema``); code that filters, sorts and concatenates batches need not look at them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from compactor.errors import BadFile, CompactorError, NotLossless
+from compactor.orc.codecs.arrow_types import Array, ArrowType
+from compactor.orc.format.hive_types import valid_name
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import ACID_FIELDS, Array, ArrowType, Types, valid_name
+from compactor.orc.format.types import ACID_FIELDS, Types
 from compactor.orc.io.source import Source
 
-KEYS = (0, 1, 2, 3, 4)  #: the places of the key columns in an ACID file's root struct
+KEYS = (0, 1, 2, 3, 4)  #: positions of the key columns in an ACID file's root struct
 STRIPE_BYTES = 64 * 1024 * 1024
 MEMORY_BLOCK = 64 * 1024
 
 
 class Unfit(Exception):
-    """This codec would lose something of these rows; the other one may not."""
+    """This codec would lose something of these rows; the other one might not."""
 
 
 class BatchWriter(Protocol):
-    """Encodes batches into a new local file. Leaving a ``with`` block by an exception removes the file."""
+    """Encodes batches into a new local file. An exception in the ``with`` block removes the file."""
 
     def write(self, batch: pa.RecordBatch) -> None: ...
 
@@ -46,7 +48,7 @@ class Codec(Protocol):
     name: str
 
     def schema(self, types: Types) -> pa.Schema:
-        """The Arrow schema of batches of a file of these types."""
+        """Returns the Arrow schema of batches of a file of these types."""
 
     def read_batches(
         self,
@@ -57,16 +59,16 @@ class Codec(Protocol):
         stripes: Sequence[int] | None = None,
         rows: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of some stripes in batches of at most ``rows``; ``columns`` are places in the root struct."""
+        """Yields rows of some stripes in batches of at most ``rows``; ``columns`` are positions in the root struct."""
 
     def writer(
         self, path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()
     ) -> BatchWriter:
-        """Encodes rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+        """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
 
 
 def root_names(types: Types) -> tuple[str, ...]:
-    """The names of a batch's columns: an ACID file's in Hive's own writing, whatever case the file has."""
+    """Returns the names of a batch's columns: for an ACID file in Hive's spelling, whatever case the file uses."""
     return ACID_FIELDS if types.is_acid else tuple(map(valid_name, types[0].field_names))
 
 
@@ -79,8 +81,11 @@ class _Relabelled:
 
 
 def relabelled(array: Array, wanted: ArrowType) -> Array:
-    """An array under another type of the same layout, such as other field names: handed over by Arrow's C interface
-    without a copy, since a cast goes by names and would fill what it does not find with NULL."""
+    """Returns an array under another type of the same layout, such as one with other field names.
+
+    Arrow's C interface passes it on without a copy; a cast goes by names and would fill fields that it does not find
+    with NULL.
+    """
     if array.type.equals(wanted):
         return array
     source: Any = _Relabelled(array, wanted)
@@ -88,21 +93,21 @@ def relabelled(array: Array, wanted: ArrowType) -> Array:
 
 
 def relabelled_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    """As ``relabelled``, for a batch."""
+    """Returns a batch under another schema of the same layout; see ``relabelled``."""
     source: Any = _Relabelled(batch, wanted)
     return pa.record_batch(source)
 
 
 def encoder_block(like: Tail) -> int:
-    """The compression block in bytes to encode with: the ORC C++ library takes multiples of its memory block only.
-    It need not be that of ``like``; a file of several says the largest (PROTOCOL 2.2)."""
+    """Returns the compression block size to encode with, in bytes: the ORC C++ library accepts only multiples of its
+    memory block. It may differ from that of ``like``; a file with several records the largest (PROTOCOL 2.2)."""
     blocks = -(-like.compression_block_size // MEMORY_BLOCK)
     return MEMORY_BLOCK * min(max(1, blocks), 64)
 
 
 @contextmanager
 def named(tail: Tail) -> Iterator[None]:
-    """Has a type that a codec has no equal of say whose it is."""
+    """Names the file in the error about a type that a codec has no equal for."""
     try:
         yield
     except NotLossless as error:
@@ -110,7 +115,7 @@ def named(tail: Tail) -> Iterator[None]:
 
 
 def decoding_failed(tail: Tail, error: Exception) -> CompactorError:
-    """What a decoder's complaint means to people."""
+    """Returns the error that explains a decoder's failure to people."""
     if isinstance(error, UnicodeDecodeError):
-        return NotLossless(f"file {tail.name}: a text is no UTF-8 ({error}); its rows cannot be re-encoded")
+        return NotLossless(f"file {tail.name}: a text is not UTF-8 ({error}); its rows cannot be re-encoded")
     return BadFile(f"file {tail.name}: its rows cannot be decoded ({error}); restore it or move it away")

@@ -1,4 +1,4 @@
-"""Arrow's writer of ORC files, told how a file is to be."""
+"""The configuration of Arrow's writer of ORC files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def library_writer(
     batch_size: int = 1024,
     filtered: Collection[int] = (),
 ) -> Any:
-    """Arrow's writer of a file of the class of ``like``, but for the codec, with bloom filters of those columns. It takes
-    ``batch_size`` rows at a time and then looks whether the stripe has so many bytes."""
+    """Returns Arrow's writer for a file of the class of ``like``, except for the compression, with bloom filters of the
+    columns ``filtered``. After every ``batch_size`` rows it checks whether the stripe has ``stripe_size`` bytes."""
     return po.ORCWriter(
         file,
         file_version=".".join(str(part) for part in like.file_version),

@@ -1,4 +1,4 @@
-"""One stripe encoded in memory without compression: the keys of ACID rows by ``run_lengths``, the rest by Arrow's writer."""
+"""One stripe encoded in memory without compression: keys of ACID rows by ``run_length_encoding``, the rest by Arrow."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pyarrow as pa
 
 from compactor.orc.codecs.codec import KEYS
 from compactor.orc.codecs.library_writer import library_writer
-from compactor.orc.codecs.view import BATCH_ROWS
+from compactor.orc.codecs.stripe_view import BATCH_ROWS
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.run_length_encoding import EncodedColumn, IntegerColumn
 from compactor.orc.format.tail import MAGIC, Tail
 from compactor.orc.format.types import ACID_KINDS
 from compactor.orc.io.source import BytesSource
 
-PIECE_BYTES = 8 * 1024 * 1024  #: of the rows that the library is given at once
+PIECE_BYTES = 8 * 1024 * 1024  #: size of the rows that the library gets at once
 _KEY_TYPES = [pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64()]
 
 
 def keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
-    """Whether ``batch`` looks like ACID events with all their keys, and files of the class of ``like`` have run lengths
-    of version 2 and a row index."""
+    """Returns true if ``batch`` looks like ACID events with all their keys, and files of the class of ``like`` have
+    version 2 of the run-length encoding and a row index."""
     types = batch.schema.types
     return (
         len(types) == len(ACID_KINDS)
@@ -37,19 +37,19 @@ def keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
 
 
 def rows_at_once(batch: pa.RecordBatch) -> int:
-    """How many rows like those of ``batch`` the library may have at once: it makes room for as many beforehand."""
+    """Returns the number of rows like those of ``batch`` that the library may get at once: it allocates for as many."""
     return max(1, min(BATCH_ROWS, int(batch.num_rows * PIECE_BYTES / max(1, batch.nbytes))))
 
 
 class PlainStripe:
-    """A stripe that is full with ``size`` bytes, and gets at most ``most`` rows at once. With ``apart`` the keys of its
-    rows are not in the file, but columns to be put in front of its own."""
+    """A stripe that is full at ``size`` bytes and gets at most ``max_rows`` rows at once. With ``apart`` the keys of its
+    rows are not in the file, but in columns to be put before the file's own."""
 
     def __init__(
-        self, like: Tail, schema: pa.Schema, *, apart: bool, size: int, most: int, filtered: Collection[int] = ()
+        self, like: Tail, schema: pa.Schema, *, apart: bool, size: int, max_rows: int, filtered: Collection[int] = ()
     ) -> None:
         self.apart = apart
-        self._most = most
+        self._max_rows = max_rows
         self._schema = pa.schema(list(schema)[len(KEYS) :]) if apart else schema
         self._keys = [
             IntegerColumn(name, kind, like.row_index_stride)
@@ -61,15 +61,15 @@ class PlainStripe:
             like,
             Compression.NONE,
             stripe_size=size,
-            batch_size=most,
+            batch_size=max_rows,
             filtered=[column - len(self._keys) for column in filtered if column > len(self._keys)],
         )
 
     def write(self, batch: pa.RecordBatch, start: int) -> int:
-        """Append rows of ``batch`` from ``start`` on, at least one; how many."""
-        count = int(min(self._most, batch.num_rows - start))
+        """Appends rows of ``batch`` from ``start`` on, at least one, and returns their number."""
+        count = int(min(self._max_rows, batch.num_rows - start))
         if count < batch.num_rows:
-            # taken and not sliced: Arrow's writer takes the validity of a sliced struct from the wrong place
+            # ``take`` instead of ``slice``: Arrow's writer reads the validity of a sliced struct at the wrong offset
             batch = batch.take(pa.array(np.arange(start, start + count)))
         for place, column in enumerate(self._keys):
             column.append(batch.column(place).to_numpy().astype(np.int64, copy=False))
@@ -79,13 +79,13 @@ class PlainStripe:
 
     @property
     def is_full(self) -> bool:
-        """Whether the library has written it, which it does when it had as many rows as it takes at once."""
+        """True once the library has written the stripe, for which it checks the size after every ``max_rows`` rows."""
         return len(self._memory.data) > len(MAGIC)
 
     def finish(self) -> tuple[BytesSource, list[EncodedColumn]]:
-        """A whole file of this stripe, and the columns that come before its own."""
+        """Returns a complete file of this stripe, and the columns that come before its own."""
         self._writer.close()
-        del self._writer  # and the memory that it had for its buffers
+        del self._writer  # together with its buffers
         return BytesSource(self._memory.data), [column.finish() for column in self._keys]
 
 

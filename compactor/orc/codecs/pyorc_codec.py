@@ -1,7 +1,7 @@
-"""Rows through pyorc with raw values: slow, for what Arrow's adapter would lose.
+"""The slow codec, pyorc with raw values, for rows of which Arrow's adapter would lose something.
 
-Its Arrow batches hold a timestamp as ``struct<seconds,nanos>`` counted from 1970, of the wall clock or of UTC as the
-column's kind says: every value that an ORC file can have. All other columns are as in ``arrow_codec``.
+Its Arrow batches hold a timestamp as ``struct<seconds,nanos>`` since 1970, by the wall clock or in UTC according to the
+column's kind: every value that an ORC file can have. All other columns are as in ``arrow_codec``.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ import pyorc
 from pyorc.converters import ORCConverter
 
 from compactor.errors import NotLossless, NotSupported
+from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
 from compactor.orc.codecs.bloom_filters import FALSE_POSITIVES
 from compactor.orc.codecs.codec import STRIPE_BYTES, decoding_failed, encoder_block, named, root_names
-from compactor.orc.codecs.view import StripeView, batch_rows
+from compactor.orc.codecs.stripe_view import StripeView, batch_rows
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.length_checks import total_length
 from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import LENGTH, read_stripe_footer
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.types import Array, ArrowType, TypeKind, Types, arrow_type, schema_text, subtree
+from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.orc.io.source import Source
 
 name = "pyorc"
@@ -41,7 +43,7 @@ COMPRESSIONS = {
 TIMESTAMP = pa.struct([pa.field("seconds", pa.int64()), pa.field("nanos", pa.int32())])
 _EXACT = Context(prec=76)
 _TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
-_LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not take the second for rounded
+_LARGEST_HIDDEN = 999_999  #: nanoseconds up to which readers do not correct the second for rounding
 
 
 class _RawTimestamp(ORCConverter):  # type: ignore[misc]  # pyorc has no types
@@ -83,16 +85,16 @@ _CONVERTERS = {
 
 
 def raw_type(types: Types, root: int = 0) -> ArrowType:
-    """The Arrow type of column ``root`` in this codec's batches.
+    """Returns the Arrow type of column ``root`` in this codec's batches.
 
     Raises:
-        NotLossless: a kind whose values pyorc does not give completely (a union's without its tag).
+        NotLossless: pyorc does not return values of this kind completely (a union's lack their tag).
     """
     return arrow_type(types, root, timestamp=TIMESTAMP)
 
 
 def schema(types: Types) -> pa.Schema:
-    """The Arrow schema of a file's batches."""
+    """Returns the Arrow schema of a file's batches."""
     fields = [raw_type(types, child) for child in types[0].children]
     return pa.schema([pa.field(field, kind) for field, kind in zip(root_names(types), fields, strict=True)])
 
@@ -105,11 +107,11 @@ def read_batches(
     stripes: Sequence[int] | None = None,
     rows: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of ``stripes`` (all), in batches that bound memory by rows × width.
+    """Yields the rows of ``stripes`` (default: all), in batches that bound memory by rows × width.
 
     Raises:
-        NotLossless: a value that cannot be held: a union's, a text that is no UTF-8, a NULL key of a map; also, after the
-            last batch, a map that held a key twice.
+        NotLossless: a value cannot be represented: of a union, a text that is not UTF-8, a NULL key of a map; also, after
+            the last batch, because a map had a key twice.
         BadFile: the stripes cannot be decoded.
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
@@ -136,7 +138,7 @@ def read_batches(
         raise decoding_failed(tail, error) from error
     if plain.entries != (there := _entries(source, tail, chosen, children)):
         raise NotLossless(
-            f"file {tail.name}: {there - plain.entries} of {there} entries of maps have a key that stands twice in its map "
+            f"file {tail.name}: {there - plain.entries} of {there} entries of maps have a key that occurs twice in its map "
             "(0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT OVERWRITE"
         )
 
@@ -146,13 +148,13 @@ def _array(values: list[Any], kind: ArrowType, tail: Tail) -> Array:
         return pa.array(values, kind)
     except (pa.ArrowException, TypeError) as error:
         raise NotLossless(
-            f"file {tail.name}: a value of {kind} cannot be held ({error}); its rows cannot be re-encoded"
+            f"file {tail.name}: a value of {kind} cannot be represented ({error}); its rows cannot be re-encoded"
         ) from error
 
 
 class _Plain:
-    """What Arrow takes for values of pyorc: maps as lists of pairs. ``entries`` counts them, since a dictionary, which
-    pyorc makes of a map, keeps one entry of several with equal keys."""
+    """Converts pyorc's values to those that Arrow accepts: maps to lists of pairs. ``entries`` counts the pairs, since
+    pyorc turns a map into a dictionary, which keeps only one of several entries with equal keys."""
 
     def __init__(self, types: Types) -> None:
         self._types = types
@@ -172,7 +174,7 @@ class _Plain:
 
 
 def _entries(source: Source, tail: Tail, stripes: Sequence[int], columns: Sequence[int]) -> int:
-    """How many entries the maps in ``columns``, and below, have in these stripes, by their streams of lengths."""
+    """Returns the number of entries that all maps in or below ``columns`` have in these stripes, by their length streams."""
     maps = frozenset(
         number
         for column in columns
@@ -216,7 +218,7 @@ class PyorcWriter:
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows."""
+        """Appends rows."""
         columns = [
             _values(array, self._types, child)
             for array, child in zip(batch.columns, self._types[0].children, strict=True)
@@ -237,12 +239,12 @@ class PyorcWriter:
 
 
 def writer(path: str | os.PathLike[str], *, like: Tail, types: Types, filtered: Collection[int] = ()) -> PyorcWriter:
-    """A writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
+    """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
     return PyorcWriter(path, like=like, types=types, filtered=filtered)
 
 
 def _values(array: Array, types: Types, column: int) -> list[Any]:
-    """What pyorc takes for the values of an Arrow array."""
+    """Returns the values of an Arrow array as pyorc accepts them."""
     item = types[column]
     if item.kind is TypeKind.DATE:
         array = array.cast(pa.int32())
@@ -263,8 +265,11 @@ def _values(array: Array, types: Types, column: int) -> list[Any]:
 
 
 def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
-    """A timestamp that a stripe of UTC can hold: ORC stores a fraction before 1970 under the next whole second, so one in
-    the last second before 1970 reads back a second later."""
+    """Returns the timestamp if a stripe in UTC can hold it.
+
+    ORC stores a fraction before 1970 under the next whole second, so one in the last second before 1970 would be read
+    back a second later.
+    """
     if seconds == -1 and nanos > _LARGEST_HIDDEN:
         raise NotLossless(
             f"a timestamp of 1969-12-31 23:59:59 with a fraction ({nanos} ns), written in another time zone, cannot be "
@@ -274,15 +279,15 @@ def _timestamp(seconds: int, nanos: int) -> tuple[int, int]:
 
 
 def _mapping(pairs: list[Any]) -> dict[Any, Any]:
-    """What pyorc takes for a map."""
+    """Returns a map as pyorc accepts it."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise NotLossless("a map that holds a key twice cannot be encoded; rewrite the partition with INSERT OVERWRITE")
+        raise NotLossless("a map that has a key twice cannot be encoded; rewrite the partition with INSERT OVERWRITE")
     return found
 
 
 def _spread(array: Array, values: list[Any], kind: Callable[[list[Any]], Any]) -> list[Any]:
-    """``values`` cut into the lists of ``array``."""
+    """Splits ``values`` into the lists of ``array``."""
     bounds = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()
     return [

@@ -1,9 +1,9 @@
-"""Files that were encoded without compression, compressed with zlib, and columns put in front of theirs.
+"""Compresses files that were encoded without compression with zlib, and adds columns before their own.
 
-Nine tenths of the time that the ORC C++ library takes to encode a stripe with zlib are zlib's own. ISA-L makes streams of
-the same format and size in a third of that time or less, so the library encodes plain and this module compresses: the
-streams in chunks, and the row indexes, whose positions name places in those chunks. Everything else stays as it is, but
-for the numbers of columns where others come before them.
+When the ORC C++ library encodes a stripe with zlib, nine tenths of the time are spent in zlib. ISA-L makes streams of the
+same format and size in a third of that time or less, so the library encodes plain and this module compresses: the streams
+in chunks, and the row indexes, in which positions refer to those chunks. Everything else stays as it is, except for the
+numbers of columns that others are put before.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.format.types import TEXT_KINDS, OrcType, TypeKind, Types
 from compactor.orc.io.source import LocalSink, Source
 
-#: Streams of a column in the order of their places in a position, and how many numbers follow each place there: what a
-#: run length decoder has to skip, of bits also within a byte (ORC specification, "Row Group Index").
+#: Streams of a column in the order in which a position lists them, and how many numbers follow each offset there: the
+#: values that a run-length decoder skips, for bits also those within a byte (ORC specification, "Row Group Index").
 _STREAMS: Mapping[TypeKind, Sequence[tuple[int, int]]] = {
     TypeKind.BOOLEAN: ((DATA, 2),),
     **dict.fromkeys((TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG, TypeKind.DATE), ((DATA, 1),)),
@@ -45,16 +45,16 @@ _STREAMS: Mapping[TypeKind, Sequence[tuple[int, int]]] = {
     **dict.fromkeys((TypeKind.LIST, TypeKind.MAP), ((LENGTH, 1),)),
     TypeKind.STRUCT: (),
 }
-PROBE = 16  #: one chunk of so many says which level the following ones get
-SAMPLE = 64 * 1024  #: bytes of that chunk that are tried; references reach 32 KiB
-WORSE = 1.03  #: what a quick level may take, beside the one that takes least
+PROBE = 16  #: every so many chunks, one decides which level the following ones get
+SAMPLE = 64 * 1024  #: bytes of that chunk that are tried; references reach back 32 KiB
+WORSE = 1.03  #: size that a quick level may produce, relative to the smallest
 _DICTIONARY_STREAMS = ((DATA, 1),)
 _PRESENT_STREAM = (PRESENT, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Packed:
-    """A stream in chunks. ``starts`` are the places of the chunks, and of what would follow them."""
+    """A stream in chunks. ``starts`` are the offsets of the chunks, and the offset after the last."""
 
     parts: Sequence[bytes]
     starts: Sequence[int]
@@ -68,8 +68,8 @@ _EMPTY = _Packed(parts=(), starts=(0,))
 
 
 class Recompressor:
-    """Writes uncompressed files, as the ORC C++ library makes them, one after another to ``path`` in zlib chunks of at most
-    ``block_size`` plain bytes. One stripe is held in memory, compressed.
+    """Writes uncompressed files of the ORC C++ library, one after another, to ``path`` in zlib chunks of at most
+    ``block_size`` plain bytes. One compressed stripe is held in memory.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, block_size: int) -> None:
@@ -81,10 +81,10 @@ class Recompressor:
         self._sink.write(MAGIC)
 
     def append(self, plain: Source, front: Sequence[EncodedColumn] = ()) -> None:
-        """All stripes of a file. With ``front`` it has one; those columns become the first fields of its root.
+        """Appends all stripes of a file. With ``front`` it has one, and those columns become the first fields of its root.
 
         Raises:
-            NotLossless: a position of a row index is not as the specification says, or a column has other rows.
+            NotLossless: a position of a row index violates the specification, or a column has another number of rows.
         """
         tail = read_tail(plain)
         if front and any([stripe.rows for stripe in tail.stripes] != [column.rows] for column in front):
@@ -126,7 +126,7 @@ class Recompressor:
         return stripe._replace(offset=start, index_length=lengths[1], data_length=lengths[0], footer_length=len(end))
 
     def close(self) -> None:
-        """Complete the file, once something was appended."""
+        """Completes the file, to which something must have been appended."""
         assert self._like is not None
         whole = replace(
             self._like,
@@ -141,14 +141,14 @@ class Recompressor:
         self._sink.close()
 
     def abort(self) -> None:
-        """Give the file up; nothing of it remains."""
+        """Abandons the file; nothing of it remains."""
         self._sink.abort()
 
 
 def _streams(
     source: Source, tail: Tail, stripe: int, footer: messages.Message, block_size: int
 ) -> Iterator[tuple[messages.Message, _Packed]]:
-    """The streams of a stripe in their order, compressed; indexes last know where the data will be."""
+    """Yields the compressed streams of a stripe in their order; indexes need the offsets of the compressed data."""
     place = tail.stripes[stripe].offset
     spans = []
     for stream in footer.streams:
@@ -175,7 +175,7 @@ def _blocks(source: Source, start: int, length: int, block_size: int) -> Iterato
 
 
 def _front_streams(column: EncodedColumn, number: int, block_size: int) -> list[tuple[messages.Message, _Packed]]:
-    """The streams of a column that was encoded apart."""
+    """Returns the streams of a column that was encoded apart."""
     data = _pack(
         [column.data[place : place + block_size] for place in range(0, len(column.data), block_size)], block_size
     )
@@ -191,7 +191,7 @@ def _front_streams(column: EncodedColumn, number: int, block_size: int) -> list[
 
 
 def _after(types: Types, front: Sequence[EncodedColumn]) -> Types:
-    """``types`` with those columns as the first fields of the root."""
+    """Returns ``types`` with the columns ``front`` as the first fields of the root."""
     if not front:
         return types
     moved = [replace(item, children=tuple(child + len(front) for child in item.children)) for item in types]
@@ -205,7 +205,7 @@ def _after(types: Types, front: Sequence[EncodedColumn]) -> Types:
 
 
 def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
-    """``plain`` gives a chunk at a time. Now and then the begin of one is tried at every level, to see which will do."""
+    """Compresses ``plain``, an iterable of chunks. Now and then the start of one is tried at every level to choose one."""
     parts: list[bytes] = []
     level = SMALL
     for number, data in enumerate(plain):
@@ -219,7 +219,7 @@ def _pack(plain: Iterator[bytes] | Sequence[bytes], block_size: int) -> _Packed:
 
 
 def _quickest(data: bytes, block_size: int) -> int:
-    """The quickest level that makes the first bytes of ``data`` about as small as any."""
+    """Returns the quickest level that makes the first bytes of ``data`` about as small as any."""
     part = data[:SAMPLE]
     sizes = {level: sum(map(len, chunks(part, Compression.ZLIB, block_size, level=level))) for level in LEVELS}
     return next(level for level, size in sizes.items() if size <= WORSE * min(sizes.values()))
@@ -234,7 +234,7 @@ def _moved(
     data: Mapping[tuple[int, int], _Packed],
     block_size: int,
 ) -> bytes:
-    """A row index whose positions name chunks and places in them, instead of places in the plain stream."""
+    """Returns a row index with positions in chunks instead of positions in the plain stream."""
     kind = tail.types[column].kind
     is_dictionary = kind in TEXT_KINDS and encoding in (DICTIONARY, DICTIONARY_V2)
     streams = [*(_DICTIONARY_STREAMS if is_dictionary else _STREAMS.get(kind, ()))]
@@ -247,7 +247,7 @@ def _moved(
         if kind not in _STREAMS or len(old) != wanted:
             raise NotLossless(
                 f"file {tail.name}, stripe {stripe}: a position of column {column} ({kind.name}) has {len(old)} numbers, "
-                f"{wanted} were wanted; nothing was changed, please report this"
+                f"wanted {wanted}; nothing was changed, please report this"
             )
         del entry.positions[:]
         at = 0

@@ -1,3 +1,3 @@
-"""The ORC format as bytes and values: tails, footers, statistics, types, compression."""
+"""The ORC format, as bytes and as values: tails, footers, statistics, types, compression."""
 
 from __future__ import annotations

@@ -15,28 +15,31 @@ VERSION = "hive.acid.version"
 
 
 def key_index(last_keys: Sequence[RowId]) -> bytes:
-    """The last key of each stripe as ``writeId,bucket,rowId;``. One exact entry per stripe: Hive 2.3 and 3.1 need it,
-    and with fewer entries or a wrong one a row-by-row reader of Hive loses rows or fails."""
+    """Returns the last key of each stripe as ``writeId,bucket,rowId;``.
+
+    There is one exact entry per stripe: Hive 2.3 and 3.1 need it, and with fewer entries or a wrong one Hive's row-by-row
+    reader loses rows or fails.
+    """
     return "".join(f"{key.write_id},{key.bucket},{key.row_id};" for key in last_keys).encode("ascii")
 
 
 def last_keys_of(name: str, index: bytes) -> list[RowId]:
-    """The keys that the ``key_index`` of file ``name`` is of.
+    """Parses the ``key_index`` of the file ``name``.
 
     Raises:
-        BadFile: it is none.
+        BadFile: it is not a key index.
     """
     try:
         entries = [entry.split(",") for entry in index.decode("ascii").split(";")[:-1]]
         return [RowId(WriteId(int(write_id)), int(bucket), int(row_id)) for write_id, bucket, row_id in entries]
     except ValueError as error:
         raise BadFile(
-            f"file {name}: its {KEY_INDEX} is {index[:80]!r}, writeId,bucket,rowId; of each stripe was wanted"
+            f"file {name}: its {KEY_INDEX} is {index[:80]!r}, expected writeId,bucket,rowId; for each stripe"
         ) from error
 
 
 def acid_stats(inserts: int, updates: int, deletes: int) -> bytes:
-    """Counts of events, as Hive's AcidStats."""
+    """Returns counts of events in the form of Hive's AcidStats."""
     return f"{inserts},{updates},{deletes}".encode("ascii")
 
 
@@ -48,6 +51,6 @@ def user_metadata(
     deletes: int = 0,
     version: bytes | None = ACID_VERSION,
 ) -> Mapping[str, bytes]:
-    """The entries that Hive's own writer leaves; Hive 2, whose files are of version 1, leaves none of the version."""
+    """Returns the entries that Hive's own writer makes; Hive 2, which writes version 1, records no version."""
     entries = {KEY_INDEX: key_index(last_keys), STATS: acid_stats(inserts, updates, deletes)}
     return entries if version is None else entries | {VERSION: version}

@@ -1,8 +1,8 @@
-"""The types of a file that is made of files with different types: columns were added, widened or renamed between them.
+"""The types of a file made from files with different types, between which columns were added, widened or renamed.
 
-Every reader makes the table's type of a file's column by itself. So the output has the least type that holds what its
-inputs hold, and readers go on doing what they did; the table's own type is taken only where inputs must be converted
-(to text, say) and where readers would make the very same values.
+Every reader converts a file's column to the table's type itself. So the output has the smallest type that holds what its
+inputs hold, and readers go on as before; the table's own type is used only if inputs must be converted (to text, say)
+and readers would produce exactly the same values.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from compactor.errors import NotLossless
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.types import (
     INTEGERS,
     OrcType,
     TypeKind,
     Types,
-    leaf_widens,
     same,
-    schema_text,
     struct_of,
     subtree,
 )
+from compactor.orc.format.widening import leaf_widens
 
 _TEXTS = frozenset({TypeKind.STRING, TypeKind.VARCHAR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """One column: what files say of it, oldest first, and what the table says, if it has the column."""
+    """One column: its type in each file, oldest first, and in the table, if the table has the column."""
 
     path: str
     files: Sequence[tuple[str, Types]]
     table: Types | None
 
     def below(self, path: str, place: int) -> _Column:
-        """The child at ``place`` in all trees that have one there."""
+        """Returns the child at ``place`` in all trees that have one there."""
         parts = [(name, child) for name, tree in self.files if (child := _child(tree, place)) is not None]
         table = self.table
         known = table if table is not None and table[0].kind is self.files[-1][1][0].kind else None
@@ -44,18 +44,18 @@ class _Column:
 
 
 def common_types(files: Mapping[str, Types], table: Types) -> Types:
-    """The struct of rows that holds every row of ``files`` as all readers show it.
+    """Returns the struct that holds every row of ``files`` as all readers show it.
 
-    Columns go by position, fields of structs inside a column by position and name; what is missing at the end is NULL
-    in older files. Where all files agree the result is their type, whatever the table says. Names of columns are the
-    table's, attributes those of the newest file.
+    Columns are matched by position, fields of structs inside a column by position and name; columns missing at the end
+    of older files are NULL there. If all files agree, the result is their type, whatever the table says. Names of columns
+    are the table's, attributes those of the newest file.
 
     Args:
-        files: name and row type of each, oldest first; at least one.
-        table: the table's row type as it is now.
+        files: the name and row type of each file, oldest first; at least one.
+        table: the table's current row type.
 
     Raises:
-        NotLossless: two files hold what no type can show alike.
+        NotLossless: no type can show the values of two files as they are.
     """
     newest = {tree: name for name, tree in files.items()}
     if len(newest) == 1:
@@ -66,7 +66,7 @@ def common_types(files: Mapping[str, Types], table: Types) -> Types:
 
 @lru_cache(maxsize=256)
 def _named_as(table: Types, tree: Types) -> Types:
-    """The type of the files of a table that all have ``tree``: most tables."""
+    """Returns the type if all files have ``tree``, as in most tables."""
     return _struct(_Column(path="", files=[("", tree)], table=table), is_row=True)
 
 
@@ -122,7 +122,7 @@ def _leaf(column: _Column) -> OrcType:
         return replace(newest, kind=TypeKind.STRING, maximum_length=0)
     if kinds == {TypeKind.DECIMAL} and len({item.scale for item in items}) == 1:
         return replace(newest, precision=max(item.precision for item in items))
-    # From here on a reader that goes on to another type would show other text: 5 is "5", and 5.0 as a double.
+    # Beyond this, a reader that converts to yet another type would show other text: 5 is "5", but "5.0" as a double.
     table = column.table
     if table is not None and len(table) == 1 and all(leaf_widens(item, table[0]) for item in items):
         return replace(table[0], attributes=newest.attributes)

@@ -1,5 +1,5 @@
-"""Compression of tails, stripe footers and indexes: chunks of three header bytes and up to a block of data, as in the ORC
-specification."""
+"""Compression of tails, stripe footers and indexes: chunks of three header bytes and up to one block of data, as the ORC
+specification says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compactor.errors import BadFile, NotSupported
 
 
 class Compression(enum.IntEnum):
-    """The codecs of the specification, by their numbers in the file."""
+    """The compression codecs of the specification, by their numbers in the file."""
 
     NONE = 0
     ZLIB = 1
@@ -30,17 +30,17 @@ _CODECS = {
     Compression.ZSTD: pa.Codec("zstd"),
     Compression.LZ4: pa.Codec("lz4_raw"),
 }
-#: What decoders make of damage; in the types of its authors ISA-L's error is an object.
+#: The errors that decoders raise for damaged data; in ISA-L's type stubs its error is a plain object.
 _DAMAGE: Any = (isal_zlib.error, lz4.block.LZ4BlockError, pa.ArrowException, OSError, ValueError)
 MAX_BLOCK = (1 << 23) - 1  #: a chunk's length has 23 bits
-#: Levels of ISA-L. The last is as small as zlib's second level, in a third of its time; the others take half of that and
-#: less, and are mostly as small, but miss what repeats from afar.
+#: Levels of ISA-L. The last makes data as small as zlib's second level in a third of its time; the others take half of
+#: that or less and mostly give the same size, but miss distant repetitions.
 LEVELS = (1, 2, 3)
 SMALL = LEVELS[-1]
 
 
 def decompress(data: bytes, compression: Compression, block_size: int, name: str, *, part: str = "tail") -> bytes:
-    """The plain bytes of a sequence of chunks; ``name`` is the file's and ``part`` what it is of it, for the error.
+    """Returns the plain bytes of a sequence of chunks; ``name`` is the file and ``part`` its part, for the error.
 
     Raises:
         NotSupported: the codec is LZO or Brotli.
@@ -59,10 +59,12 @@ def decompress(data: bytes, compression: Compression, block_size: int, name: str
 
 
 def chunk_header(data: bytes, left: int, name: str, part: str) -> tuple[int, bool]:
-    """How many bytes follow a header, and whether they are stored as they are; ``left`` bytes are there with it.
+    """Returns the number of bytes after a header, and true if they are stored uncompressed.
+
+    ``left`` bytes are available, including the header.
 
     Raises:
-        BadFile: not as many.
+        BadFile: there are fewer bytes.
     """
     header = int.from_bytes(data, "little")
     if left < 3 + (header >> 1):
@@ -73,12 +75,12 @@ def chunk_header(data: bytes, left: int, name: str, part: str) -> tuple[int, boo
 
 
 def compress(data: bytes, compression: Compression, block_size: int) -> bytes:
-    """``data`` as chunks; a chunk that would not become smaller is stored as it is."""
+    """Returns ``data`` as chunks; a chunk that would not become smaller is stored uncompressed."""
     return data if compression is Compression.NONE else b"".join(chunks(data, compression, block_size))
 
 
 def chunks(data: bytes, compression: Compression, block_size: int, *, level: int = SMALL) -> list[bytes]:
-    """Each chunk of ``compress`` by itself; ``level`` is one of ISA-L's, for zlib."""
+    """Returns the chunks of ``compress`` one by one; ``level`` is one of ISA-L's, for zlib."""
     found = []
     for place in range(0, len(data), block_size):
         plain = data[place : place + block_size]
@@ -90,17 +92,17 @@ def chunks(data: bytes, compression: Compression, block_size: int, *, level: int
 
 
 def decompress_chunk(chunk: bytes, compression: Compression, block_size: int, name: str, part: str) -> bytes:
-    """The plain bytes of a chunk that is not stored as it is, without its header; see ``decompress``."""
+    """Returns the plain bytes of a compressed chunk, given without its header; see ``decompress``."""
     if compression in (Compression.LZO, Compression.BROTLI):
         raise NotSupported(
-            f"file {name}: compressed with {compression.name}, which is not read here; set orc.compress of the table to "
+            f"file {name}: compressed with {compression.name}, which cannot be read; set orc.compress of the table to "
             "ZLIB or ZSTD and run a major compaction of Hive once"
         )
     try:
         plain = _decoded(chunk, compression, block_size)
     except _DAMAGE as error:
         raise BadFile(
-            f"file {name}: its {part} is no {compression.name} data ({error}); the file is damaged, restore it "
+            f"file {name}: its {part} is not {compression.name} data ({error}); the file is damaged, restore it "
             "or move it away"
         ) from error
     if len(plain) > block_size:
@@ -118,14 +120,14 @@ def _decoded(chunk: bytes, compression: Compression, block_size: int) -> bytes:
     if compression is Compression.SNAPPY:
         size = _snappy_size(chunk)
         if size > block_size:
-            raise ValueError(f"{size} bytes said, a block has {block_size}")
+            raise ValueError(f"{size} bytes declared, a block has {block_size}")
         return bytes(_CODECS[compression].decompress(chunk, decompressed_size=size, asbytes=True))
     if compression is Compression.ZSTD:
         with pa.input_stream(pa.py_buffer(chunk), compression="zstd") as stream:
             return bytes(stream.read(block_size + 1))
     if compression is Compression.LZ4:
         return bytes(lz4.block.decompress(chunk, uncompressed_size=block_size))
-    raise ValueError(f"{compression.name} is no codec of chunks")
+    raise ValueError(f"{compression.name} is not a codec of chunks")
 
 
 def _packed(plain: bytes, compression: Compression, level: int) -> bytes:
@@ -136,7 +138,7 @@ def _packed(plain: bytes, compression: Compression, level: int) -> bytes:
 
 
 def _snappy_size(chunk: bytes) -> int:
-    """The plain length that a raw snappy block begins with, a varint."""
+    """Returns the plain length, a varint, at the start of a raw snappy block."""
     size = 0
     for place, byte in enumerate(chunk[:5]):
         size |= (byte & 0x7F) << 7 * place

@@ -1,9 +1,9 @@
-"""The lengths in a stripe (of texts, binaries, lists and maps, dictionary entries), added up before a decoder uses them.
+"""Checks the lengths in a stripe (of texts, binaries, lists, maps, dictionary entries) before a decoder uses them.
 
-A damaged length stream still decodes to numbers, and the ORC C++ library goes by them: negative ones lead it out of its
-memory, huge ones make it ask for all of the machine's. No checksum tells, so every run is walked through here as the ORC
-specification says (run length encoding, versions 1 and 2) and held to what can be true: by what its width admits, which
-is quick and mostly enough, else by its numbers.
+A damaged length stream still decodes to numbers, and the ORC C++ library trusts them: negative ones make it read outside
+its memory, huge ones make it allocate all memory of the machine. No checksum reveals this, so every run is parsed here as
+the ORC specification says (run-length encoding, versions 1 and 2) and its sum compared with what is possible: first by
+the largest values that its width allows, which is quick and mostly sufficient, else by its actual numbers.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind
 
 MAX_LENGTH = 2**31 - 1  #: of one value, in bytes or elements
-#: Elements of lists and maps in a stripe: many more than any writer's stripe of 2 GB could hold.
+#: Elements of lists and maps in a stripe: many more than a stripe of 2 GB of any writer could hold.
 MAX_ELEMENTS = 1 << 28
-#: How much larger than what can be there a quick sum may be; a decoder then asks for that much at most.
+#: How far a quick sum may exceed what is possible; a decoder then allocates at most that much.
 SLACK, SLACK_BYTES = 4, 1 << 26
-_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  #: what five bits stand for, in bits
+_WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)  #: bits of a value, by the five-bit code for the width
 
 
 class _Cut(Exception):
-    """A run goes on beyond the end of its stream, or holds a number that no length is."""
+    """A run extends beyond the end of its stream, or has a number that cannot be a length."""
 
 
 def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail: Tail, stripe_index: int) -> None:
-    """That every length stream among ``streams`` of a stripe holds lengths, and that what they measure can be there.
+    """Checks that every length stream among ``streams`` of a stripe has valid lengths with a possible sum.
 
     Raises:
-        BadFile: otherwise.
+        BadFile: some stream does not.
     """
     sizes = {(stream.kind, stream.column): stream.length for stream in streams}
     for stream in streams:
@@ -54,7 +54,7 @@ def check_lengths(streams: Sequence[PlainStream], footer: messages.Message, tail
 
 
 def total_length(stream: PlainStream, footer: messages.Message) -> int:
-    """What all lengths of a checked stream add up to."""
+    """Returns the sum of all lengths of a checked stream."""
     data = stream.read()
     runs = _runs_v1(data) if footer.columns[stream.column].kind == DIRECT else _runs_v2(data, exact=True)
     return _added(runs)[1]
@@ -69,7 +69,7 @@ def _check(data: bytes, first_version: bool, limit: int, entries: int | None, wh
         else:
             count, total = _added(_runs_v1(data))
         if total > max(SLACK * limit, SLACK_BYTES):
-            raise _Cut(f"adds up to {total}, more than the {limit} that can be there")
+            raise _Cut(f"adds up to {total}, more than the possible {limit}")
         if entries is not None and count < entries:
             raise _Cut(f"has {count} lengths for {entries} dictionary entries")
     except (_Cut, IndexError) as error:
@@ -85,7 +85,7 @@ def _added(runs: Iterator[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _runs_v1(data: bytes) -> Iterator[tuple[int, int]]:
-    """Count and sum of each run of version 1: up to 130 of a rising or falling row, or up to 128 literal numbers."""
+    """Yields count and sum of each run of version 1: up to 130 numbers with a fixed step, or up to 128 literal ones."""
     place = 0
     while place < len(data):
         control = data[place]
@@ -104,12 +104,12 @@ def _runs_v1(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _runs_v2(data: bytes, *, exact: bool) -> Iterator[tuple[int, int]]:
-    """Count and sum of each run of version 2; where not ``exact``, the sum may be larger by as much as widths admit."""
+    """Yields count and sum of each run of version 2; unless ``exact``, the sum may be as large as the widths allow."""
     place = 0
     while place < len(data):
         first = data[place]
         kind = first >> 6
-        if kind == 0:  # one value several times
+        if kind == 0:  # one value, repeated
             width, count = (first >> 3 & 7) + 1, (first & 7) + 3
             value = _number(data, place + 1, width)
             place += 1 + width
@@ -134,7 +134,7 @@ def _runs_v2(data: bytes, *, exact: bool) -> Iterator[tuple[int, int]]:
 
 
 def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int]:
-    """A run whose few large numbers have their upper bits in a list of patches."""
+    """Returns the sum of a run with the upper bits of its few large numbers in a list of patches, and the run's end."""
     third, fourth = data[place + 2], data[place + 3]
     base_bytes, patch_width = (third >> 5) + 1, _WIDTHS[third & 31]
     gap_width, patches = (fourth >> 5) + 1, fourth & 31
@@ -157,7 +157,7 @@ def _patched(data: bytes, place: int, width: int, count: int) -> tuple[int, int]
 
 
 def _delta(data: bytes, place: int, width: int, count: int, *, exact: bool) -> tuple[int, int]:
-    """A run of differences, all of the sign of the first."""
+    """Returns the sum of a run of differences, all with the sign of the first, and the run's end."""
     base, place = _varint(data, place + 2)
     raw, place = _varint(data, place)
     step = (raw >> 1) ^ -(raw & 1)
@@ -175,7 +175,7 @@ def _delta(data: bytes, place: int, width: int, count: int, *, exact: bool) -> t
 
 
 def _unpacked(data: bytes, width: int, count: int) -> list[int]:
-    """``count`` big-endian numbers of ``width`` bits."""
+    """Returns ``count`` big-endian numbers of ``width`` bits."""
     if 8 * len(data) < width * count:
         raise IndexError
     if width < 63:
@@ -202,11 +202,11 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
             return value, place
         shift += 7
         if shift > 63:
-            raise _Cut("holds a number of more than 64 bits")
+            raise _Cut("has a number of more than 64 bits")
 
 
 def _sum(values: list[int], total: int) -> int:
-    """``total``, if all of these are lengths."""
+    """Returns ``total`` if all ``values`` are possible lengths."""
     if min(values) < 0 or max(values) > MAX_LENGTH:
-        raise _Cut(f"holds {min(values)} or {max(values)}, a length is within 0..{MAX_LENGTH}")
+        raise _Cut(f"has {min(values)} or {max(values)}, a length is within 0..{MAX_LENGTH}")
     return total

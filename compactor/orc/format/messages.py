@@ -1,8 +1,8 @@
 """The protobuf messages of an ORC file's tail, described in code: no generated file ties us to one protobuf runtime.
 
 Field numbers and wire types are those of the ORC specification. Enumerations are declared as ``uint32`` and texts as
-``bytes``: the wire form is the same, an unknown number stays what it is, and a text that is no UTF-8 does not stop the
-reading of a file. Unknown fields survive parsing and serialising.
+``bytes``: the wire form is the same, an unknown number is kept, and a text that is not UTF-8 does not make a file
+unreadable. Unknown fields survive parsing and serialising.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The streams of a stripe without their compression, as decoders get them.
+"""The streams of a stripe, decompressed for decoders.
 
-So damage of a chunk is heard here, whatever the codec. The ORC C++ library takes an error of zstd for a length, and goes on
-with whatever its memory holds; and it inflates with zlib, which takes longer than what is used here.
+So damage of a chunk is noticed here, whatever the compression. The ORC C++ library mistakes an error of zstd for a length
+and goes on with whatever is in its memory; and it inflates with zlib, which is slower than the library used here.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from compactor.orc.format.stripe_footer import DATA_STREAMS, DICTIONARY_DATA
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import Source
 
-KEPT_BYTES = 128 * 1024 * 1024  #: of parts that wait to be read; others are decompressed once more when they are
-SMALL_BYTES = 16 * 1024  #: of a part that stays when it was read: who opens a file looks at so much of its end first
-WINDOW_BYTES = 1024 * 1024  #: of a file that are read at a time
+KEPT_BYTES = 128 * 1024 * 1024  #: of parts that wait to be read; others are decompressed again when they are read
+SMALL_BYTES = (
+    16 * 1024
+)  #: parts up to this size are kept after reading: decoders first look at that much of a file's end
+WINDOW_BYTES = 1024 * 1024  #: bytes of a file that are read at a time
 MAX_DICTIONARY = 2**31 - 1  #: bytes; decoders read a dictionary at once and count it in 32 bits
 Unpack: TypeAlias = Callable[[bytes], bytes]
 
 
 class PlainPart:
-    """Neighbouring plain bytes: given, or those that ``unpack`` makes of ``packed`` bytes at ``offset`` of ``source``."""
+    """Consecutive plain bytes: given, or made by ``unpack`` from ``packed`` bytes at ``offset`` of ``source``."""
 
     __slots__ = ("_data", "_offset", "_packed", "_source", "_stays", "_unpack", "length")
 
@@ -45,11 +47,11 @@ class PlainPart:
 
     @property
     def kept(self) -> int:
-        """How many bytes are in memory."""
+        """The number of bytes in memory."""
         return 0 if self._data is None else self.length
 
     def read(self, start: int, end: int) -> bytes:
-        """The bytes from ``start`` to ``end``, within the length; more of them are kept until ``forget``."""
+        """Returns the bytes from ``start`` to before ``end``; the whole part may be kept in memory until ``forget``."""
         if self._data is None:
             if self._unpack is None and self._source is not None:
                 return self._source.read(self._offset + start, end - start)
@@ -57,7 +59,7 @@ class PlainPart:
         return self._data[start:end]
 
     def whole(self) -> bytes:
-        """All of them; no more are kept than before."""
+        """Returns all bytes, without keeping more in memory than before."""
         if self._data is not None:
             return self._data
         assert self._source is not None
@@ -66,13 +68,13 @@ class PlainPart:
         return self._unpack(self._source.read(self._offset, self._packed))
 
     def forget(self) -> None:
-        """They were read and will hardly be again."""
+        """Releases bytes that were read and are unlikely to be read again."""
         if not self._stays:
             self._data = None
 
 
-class PlainStream(NamedTuple):  # since tiny files make many
-    """A stream, by kind and column as in the stripe's footer."""
+class PlainStream(NamedTuple):  # a tuple, since tiny files make many of them
+    """A stream, with its kind and column from the stripe's footer."""
 
     kind: int
     column: int
@@ -81,11 +83,11 @@ class PlainStream(NamedTuple):  # since tiny files make many
 
     @property
     def kept(self) -> int:
-        """How many bytes are in memory."""
+        """The number of bytes in memory."""
         return sum([part.kept for part in self.parts])
 
     def read(self) -> bytes:
-        """All of it."""
+        """Returns the whole stream."""
         return b"".join([part.whole() for part in self.parts])
 
 
@@ -99,7 +101,7 @@ def plain_streams(
     kinds: Container[int] = DATA_STREAMS,
     room: int = 0,
 ) -> list[PlainStream]:
-    """The streams of ``columns`` (ids) and ``kinds``, of which ``room`` bytes may stay in memory.
+    """Returns the streams of ``columns`` (ids) and ``kinds``; up to ``room`` bytes of them stay in memory.
 
     Raises:
         BadFile: a chunk cannot be decompressed, or is cut off.
@@ -133,7 +135,7 @@ def _check_dictionary(stream: PlainStream, where: str) -> None:
 
 
 def _chunks(ahead: _Ahead, tail: Tail, start: int, length: int, room: int, where: str, part: str) -> list[PlainPart]:
-    """The chunks of a stream, each decompressed, if only to hear that this can be done."""
+    """Returns the chunks of a stream; each is decompressed, if only to check that it can be."""
     unpack = partial(
         decompress_chunk, compression=tail.compression, block_size=tail.compression_block_size, name=where, part=part
     )
@@ -156,14 +158,14 @@ def _chunks(ahead: _Ahead, tail: Tail, start: int, length: int, room: int, where
 
 
 class _Ahead:
-    """The data of a stripe, read in its order some at a time: a small one at once, else no more than a stream."""
+    """The data of a stripe, read in order and ahead: a small stripe as a whole, else at most up to a stream's end."""
 
     def __init__(self, source: Source, end: int) -> None:
         self.source, self._end = source, end
         self._start, self._data = 0, b""
 
     def read(self, offset: int, length: int, end: int) -> bytes:
-        """Bytes of a stream that goes on to ``end``."""
+        """Returns bytes of a stream that extends to ``end``."""
         at = offset - self._start
         if not 0 <= at <= len(self._data) - length:
             end = self._end if self._end - offset <= SMALL_BYTES else end

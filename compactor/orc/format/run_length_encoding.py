@@ -1,8 +1,8 @@
-"""Columns of integers without NULL, encoded by numpy: run lengths of version 2 (ORC specification, "Run Length Encoding").
+"""Encodes columns of integers without NULL by numpy, in version 2 of the ORC specification's "Run Length Encoding".
 
-The ORC C++ library takes one value after another and spends a third of its time on the keys of ACID rows, which are
-mostly constant or rise one by one. Here each run of up to 512 takes the least room of a fixed delta, packed deltas and the
-values themselves; rows that are all equal are not looked at run by run.
+The ORC C++ library encodes one value after another and spends a third of its time on the keys of ACID rows, which are
+mostly constant or rise one by one. Here each run of up to 512 values takes the smallest of three forms: a fixed delta,
+packed deltas or packed values; rows that are all equal are not examined run by run.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Integers: TypeAlias = npt.NDArray[np.int64]
 _Words: TypeAlias = npt.NDArray[np.uint64]
 MAX_RUN = 512  #: values of one run
 _DIRECT, _DELTA = 1 << 6, 3 << 6  #: kinds of a run, in its first byte
-#: Bits per packed value that are used here, and the number that stands for them in a run's first byte.
+#: The bits per packed value that are used here, and their codes in a run's first byte.
 _CODES = {1: 0, 2: 1, 4: 3, 8: 7, 16: 15, 24: 23, 32: 27, 40: 28, 48: 29, 56: 30, 64: 31}
 _WIDTHS = np.array(sorted(_CODES))
 _LARGEST = np.array([(1 << width) - 1 for width in sorted(_CODES)], np.uint64)
-_EXACT = 1 << 62  #: differences of values below, and above its negative, have 64 bits
+_EXACT = 1 << 62  #: differences of values whose magnitude is below it fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedColumn:
-    """One column of a stripe. Positions of ``index`` are places in the plain ``data`` and in the run there."""
+    """One column of a stripe. Positions in ``index`` are offsets into the plain ``data`` and into the run there."""
 
     name: str
     kind: TypeKind
@@ -41,18 +41,18 @@ class EncodedColumn:
 
 
 class IntegerColumn:
-    """Encodes a column (of ``kind`` SHORT, INT or LONG) of a stripe that has a row group every ``stride`` rows."""
+    """Encodes a column of ``kind`` SHORT, INT or LONG in a stripe with row groups of ``stride`` rows."""
 
     def __init__(self, name: str, kind: TypeKind, stride: int) -> None:
         self._name, self._type, self._stride = name, OrcType(kind=kind), stride
         self._data = bytearray()
         self._rows = 0
-        self._waiting = np.empty(0, np.int64)  #: the last rows, fewer than a run can have
-        self._places: list[tuple[int, int]] = []  #: where each row group begins
-        self._groups: list[messages.Message] = []  #: statistics of each; the last may go on
+        self._waiting = np.empty(0, np.int64)  #: the last rows, fewer than a full run
+        self._places: list[tuple[int, int]] = []  #: the start of each row group
+        self._groups: list[messages.Message] = []  #: the statistics of each row group; the last may still grow
 
     def append(self, values: Integers) -> None:
-        """More rows."""
+        """Appends rows."""
         if not len(values):
             return
         begins = self._begins(self._rows, len(values))
@@ -68,7 +68,7 @@ class IntegerColumn:
         self._encode(waiting[:whole], self._rows - len(waiting))
 
     def _begins(self, first: int, count: int) -> npt.NDArray[np.intp]:
-        """Which of the ``count`` rows from row ``first`` on begin a row group."""
+        """Returns the indexes of those of the ``count`` rows from row ``first`` on that begin a row group."""
         return np.arange(-first % self._stride, count, self._stride)
 
     def _encode(self, values: Integers, first: int) -> None:
@@ -82,7 +82,7 @@ class IntegerColumn:
         self._data += b"".join(runs)
 
     def finish(self) -> EncodedColumn:
-        """The column of all rows."""
+        """Returns the column of all rows."""
         self._encode(self._waiting, self._rows - len(self._waiting))
         index = messages.RowIndex()
         for place, group in zip(self._places, self._groups, strict=True):
@@ -98,7 +98,7 @@ class IntegerColumn:
 
 
 def _statistics(values: Integers, begins: npt.NDArray[np.intp]) -> list[messages.Message]:
-    """Of the parts of ``values`` that begin there."""
+    """Returns the statistics of the parts of ``values`` that start at ``begins``."""
     lows, highs = np.minimum.reduceat(values, begins).tolist(), np.maximum.reduceat(values, begins).tolist()
     sums = np.add.reduceat(values, begins).tolist()
     counts = np.diff(begins, append=len(values)).tolist()
@@ -106,7 +106,7 @@ def _statistics(values: Integers, begins: npt.NDArray[np.intp]) -> list[messages
     for low, high, total, count in zip(lows, highs, sums, counts, strict=True):
         part = messages.ColumnStatistics(number_of_values=count, has_null=False)
         part.int_statistics.minimum, part.int_statistics.maximum = low, high
-        # a sum of more than 64 bits is left out, as the specification says
+        # a sum of more than 64 bits is omitted, as the specification says
         if max(-low, high) * count < 1 << 63:
             part.int_statistics.sum = total
         found.append(part)
@@ -114,7 +114,7 @@ def _statistics(values: Integers, begins: npt.NDArray[np.intp]) -> list[messages
 
 
 def _runs(values: Integers) -> list[bytes]:
-    """Runs of ``MAX_RUN`` values and one of what is left."""
+    """Returns runs of ``MAX_RUN`` values and one of the rest."""
     whole, left = divmod(len(values), MAX_RUN)
     low, high = int(values.min()), int(values.max())
     if low == high:
@@ -127,7 +127,7 @@ def _runs(values: Integers) -> list[bytes]:
 
 
 def _rows(values: Integers, exact: bool) -> list[bytes]:
-    """A run for each row of ``values``; ``exact`` says that their differences are no wider than they."""
+    """Returns a run for each row of ``values``; ``exact`` if their differences fit into 64 bits."""
     count, length = values.shape
     if not count:
         return []
@@ -159,7 +159,7 @@ def _rows(values: Integers, exact: bool) -> list[bytes]:
 def _packed(
     values: _Words, most: _Words, chosen: npt.NDArray[np.bool_], least_width: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], int, npt.NDArray[np.uint8]]]:
-    """The ``chosen`` rows by the bits that their values (up to ``most``) take: row numbers, bits, packed bytes."""
+    """Yields the ``chosen`` rows grouped by the bits that their values (up to ``most``) need: row numbers, bits, bytes."""
     widths = np.maximum(_WIDTHS[np.searchsorted(_LARGEST, most)], least_width)
     for width in np.unique(widths[chosen]):
         rows = np.flatnonzero(chosen & (widths == width))
@@ -167,7 +167,7 @@ def _packed(
 
 
 def _bits(values: _Words, width: int) -> npt.NDArray[np.uint8]:
-    """Each row's values in ``width`` bits each, the highest first; the last byte of a row is filled with zeros."""
+    """Returns each row's values in ``width`` bits each, the highest first; a row's last byte is padded with zeros."""
     count, length = values.shape
     if width >= 8:
         whole = np.ascontiguousarray(values.astype(">u8")).view(np.uint8).reshape(count, length, 8)

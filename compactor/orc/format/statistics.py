@@ -1,6 +1,6 @@
-"""Merging column statistics, for each kind of column, as the statistics of all rows together.
+"""Merges column statistics, for each kind of column, into the statistics of all rows together.
 
-The rule throughout: what one part does not know, the whole does not know. A missing number is never taken for zero.
+The rule throughout: if one part does not know something, the whole does not know it. A missing number is never zero.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from compactor.orc.format.types import OrcType, TypeKind
 _INT64 = range(-(2**63), 2**63)
 _EXACT = Context(prec=MAX_PREC)
 _INTEGER_KINDS = (TypeKind.BYTE, TypeKind.SHORT, TypeKind.INT, TypeKind.LONG)
-#: Whose statistics hold nothing that is no knowledge; a double's may be of NaN.
+#: Kinds with statistics that can always be trusted; those of doubles may come from NaN.
 _PLAIN_KINDS = frozenset(
     {*_INTEGER_KINDS, TypeKind.STRUCT, TypeKind.STRING, TypeKind.VARCHAR, TypeKind.CHAR, TypeKind.BINARY, TypeKind.DATE}
 )
 
 
 def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Message:
-    """The statistics of all rows of ``parts``, which are one column's statistics of disjoint rows.
+    """Returns the statistics of all rows of ``parts``, which are one column's statistics of disjoint rows.
 
-    With no parts they are the statistics of a column without rows.
+    Without parts, the result is the statistics of a column without rows.
     """
     if len(parts) == 1 and column.kind in _PLAIN_KINDS:
         return parts[0]
     whole = messages.ColumnStatistics(number_of_values=sum(part.number_of_values for part in parts))
-    # Absent means that the writer did not say (Trino never does): so it stays, unless some part has one for certain.
+    # If absent, the writer did not record it (Trino never does): it stays absent unless some part surely has a null.
     if any(part.has_null for part in parts):
         whole.has_null = True
     elif all(part.HasField("has_null") for part in parts):
@@ -40,7 +40,7 @@ def merge(parts: Sequence[messages.Message], column: OrcType) -> messages.Messag
     if known is None:
         return whole
     field, merger = known
-    # A part without a value has nothing to say about minimum and maximum.
+    # A part without values has no minimum and maximum.
     valued = [part for part in parts if part.number_of_values]
     if all(part.HasField(field) for part in valued):
         target = getattr(whole, field)
@@ -74,7 +74,7 @@ def _integers(target: messages.Message, parts: Sequence[messages.Message]) -> No
 
 
 def _doubles(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    # NaN has no order: extremes with one are no knowledge.
+    # NaN has no order: a minimum or maximum with NaN says nothing.
     if not any(part.minimum != part.minimum or part.maximum != part.maximum for part in parts):
         _extremes(target, parts)
     if not parts or _all_have(parts, "sum"):
@@ -82,7 +82,7 @@ def _doubles(target: messages.Message, parts: Sequence[messages.Message]) -> Non
 
 
 def _strings(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Minimum and maximum, or bounds where a writer cut a long text (ORC-203): a bound stays a bound."""
+    """Merges minimum and maximum, or bounds where a writer truncated a long text (ORC-203): a bound remains a bound."""
     lows = [part.minimum if part.HasField("minimum") else part.lower_bound for part in parts]
     highs = [part.maximum if part.HasField("maximum") else part.upper_bound for part in parts]
     if all(part.HasField("minimum") or part.HasField("lower_bound") for part in parts) and parts:
@@ -97,7 +97,7 @@ def _strings(target: messages.Message, parts: Sequence[messages.Message]) -> Non
 
 
 def _counts(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Booleans: how many are true."""
+    """Merges the number of true booleans."""
     if all(len(part.count) == 1 for part in parts):
         target.count.append(sum(part.count[0] for part in parts))
 
@@ -109,7 +109,7 @@ def _decimals(target: messages.Message, parts: Sequence[messages.Message]) -> No
             total = Decimal(0)
             for part in parts:
                 total = _EXACT.add(total, _EXACT.create_decimal(part.sum.decode("ascii")))
-            # The specification's sum has the digits of a decimal; more of them would be no sum for readers.
+            # The specification's sum is a decimal; readers could not read one with more digits.
             if len(total.as_tuple().digits) <= 38:
                 target.sum = format(total, "f").encode("ascii")
     except (InvalidOperation, UnicodeDecodeError, MemoryError):
@@ -122,12 +122,12 @@ def _dates(target: messages.Message, parts: Sequence[messages.Message]) -> None:
 
 
 def _timestamps(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Milliseconds, with nanoseconds below them where the writer kept those (stored plus one, 0 is "not kept")."""
+    """Merges milliseconds, and the nanoseconds below them if the writer kept those (stored plus one, 0 is "not kept")."""
     if _all_have(parts, "minimum") and _all_have(parts, "maximum"):
         target.minimum = min(part.minimum for part in parts)
         target.maximum = max(part.maximum for part in parts)
     if _all_have(parts, "minimum_utc") and _all_have(parts, "maximum_utc"):
-        # A reader takes a missing minimum_nanos for 0 and a missing maximum_nanos for 999999: the widest.
+        # Readers take a missing minimum_nanos as 0 and a missing maximum_nanos as 999999: the widest range.
         low = min((part.minimum_utc, part.minimum_nanos - 1 if part.minimum_nanos else 0) for part in parts)
         high = max((part.maximum_utc, part.maximum_nanos - 1 if part.maximum_nanos else 999_999) for part in parts)
         target.minimum_utc, target.maximum_utc = low[0], high[0]
@@ -138,7 +138,7 @@ def _timestamps(target: messages.Message, parts: Sequence[messages.Message]) -> 
 
 
 def _collections(target: messages.Message, parts: Sequence[messages.Message]) -> None:
-    """Lists and maps: children per value."""
+    """Merges the numbers of children per list or map."""
     if _all_have(parts, "min_children") and _all_have(parts, "max_children"):
         target.min_children = min(part.min_children for part in parts)
         target.max_children = max(part.max_children for part in parts)

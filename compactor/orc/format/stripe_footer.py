@@ -1,7 +1,7 @@
-"""A stripe's own footer and the row indexes of its keys, judged before any decoder sees them.
+"""A stripe's footer and the row indexes of its keys, checked before any decoder sees them.
 
-Decoders of the ORC C++ library trust a row index to have all its entries and positions and a stripe's footer to lie within
-its stripe; where that is not so they read beyond their memory. So both are checked here, in words of a file and a section.
+Decoders of the ORC C++ library trust that a row index has all its entries and positions, and that a stripe's footer lies
+within its stripe; otherwise they read beyond their memory. So both are checked here; errors name the file and section.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ _RUN_LENGTHS = frozenset(
 
 
 def read_stripe_footer(source: Source, tail: Tail, stripe_index: int) -> messages.Message:
-    """The footer of one stripe.
+    """Reads the footer of one stripe.
 
     Raises:
-        BadFile: it cannot be read, or speaks of streams or columns that this stripe has not.
+        BadFile: it cannot be read, or lists streams or columns that this stripe does not have.
     """
     stripe = tail.stripes[stripe_index]
     where = f"{tail.name}, stripe {stripe_index}"
@@ -66,7 +66,7 @@ def _check_streams(footer: messages.Message, stripe: Stripe, columns: int, where
         if kind > BLOOM_UTF8 or column >= columns or place in seen:
             _damaged(
                 where,
-                f"its footer has a stream of kind {kind} and column {column} that is unknown or there twice "
+                f"its footer has a stream of kind {kind} and column {column} that is unknown or a duplicate "
                 f"(kinds 0..{BLOOM_UTF8}, columns 0..{columns - 1})",
             )
         seen.add(place)
@@ -93,7 +93,7 @@ def _check_encodings(footer: messages.Message, tail: Tail, where: str) -> None:
 
 @lru_cache(maxsize=256)
 def _encodings(types: Types) -> tuple[tuple[int, ...], ...]:
-    """Those that each column may have."""
+    """Returns the encodings that each column may have."""
     return tuple(
         (DIRECT, DICTIONARY, DIRECT_V2, DICTIONARY_V2)
         if item.kind in TEXT_KINDS
@@ -105,11 +105,13 @@ def _encodings(types: Types) -> tuple[tuple[int, ...], ...]:
 
 
 def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messages.Message) -> None:
-    """That rows can be looked up by their keys: the row indexes of the root and the key columns have an entry for each
-    row group and agree with the stripe's statistics, and bloom filters are of a size that somebody writes.
+    """Checks that rows can be looked up by their keys.
+
+    The row indexes of the root and the key columns must have an entry for each row group and agree with the stripe's
+    statistics, and bloom filters must be of a plausible size.
 
     Raises:
-        BadFile: otherwise.
+        BadFile: they don't.
     """
     if not tail.is_acid or tail.row_index_stride == 0:
         return
@@ -130,7 +132,7 @@ def check_key_index(source: Source, tail: Tail, stripe_index: int, footer: messa
             else:
                 _check_bloom(_parsed(messages.BloomFilterIndex, data, where, part), stream.column, where)
         place += stream.length
-    # Trino writes none of the root, whose rows are all there
+    # Trino writes none for the root, which has no nulls
     if stripe.rows and (missing := set(keys) - found - ({0} - present)):
         _damaged(f"{tail.name}, stripe {stripe_index}", f"no row index of columns {sorted(missing)}")
 
@@ -167,7 +169,7 @@ def _check_bloom(index: messages.Message, column: int, where: str) -> None:
             _damaged(
                 where,
                 f"a bloom filter of column {column} has {item.num_hash_functions} functions over {size} bytes, "
-                f"1..{MAX_HASHES} over some were wanted",
+                f"1..{MAX_HASHES} over at least one byte were wanted",
             )
 
 

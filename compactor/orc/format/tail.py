@@ -1,4 +1,4 @@
-"""The tail of an ORC file: everything a planner must know about a file, read in one or two small reads."""
+"""The tail of an ORC file: everything that planning needs to know about a file, in one or two small reads."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from compactor.orc.io.source import Source
 
 MAGIC = b"ORC"
 FIRST_READ = 16 * 1024  #: bytes at the end that mostly hold the whole tail
-MAX_TAIL = 1 << 30  #: a tail that says it is longer is damaged
-DEFAULT_BLOCK = 256 * 1024  #: bytes of a compression block where the postscript says none
+MAX_TAIL = 1 << 30  #: bytes; a tail that claims to be longer is damaged
+DEFAULT_BLOCK = 256 * 1024  #: bytes of a compression block if the postscript names no size
 _COMPRESSIONS = tuple(Compression)  #: by their numbers
-FILE_VERSIONS = ((), (0, 11), (0, 12))  #: the first files had none
+FILE_VERSIONS = ((), (0, 11), (0, 12))  #: the earliest files have none
 
 
 class Stripe(NamedTuple):
-    """Where a stripe lies (bytes) and how many rows it has."""
+    """The offset and lengths of a stripe, in bytes, and its number of rows."""
 
     offset: int
     index_length: int
@@ -43,11 +43,10 @@ class Stripe(NamedTuple):
 
 
 class StripeClass(NamedTuple):
-    """What stripes of one file must have in common (PROTOCOL 2.2).
+    """The properties that stripes of one file must have in common (PROTOCOL 2.2).
 
-    ``types`` is without the names that readers do not go by; ``calendar`` is None where no column depends on it. An
-    unset one is a class of its own: Hive writes 1 in all versions, Trino none, and what none means is the reader's
-    guess.
+    ``types`` is without the names that readers ignore; ``calendar`` is None if no column depends on it. An unset calendar
+    is a class of its own: all versions of Hive write 1, Trino writes none, and its meaning is the reader's guess.
     """
 
     types: Types
@@ -61,11 +60,11 @@ class StripeClass(NamedTuple):
 class Tail:
     """PostScript, footer and stripe statistics of one file.
 
-    ``stripe_statistics`` is None where the file does not have them for each stripe and each column. ``writer`` and
-    ``writer_version`` are the specification's numbers, ``calendar`` is 0 unset, 1 Julian and Gregorian, 2 proleptic
-    Gregorian. ``row_index_stride`` is in rows, 0 for no row index. Statistics are messages: compare, never change.
-    Nothing of it changes, which the type checker alone sees to: freezing takes a seventh of the time of reading a small
-    file's. It has no slots, since what follows from it is worked out once.
+    ``stripe_statistics`` is None if the file does not have them for each stripe and each column. ``writer`` and
+    ``writer_version`` are the specification's numbers; ``calendar`` is 0 for unset, 1 for Julian and Gregorian, 2 for
+    proleptic Gregorian. ``row_index_stride`` is in rows, 0 for no row index. Statistics are messages: compare them, never
+    change them. A tail never changes, which only the type checker enforces: freezing would take a seventh of the time of
+    reading a small file's tail. It has no slots, since derived values are cached in it.
     """
 
     name: Final[str]
@@ -90,7 +89,7 @@ class Tail:
 
     @property
     def is_acid(self) -> bool:
-        """Whether the file holds ACID events; if not, its rows are original ones."""
+        """True if the file has ACID events; otherwise its rows are original ones."""
         return self.types.is_acid
 
     @cached_property
@@ -106,7 +105,7 @@ class Tail:
 
     @cached_property
     def complete_statistics(self) -> bool:
-        """Whether each stripe has statistics of each column that speak of all its rows."""
+        """True if each stripe has statistics of each column that cover all its rows."""
         return self.stripe_statistics is not None and all(
             stripe.rows == columns[0].number_of_values
             for stripe, columns in zip(self.stripes, self.stripe_statistics, strict=True)
@@ -122,7 +121,7 @@ def empty_tail(
     calendar: int = 0,
     name: str = "<new>",
 ) -> Tail:
-    """The tail of a file without rows as we write it: a target where no input can be the target."""
+    """Returns the tail of a new file without rows: the target if no input can be the target."""
     return Tail(
         name=name,
         length=0,
@@ -147,7 +146,7 @@ def empty_tail(
 
 
 def read_tail(source: Source, length: int | None = None) -> Tail:
-    """The tail of ``source``, or of its first ``length`` bytes (the logical length of a streaming file).
+    """Reads the tail of ``source``, or of its first ``length`` bytes (the logical length of a streaming file).
 
     Raises:
         BadFile: the file is empty, truncated, not ORC, or its tail contradicts itself.
@@ -183,7 +182,7 @@ def _post_script(data: bytes, size: int, name: str) -> messages.Message:
     script = _parsed(messages.PostScript, data[-size:-1], name)
     if script.magic != MAGIC:
         raise BadFile(
-            f"file {name}: its end is no ORC postscript (magic {script.magic!r}, {MAGIC!r} wanted); "
+            f"file {name}: its end is not an ORC postscript (magic {script.magic!r}, expected {MAGIC!r}); "
             "it is not ORC, or truncated; restore it or move it away"
         )
     if script.compression >= len(_COMPRESSIONS):
@@ -252,7 +251,7 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) 
         stripe_end = stripe.end
         if stripe.offset < place or stripe_end > end:
             raise BadFile(
-                f"file {name}: stripe {number} lies at {stripe.offset}..{stripe.end}, expected within {place}..{end}; "
+                f"file {name}: stripe {number} is at {stripe.offset}..{stripe.end}, expected within {place}..{end}; "
                 "the footer is damaged or of another file"
             )
         place = stripe_end
@@ -262,7 +261,7 @@ def _check_stripes(stripes: tuple[Stripe, ...], rows: int, end: int, name: str) 
 
 
 class KeyRange(NamedTuple):
-    """Smallest and largest value of a key column in a stripe; ``total`` is their sum, None if it overflowed."""
+    """The smallest and largest value of a key column in a stripe; ``total`` is the sum of all, None if it overflowed."""
 
     minimum: int
     maximum: int
@@ -270,7 +269,7 @@ class KeyRange(NamedTuple):
 
 
 class KeyStatistics(NamedTuple):
-    """What a stripe's statistics say for certain about the keys of its ``rows`` rows."""
+    """The certain knowledge that a stripe's statistics give about the keys of its ``rows`` rows."""
 
     rows: int
     operation: KeyRange
@@ -281,8 +280,8 @@ class KeyStatistics(NamedTuple):
 
 
 def key_statistics(tail: Tail, stripe_index: int) -> KeyStatistics | None:
-    """The key ranges of one stripe, None where its statistics are no knowledge (PROTOCOL 2.1): a key column's do not
-    cover every row or lack minimum or maximum, or the file holds no ACID events."""
+    """Returns the key ranges of one stripe, or None if its statistics are unusable (PROTOCOL 2.1): those of some key
+    column do not cover every row or lack minimum or maximum, or the file has no ACID events."""
     if tail.stripe_statistics is None or not tail.is_acid:
         return None
     rows = tail.stripes[stripe_index].rows

@@ -1,4 +1,4 @@
-"""A file's tail as bytes: stripe statistics, footer and postscript of a ``Tail`` value."""
+"""A file's tail as bytes: the stripe statistics, footer and postscript of a ``Tail``."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from compactor.acid.row_id import RowId
 from compactor.errors import NotLossless
 from compactor.orc.format import messages, statistics
 from compactor.orc.format.compression import Compression, compress
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import MAGIC, Tail, read_tail
-from compactor.orc.format.types import Types, same, schema_text
+from compactor.orc.format.types import Types, same
 from compactor.orc.io.source import LocalSource, Source
 
-#: A file's user metadata, out of its rows: of the file with this tail, and the key of its last row if that is known.
+#: Computes a file's user metadata from the file, its tail, and the key of its last row if that is known.
 Metadata: TypeAlias = Callable[[Source, Tail, RowId | None], Mapping[str, bytes]]
 
 
 def tail_bytes(tail: Tail) -> bytes:
-    """What follows the last stripe. File statistics are merged from those of the stripes, ``tail.statistics`` and
-    lengths of sections are not looked at. Without stripe statistics there are no file statistics either."""
+    """Returns the bytes after the last stripe.
+
+    File statistics are merged from those of the stripes; ``tail.statistics`` and lengths of sections are ignored. Without
+    stripe statistics there are no file statistics either.
+    """
     metadata = compress(_metadata(tail).SerializeToString(), tail.compression, tail.compression_block_size)
     footer = compress(_footer(tail).SerializeToString(), tail.compression, tail.compression_block_size)
     script = messages.PostScript(
@@ -75,7 +79,7 @@ def _footer(tail: Tail) -> messages.Message:
 
 
 def no_metadata(_: Source, __: Tail, ___: RowId | None) -> Mapping[str, bytes]:
-    """Of a file that says nothing of its rows."""
+    """Returns no user metadata, for a file that records nothing about its rows."""
     return {}
 
 
@@ -86,11 +90,13 @@ def seal(
     metadata: Metadata = no_metadata,
     last: RowId | None = None,
 ) -> Tail:
-    """Give a local file that was just encoded the tail that is wanted: its types with char and varchar, the calendar
-    of ``like`` (values were taken over raw), the user metadata. The result is the new tail.
+    """Replaces the tail of a local file that was just encoded, and returns the new tail.
+
+    It gets its types with char and varchar, the calendar of ``like`` (values were copied without conversion), and the
+    user metadata.
 
     Raises:
-        NotLossless: the encoder wrote columns of another shape, or did not keep to the class of ``like``.
+        NotLossless: the encoder wrote columns of another shape, or not in the class of ``like``.
     """
     with LocalSource(path) as source:
         tail = read_tail(source)

@@ -1,4 +1,4 @@
-"""What decoders read from: file objects that go to any place."""
+"""The seekable file objects that decoders read from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compactor.orc.io.source import Source
 
 
 class Readable(io.RawIOBase):
-    """A file of a known size; who inherits says what its bytes are."""
+    """A file of a known size; subclasses provide its bytes."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Readable(io.RawIOBase):
 
     @abstractmethod
     def part(self, start: int, end: int) -> bytes:
-        """The bytes from ``start`` to before ``end``, which lie in the file."""
+        """Returns the bytes from ``start`` to before ``end``, both within the file."""
 
     def readable(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The checksum of a file that grows, computed beside whoever writes it."""
+"""The checksum of a growing file, computed in parallel with writing it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from isal import isal_zlib
 
 from compactor.orc.io.source import Source
 
-PIECE = 1024 * 1024  #: bytes that are read and added at a time: they stay in the processor's cache between the two
-_WAITING = 64  #: parts that may wait, so that whoever writes faster than this reads is not held in memory
+PIECE = 1024 * 1024  #: bytes that are read and added at a time: they stay in the processor's cache in between
+_WAITING = 64  #: parts that may wait; a faster writer has to wait, so that memory is bounded
 
 
 class RunningChecksum:
-    """CRC-32 of parts that are handed over one after another.
+    """The CRC-32 of parts that are added one after another.
 
-    Ranges of files are read again on a thread of its own, while the kernel copies them: reading them out of its cache and
-    adding them up takes as long as copying, and ISA-L lets go of the interpreter's lock. The thread starts with the first
-    range. Whoever gives the checksum up must ``close`` it before the sources.
+    Ranges of files are read again by a separate thread while the kernel copies them: reading them from the page cache and
+    adding them up takes as long as copying, and ISA-L releases the interpreter's lock. The thread starts with the first
+    range. To abandon the checksum, ``close`` it before the sources.
     """
 
     def __init__(self) -> None:
@@ -30,22 +30,22 @@ class RunningChecksum:
         self.is_closed = False
 
     def add(self, data: bytes) -> None:
-        """Bytes in memory."""
+        """Adds bytes in memory."""
         if self._thread is None:
             self._take(data)
         else:
             self._later(self._thread, self._take, data)
 
     def add_range(self, source: Source, offset: int, length: int) -> None:
-        """``length`` bytes of ``source``, which stays open until ``value`` or ``close``."""
+        """Adds ``length`` bytes of ``source``, which must stay open until ``value`` or ``close``."""
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="checksum")
         self._later(self._thread, self._read, source, offset, length)
 
     def value(self) -> int:
-        """The checksum of all parts.
+        """Returns the checksum of all parts.
 
         Raises:
-            BadFile: a source ended before its range did.
+            BadFile: a source is shorter than its range.
         """
         while self._waiting:
             self._waiting.popleft().result()
@@ -53,7 +53,7 @@ class RunningChecksum:
         return self._value
 
     def close(self) -> None:
-        """Let go of the sources, whatever is not read of them yet."""
+        """Releases the sources, even if they are not read completely."""
         self.is_closed = True
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)

@@ -1,4 +1,7 @@
-"""What ORC files are read from and written to. ``storage`` satisfies both protocols; the local ones are here."""
+"""Sources that ORC files are read from and sinks that they are written to.
+
+``storage`` implements both protocols; the local implementations are here.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from isal import isal_zlib
 from compactor.errors import BadFile, StorageError
 from compactor.orc.io.writeback import PART, begin_writeback
 
-CHUNK = 4 * 1024 * 1024  #: bytes moved at a time where the kernel cannot copy by itself
+CHUNK = 4 * 1024 * 1024  #: bytes moved at a time if the kernel cannot copy
 
 
 class Source(Protocol):
-    """A file that is read at any place. ``name`` is for messages, ``length`` in bytes, ``is_local`` on this machine."""
+    """A file that is read at any offset: ``name`` for messages, ``length`` in bytes, ``is_local`` if on this machine."""
 
     @property
     def name(self) -> str: ...
@@ -29,14 +32,14 @@ class Source(Protocol):
     def is_local(self) -> bool: ...
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly ``length`` bytes from ``offset`` on.
+        """Returns exactly ``length`` bytes from ``offset`` on.
 
         Raises:
-            BadFile: the file ends before, or is gone.
+            BadFile: the file is too short, or is gone.
         """
 
     def descriptor(self) -> int | None:
-        """A new descriptor of a local file, so that the kernel can copy; the caller closes it. None for any other."""
+        """Returns a new descriptor of a local file, so that the kernel can copy; the caller closes it. Else None."""
 
 
 class Sink(Protocol):
@@ -45,20 +48,20 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def copy(self, source: Source, offset: int, length: int) -> None:
-        """Append ``length`` bytes of ``source``."""
+        """Appends ``length`` bytes of ``source``."""
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """Returns the number of bytes written."""
 
     def close(self) -> None:
-        """Complete the file, durably."""
+        """Completes the file, durably."""
 
     def abort(self) -> None:
-        """Give the file up; nothing of it remains (PROTOCOL 3.4)."""
+        """Abandons the file; nothing of it remains (PROTOCOL 3.4)."""
 
 
 def chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
-    """A range of ``source`` in parts of bounded size."""
+    """Yields a range of ``source`` in parts of bounded size."""
     while length > 0:
         data = source.read(offset, min(length, CHUNK))
         yield data
@@ -66,7 +69,7 @@ def chunks(source: Source, offset: int, length: int) -> Iterator[bytes]:
 
 
 def crc32(source: Source, offset: int, length: int) -> int:
-    """The CRC-32 of a range."""
+    """Returns the CRC-32 of a range."""
     found = 0
     for data in chunks(source, offset, length):
         found = isal_zlib.crc32(data, found)
@@ -109,7 +112,7 @@ class LocalSource:
     def read(self, offset: int, length: int) -> bytes:
         data = os.pread(self._descriptor, length, offset)
         while 0 < len(data) < length and (part := os.pread(self._descriptor, length - len(data), offset + len(data))):
-            data += part  # more than 2 GB, or a file system of its own mind
+            data += part  # more than 2 GB, or a file system that returns short reads
         return _whole(data, self.name, offset, length)
 
     def descriptor(self) -> int | None:
@@ -131,9 +134,9 @@ class LocalSource:
 
 
 class LocalSink:
-    """A new file of the local file system, closed by leaving a ``with`` block, not yet durable; aborted by an exception.
+    """A new file of the local file system. Leaving a ``with`` block closes it, not yet durably; an exception aborts it.
 
-    The disk begins early with one that ``stays``.
+    If it ``stays``, writing to the disk begins early.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, stays: bool = False) -> None:
@@ -170,12 +173,12 @@ class LocalSink:
             self.write(data)
 
     def _kernel_copy(self, descriptor: int, offset: int, length: int) -> int:
-        """How many bytes the kernel copied: fewer than ``length`` where it cannot, as between file systems."""
+        """Returns how many bytes the kernel copied: fewer than ``length`` if it cannot, as between file systems."""
         done = 0
         try:
             while done < length:
                 part = os.copy_file_range(descriptor, self._descriptor, min(PART, length - done), offset + done)
-                if part == 0:  # the source ends here; reading says so in words
+                if part == 0:  # the source ends here; reading raises the error
                     break
                 done += part
                 self._position += part
@@ -198,7 +201,7 @@ class LocalSink:
         descriptor, self._descriptor = self._descriptor, -1
         try:
             os.close(descriptor)
-        except OSError as error:  # some file systems say only now that there is no room
+        except OSError as error:  # some file systems report only now that the disk is full
             raise StorageError(f"file {self._path}: cannot be written: {error.strerror}") from error
 
     def abort(self) -> None:

@@ -13,7 +13,7 @@ from compactor.orc.assembler import Assembler, Written
 from compactor.orc.format.acid_metadata import KEY_INDEX, last_keys_of, user_metadata
 from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.format.types import Types
-from compactor.orc.io.file_cache import Closable, FewOpen
+from compactor.orc.io.file_pool import Closable, FilePool
 from compactor.orc.io.source import LocalSink, Source
 from compactor.orc.reencode import reencode
 from compactor.rewrite.full_acid.output_format import piece_of
@@ -71,7 +71,7 @@ def concatenate(
     last_keys: list[RowId] = []
     copied: list[Choice] = []
     stripes: list[tuple[Source, Tail, Stripe]] = []
-    with FewOpen() as few:
+    with FilePool() as few:
         with LocalSink(path, stays=True) as sink, Assembler(sink, like=like, types=types, checksum=True) as assembler:
             for part in parts:
                 if isinstance(part, Choice):

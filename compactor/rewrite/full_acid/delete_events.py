@@ -20,8 +20,8 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import stored_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at, valid_mask
 from compactor.rows.opening import LOCAL

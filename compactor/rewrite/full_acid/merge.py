@@ -11,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.errors import NotLossless
+from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.tail_writer import Metadata, no_metadata
 from compactor.orc.format.types import Types
-from compactor.orc.reencode import Piece, encode_acid, piece_batches, with_codec
+from compactor.orc.pieces import Piece, piece_batches
+from compactor.orc.reencode import encode_acid
 from compactor.rewrite.full_acid.sorter import RUN_BYTES, RowSorter, SortKey
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_in, order
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import Written
-from compactor.orc.compat import one_calendar, target_of
 from compactor.orc.format.common_types import common_types
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics
-from compactor.orc.format.types import Types, acid_types, parse_hive_type
-from compactor.orc.reencode import Piece, SyntheticKeys
+from compactor.orc.format.types import Types, acid_types
+from compactor.orc.pieces import Piece, SyntheticKeys
+from compactor.orc.stripe_compatibility import one_calendar, target_of
 from compactor.rewrite.full_acid.delete_events import LoadedEvents
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rewrite.plan.unit import Output, Unit

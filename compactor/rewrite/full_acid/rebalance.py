@@ -22,12 +22,15 @@ from compactor.compaction.order_by import OrderBy
 from compactor.errors import NotSupported, VerificationFailed
 from compactor.ids import WriteId
 from compactor.orc.assembler import Written
+from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.common_types import common_types
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.orc.format.types import Types, acid_types, parse_hive_type
+from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import Piece, check_calendar, encode_acid, joined, piece_batches, with_codec
+from compactor.orc.pieces import Piece, piece_batches
+from compactor.orc.reencode import check_calendar, encode_acid, joined
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import output_of, piece_of, template_of_files
 from compactor.rewrite.full_acid.sorter import Direction, RowSorter, SortKey
@@ -38,8 +41,8 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, FileNumberInputs, Rebalance, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.checksum import MODULUS, checksum
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import visible_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.keys import BUCKET, INSERT, ROW, ROW_ID, WRITE_ID
 from compactor.rows.sealing import Seal, written
 from compactor.storage.protocol import Storage

@@ -15,7 +15,8 @@ from compactor.errors import NotLossless
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import Piece, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import reencode
 from compactor.rewrite.full_acid.concatenate import (
     Concatenated,
     EncodedFile,

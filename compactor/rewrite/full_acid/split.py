@@ -16,9 +16,10 @@ from typing import TypeAlias
 
 from compactor.acid.row_id import RowId
 from compactor.ids import WriteId
+from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.orc.format.types import Array, Types
-from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.format.types import Types
+from compactor.orc.io.file_pool import FilePool
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Unit
@@ -206,7 +207,7 @@ def choice_value(choice: Choice) -> ChoiceValue:
 class ReopenedInputs:
     """Input files by path, each with its tail read once."""
 
-    def __init__(self, storage: Storage, few: FewOpen) -> None:
+    def __init__(self, storage: Storage, few: FilePool) -> None:
         self._storage, self._few = storage, few
         self._files: dict[str, AcidFile] = {}
 
@@ -244,5 +245,5 @@ class ReopenedInputs:
 @contextmanager
 def reopened_inputs(storage: Storage) -> Iterator[ReopenedInputs]:
     """Yields the inputs, open until the block ends."""
-    with FewOpen() as few:
+    with FilePool() as few:
         yield ReopenedInputs(storage, few)

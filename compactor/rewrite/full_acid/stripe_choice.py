@@ -19,9 +19,10 @@ from compactor.acid import bucket as bucket_codec
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.orc.compat import copyable, one_calendar, writable
+from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.tail import KeyStatistics, StripeClass, Tail, key_statistics
-from compactor.orc.format.types import Array, Types, same
+from compactor.orc.format.types import Types, same
+from compactor.orc.stripe_compatibility import copyable, one_calendar, writable
 from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
 from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask

@@ -12,10 +12,10 @@ from compactor.errors import VerificationFailed
 from compactor.orc.format.acid_metadata import KEY_INDEX, key_index
 from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSource, Source
+from compactor.orc.last_keys import read_keys
 from compactor.orc.point_check import check_points
-from compactor.orc.reencode import read_keys
 from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rows.keys import KeyBlock, is_sorted, keys_in
 
@@ -34,7 +34,7 @@ def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool,
         VerificationFailed: a check fails.
         BadFile: the file cannot be read, or rows in it cannot be looked up.
     """
-    with FewOpen() as few:
+    with FilePool() as few:
         source = few.open(partial(LocalSource, path))
         tail = read_tail(source)
         if tail.rows != rows or len(tail.stripes) != len(last_keys):

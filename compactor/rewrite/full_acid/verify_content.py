@@ -9,11 +9,13 @@ import pyarrow as pa
 
 from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
+from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.format.types import Types
 from compactor.orc.io.source import LocalSource, Source, crc32
-from compactor.orc.reencode import Piece, piece_batches, read_keys, with_codec
+from compactor.orc.last_keys import read_keys
+from compactor.orc.pieces import Piece, piece_batches
 from compactor.rows.checksum import MODULUS, checksum
 from compactor.rows.delete_files import BATCH_ROWS, Block, Events
 from compactor.rows.keys import (

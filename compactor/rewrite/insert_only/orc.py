@@ -15,11 +15,12 @@ from typing import Any
 
 from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler, Written
-from compactor.orc.compat import copyable, target_of, writable
 from compactor.orc.format.tail import Stripe, Tail, read_tail
-from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSink, LocalSource, Source
-from compactor.orc.reencode import Piece, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import reencode
+from compactor.orc.stripe_compatibility import copyable, target_of, writable
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
@@ -116,7 +117,7 @@ class _Growing:
     assembler: Assembler
     like: Tail
     path: str
-    few: FewOpen
+    few: FilePool
     full: bool
     parts: list[str] = field(default_factory=list)
     stripes: list[tuple[Source, Tail, Stripe]] = field(default_factory=list)
@@ -156,7 +157,7 @@ class _Growing:
 def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -> FinishedFile:
     stripes = group.stripes(small_stripe_bytes)
     parts: list[str] = []
-    with FewOpen() as few:
+    with FilePool() as few:
         try:
             with LocalSink(path, stays=True) as sink, Assembler(sink, like=group.like, checksum=True) as assembler:
                 growing = _Growing(assembler=assembler, like=group.like, path=path, few=few, full=full, parts=parts)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from compactor.acid.names import DeltaKind, original_name
-from compactor.orc.io.file_cache import FewOpen
+from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import Source, chunks
 from compactor.rewrite.insert_only import orc, parquet
 from compactor.rewrite.insert_only import text as insert_only_text
@@ -85,7 +85,7 @@ def _without_rows(unit: Unit, storage: Storage, path: str) -> FinishedFile:
     """Copies one of the inputs, none of which has a row: a directory without files lets old rows come back in Trino
     (PROTOCOL 1.4)."""
     first = next(iter(_with_bytes(unit)), unit.inserts[0])
-    with FewOpen() as few, CountingSink(path) as out:
+    with FilePool() as few, CountingSink(path) as out:
         for data in chunks(few.open(partial(open_source, storage, f"{unit.location}/{first.path}")), 0, first.length):
             out.write(data)
     return FinishedFile(path=path, rows=0, length=out.length, crc32=out.crc32)
@@ -128,5 +128,5 @@ def _with_bytes(unit: Unit) -> list[Input]:
 
 @contextmanager
 def _opened(unit: Unit, storage: Storage) -> Iterator[Sequence[Source]]:
-    with FewOpen() as few:
+    with FilePool() as few:
         yield [few.open(partial(open_source, storage, f"{unit.location}/{i.path}")) for i in _with_bytes(unit)]

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait as wait_for
 
-from compactor.orc.codecs.pandas_shim import leave_pandas_out
+from compactor.orc.codecs.without_pandas import exclude_pandas
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.run.execute import TaskInput, TaskResult, attempt_task
 from compactor.rewrite.run.failure import Failure
@@ -95,7 +95,7 @@ def _processes(width: int) -> ProcessPoolExecutor:
 
 def _begin() -> None:
     """Leaves an interruption of the command line to the parent process, and makes this process end with it."""
-    leave_pandas_out()
+    exclude_pandas()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
 

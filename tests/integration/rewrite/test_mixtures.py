@@ -18,8 +18,8 @@ import pytest
 from compactor.errors import CompactorError, NotLossless, NotSupported
 from compactor.ids import WriteId
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.messages import Message
-from compactor.orc.format.types import schema_text
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance
 from compactor.rows.inputs import Input
 from tests.support.mixtures import DELETER, File, make_unit, rows_of, snapshot, stripe_lengths, tail_of

@@ -14,7 +14,7 @@ from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import CDS, COLUMNS_V2, SDS, TBLS
-from compactor.orc.format.types import schema_text
+from compactor.orc.format.hive_types import schema_text
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable

@@ -12,11 +12,13 @@ from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
+from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail, read_tail
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import encode_acid, with_codec
+from compactor.orc.reencode import encode_acid
 from compactor.rows.sealing import Seal
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result

@@ -1,4 +1,4 @@
-"""Files and readers that the tests of the ORC modules share; the readers are those of others, never our own."""
+"""Files and readers shared by the tests of the ORC modules; the readers are other projects', never our own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIXTURES = Path("tests/fixtures")
 
 
 def fixture_files(*sets: str) -> list[Path]:
-    """Every data file of the fixture sets, sorted."""
+    """Returns every data file of the fixture sets, sorted."""
     return [
         path
         for name in sets or ("hive-2.3", "hive-3.1", "hive-4.1", "trino-476")
@@ -58,7 +58,7 @@ def raw_rows() -> Callable[[Path], str]:
 
 @pytest.fixture
 def opened() -> Iterator[Callable[[Path], tuple[LocalSource, Tail]]]:
-    """Open a file and read its tail; closed after the test."""
+    """Opens a file and reads its tail; it is closed after the test."""
     sources: list[LocalSource] = []
 
     def open_one(path: Path) -> tuple[LocalSource, Tail]:
@@ -71,7 +71,7 @@ def opened() -> Iterator[Callable[[Path], tuple[LocalSource, Tail]]]:
 
 
 def acid_table(write_id: int, rows: int, *, first: int = 0) -> pa.Table:
-    """ACID insert events with a bigint and a string column."""
+    """Returns ACID insert events with a bigint and a string column."""
     ids = range(first, first + rows)
     row = pa.StructArray.from_arrays(
         [pa.array(ids, pa.int64()), pa.array([f"name {i * i * 2654435761 % 1000003}" for i in ids])],
@@ -91,7 +91,7 @@ def acid_table(write_id: int, rows: int, *, first: int = 0) -> pa.Table:
 
 @pytest.fixture
 def write_acid(tmp_path: Path) -> Callable[..., Path]:
-    """Write insert events of one write ID with Arrow's own writer."""
+    """Writes insert events of one write ID with Arrow's own writer."""
 
     def write(write_id: int, rows: int, *, first: int = 0, **options: Any) -> Path:
         path = tmp_path / f"bucket_{write_id}_{first}_{len(list(tmp_path.iterdir()))}"
@@ -105,7 +105,7 @@ def write_acid(tmp_path: Path) -> Callable[..., Path]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``fixture_file``: each data file that a real Hive or Trino wrote, once where steps share its bytes."""
+    """Parametrizes ``fixture_file``: each data file that a real Hive or Trino wrote, once if steps share its bytes."""
     if "fixture_file" in metafunc.fixturenames:
         files = list({path.read_bytes(): path for path in reversed(fixture_files())}.values())[::-1]
         metafunc.parametrize("fixture_file", files, ids=[str(path.relative_to(FIXTURES)) for path in files])

@@ -1,4 +1,4 @@
-"""Files made of copied stripes, read back by two other readers."""
+"""Files made of copied stripes, read by two other readers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from pyorc.predicates import PredicateColumn
 
 from compactor.errors import NotLossless
 from compactor.orc.assembler import Assembler, write_empty
-from compactor.orc.compat import copyable
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource
+from compactor.orc.stripe_compatibility import copyable
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -40,10 +41,10 @@ def _assembled(inputs: list[tuple[LocalSource, Tail]], path: Path, checksum: boo
     return tail
 
 
-def test_large_stripes_are_copied_by_the_kernel_and_added_up_beside_it(
+def test_large_stripes_are_copied_by_the_kernel_while_the_checksum_is_computed(
     tmp_path: Path, write_acid: WriteAcid, opened: Opened
 ) -> None:
-    """PROTOCOL 4: the checksum is that of the file, whoever moved its bytes."""
+    """PROTOCOL 4: the checksum is that of the file, however its bytes were copied."""
     path = write_acid(1, 600_000, compression="uncompressed")
     source, tail = opened(path)
     assert sum(stripe.length for stripe in tail.stripes) >= CHUNK
@@ -79,8 +80,10 @@ def test_a_copy_is_the_concatenation_of_its_inputs(
     assert tail.stripe_class == inputs[0][1].stripe_class
 
 
-def test_point_predicates_answer_right_in_every_stripe(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
-    """PROTOCOL 4: one point predicate per stripe is answered right (a count alone passes broken files)."""
+def test_point_predicates_are_answered_correctly_in_every_stripe(
+    tmp_path: Path, write_acid: WriteAcid, opened: Opened
+) -> None:
+    """PROTOCOL 4: one point predicate per stripe is answered correctly (a count alone accepts broken files)."""
     paths = [write_acid(1, 30_000, first=first, row_index_stride=1000) for first in (0, 30_000, 60_000)]
     tail = _assembled([opened(path) for path in paths], tmp_path / "out")
     column = PredicateColumn(pyorc.TypeKind.LONG, name="rowId")
@@ -94,7 +97,7 @@ def test_point_predicates_answer_right_in_every_stripe(tmp_path: Path, write_aci
     assert start == 90_000
 
 
-def test_stripes_are_chosen_one_by_one(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+def test_single_stripes_can_be_chosen(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     source, tail = opened(write_acid(1, 60_000))
     chosen = range(0, len(tail.stripes), 2)
     assembler = Assembler(LocalSink(tmp_path / "out"), like=tail)
@@ -123,7 +126,7 @@ def test_real_files_copied_onto_themselves(
     assert copied.stripe_statistics == tail.stripe_statistics
 
 
-def test_another_class_is_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+def test_stripes_of_another_class_are_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     """PROTOCOL 2.2: stripes of mixed strides never share a file."""
     like, other = opened(write_acid(1, 100)), opened(write_acid(2, 100, row_index_stride=1000))
     with LocalSink(tmp_path / "out") as sink:
@@ -132,10 +135,10 @@ def test_another_class_is_refused(tmp_path: Path, write_acid: WriteAcid, opened:
             assembler.append_file(*other)
 
 
-def test_the_largest_block_and_the_oldest_writer_are_named(
+def test_the_largest_block_and_the_oldest_writer_are_recorded(
     tmp_path: Path, write_acid: WriteAcid, opened: Opened
 ) -> None:
-    """PROTOCOL 2.2: block size = the largest, writer version = the lowest."""
+    """PROTOCOL 2.2: the block size is the largest, the writer version the lowest."""
     a, tail_a = opened(write_acid(1, 100, compression_block_size=65536))
     b, tail_b = opened(write_acid(2, 100, compression_block_size=262144))
     tail_b = replace(tail_b, writer=0, writer_version=9, software="2.1.2")
@@ -158,7 +161,7 @@ def test_names_of_the_target_are_written(tmp_path: Path, write_acid: WriteAcid, 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZLIB, Compression.ZSTD])
 def test_a_file_without_rows(tmp_path: Path, compression: Compression) -> None:
-    """PROTOCOL 1.4: no directory is ever empty of files; where all rows went a 0-row file stays."""
+    """PROTOCOL 1.4: no directory is ever without files; if all rows were removed, a file with 0 rows remains."""
     types = acid_types(parse_hive_type("struct<a:int,b:array<decimal(10,2)>,c:map<string,timestamp>,d:char(3)>"))
     metadata = {"hive.acid.version": b"2"}
     written = write_empty(LocalSink(tmp_path / "out"), types, compression=compression, user_metadata=metadata)

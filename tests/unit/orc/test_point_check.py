@@ -1,4 +1,4 @@
-"""The check must pass right files and find those that a count of rows passes."""
+"""The check must accept correct files and find the broken ones that a count of rows accepts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.tail_writer import tail_bytes
 from compactor.orc.io.source import BytesSource, LocalSink, LocalSource, Source
+from compactor.orc.last_keys import last_key
 from compactor.orc.point_check import check_points
-from compactor.orc.reencode import last_key
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -25,13 +25,13 @@ def _last_keys(source: Source, tail: Tail) -> list[RowId]:
     return [last_key(source, tail, number) for number in range(len(tail.stripes))]
 
 
-def test_real_files_answer_right(fixture_file: Path, opened: Opened) -> None:
+def test_real_files_answer_correctly(fixture_file: Path, opened: Opened) -> None:
     source, tail = opened(fixture_file)
     if tail.is_acid and tail.row_index_stride:
         check_points(source, tail, _last_keys(source, tail))
 
 
-def test_copied_files_answer_right(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+def test_copied_files_answer_correctly(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     """PROTOCOL 4: one point predicate per stripe."""
     inputs = [opened(write_acid(write_id, 30_000, row_index_stride=1000)) for write_id in (1, 2)]
     assembler = Assembler(LocalSink(tmp_path / "out"), like=inputs[0][1])
@@ -42,7 +42,7 @@ def test_copied_files_answer_right(tmp_path: Path, write_acid: WriteAcid, opened
     assert len(tail.stripes) > 2
     keys = _last_keys(source, tail)
     check_points(source, tail, keys)
-    for stripe, key in enumerate(keys):  # none is passed over
+    for stripe, key in enumerate(keys):  # none is skipped
         wrong = [*keys[:stripe], key._replace(row_id=key.row_id + 1_000_000), *keys[stripe + 1 :]]
         with pytest.raises(VerificationFailed, match=f"of stripe {stripe} is not found by its key"):
             check_points(source, tail, wrong)
@@ -50,7 +50,7 @@ def test_copied_files_answer_right(tmp_path: Path, write_acid: WriteAcid, opened
 
 @pytest.mark.parametrize("damage", ["statistics", "stride"])
 def test_files_that_lose_rows_are_found(write_acid: WriteAcid, opened: Opened, damage: str) -> None:
-    """PROTOCOL 4: a count alone passes broken files; these have all their rows."""
+    """PROTOCOL 4: a count alone accepts broken files; these have all their rows."""
     source, tail = opened(write_acid(1, 40_000, row_index_stride=1000))
     assert len(tail.stripes) > 1
     assert tail.stripe_statistics is not None
@@ -66,5 +66,5 @@ def test_files_that_lose_rows_are_found(write_acid: WriteAcid, opened: Opened, d
     check_points(source, tail, keys)
     with pytest.raises(VerificationFailed, match="not found by its key"):
         check_points(broken, found, keys)
-    with pytest.raises(VerificationFailed, match="one each was wanted"):
+    with pytest.raises(VerificationFailed, match="wanted one for each"):
         check_points(source, tail, keys[1:])

@@ -1,4 +1,4 @@
-"""Rows that are decoded and encoded anew must be the same rows, bit by bit, whichever codec works."""
+"""Rows that are decoded and encoded again must be the same rows, bit by bit, with either codec."""
 
 from __future__ import annotations
 
@@ -17,51 +17,37 @@ import pyorc
 import pytest
 from pyorc.converters import ORCConverter
 
-from compactor.acid.row_id import RowId
-from compactor.errors import BadFile, NotLossless, NotSupported, UnforeseenKeys
-from compactor.ids import WriteId
+from compactor.errors import BadFile, NotLossless, NotSupported
 from compactor.orc import reencode as reencode_module
 from compactor.orc.assembler import Assembler
 from compactor.orc.codecs import arrow_codec
+from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec, Unfit
-from compactor.orc.compat import copyable, target_of
 from compactor.orc.format.compression import Compression
-from compactor.orc.format.tail import Tail, empty_tail, key_statistics, read_tail
-from compactor.orc.format.types import Types, acid_types, parse_hive_type, schema_text
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
+from compactor.orc.format.tail import Tail, read_tail
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import BytesSource, LocalSink, LocalSource
-from compactor.orc.reencode import (
-    ARROW,
-    PYORC,
-    Piece,
-    SyntheticKeys,
-    check_calendar,
-    encode_acid,
-    joined,
-    last_key,
-    piece_batches,
-    read_keys,
-    reencode,
-    with_codec,
-)
+from compactor.orc.last_keys import read_keys
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import check_calendar, encode_acid, joined, reencode
+from compactor.orc.stripe_compatibility import copyable, target_of
+from tests.support.orc_files import acid_source, pieces_of
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
 RawRows = Callable[[Path], str]
 
 
-def _pieces(source: LocalSource | BytesSource, tail: Tail, keep: Any = None) -> list[Piece]:
-    return [Piece(source=source, tail=tail, stripe_index=i, keep=keep) for i in range(len(tail.stripes))]
-
-
 def test_real_rows_come_back_and_can_be_copied(
     fixture_file: Path, tmp_path: Path, opened: Opened, raw_rows: RawRows
 ) -> None:
-    """PROTOCOL 2.2: re-encoded stripes are of the target's class; footer types are those wanted."""
+    """PROTOCOL 2.2: re-encoded stripes have the target's class; the footer has the wanted types."""
     source, tail = opened(fixture_file)
     if not tail.is_acid:
         return
     like = target_of(tail)
-    out = reencode(_pieces(source, tail), tmp_path / "re", like=like, types=tail.types)
+    out = reencode(pieces_of(source, tail), tmp_path / "re", like=like, types=tail.types)
     assert raw_rows(tmp_path / "re") == raw_rows(fixture_file)
     assert (out.types, out.rows) == (tail.types, tail.rows)
     assert out.stripe_class == like.stripe_class
@@ -85,7 +71,7 @@ def test_pyorc_loses_nothing_of_any_type(fixture: str, tmp_path: Path, opened: O
         assert raw_rows(out) == raw_rows(path)
 
 
-def test_rows_that_are_judged_away_are_gone(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+def test_rows_that_are_not_kept_are_gone(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     source, tail = opened(write_acid(1, 30_000))
     keep = [np.arange(stripe.rows) % 3 != 0 for stripe in tail.stripes]
     pieces = [Piece(source=source, tail=tail, stripe_index=i, keep=mask) for i, mask in enumerate(keep)]
@@ -95,44 +81,16 @@ def test_rows_that_are_judged_away_are_gone(tmp_path: Path, write_acid: WriteAci
     assert out.rows == wanted.num_rows
 
 
-def test_both_codecs_judge_alike(tmp_path: Path, write_acid: WriteAcid, opened: Opened, raw_rows: RawRows) -> None:
-    source, tail = opened(write_acid(1, 3000))
-    piece = Piece(source=source, tail=tail, stripe_index=0, keep=pa.array([i % 7 == 1 for i in range(3000)]))
-    for codec in (ARROW, PYORC):
-        batches = piece_batches(piece, codec, tail.types)
-        encode_acid(batches, tmp_path / codec.name, like=tail, types=tail.types, codec=codec)
-    assert raw_rows(tmp_path / "arrow") == raw_rows(tmp_path / "pyorc")
-
-
-def test_a_judgement_of_another_stripe_is_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
+def test_a_mask_of_another_length_is_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     source, tail = opened(write_acid(1, 100))
-    with pytest.raises(NotLossless, match="99 rows are judged, it has 100"):
-        reencode(_pieces(source, tail, np.ones(99, bool)), tmp_path / "re", like=tail, types=tail.types)
+    with pytest.raises(NotLossless, match="a mask of 99 rows, it has 100"):
+        reencode(pieces_of(source, tail, np.ones(99, bool)), tmp_path / "re", like=tail, types=tail.types)
     assert not (tmp_path / "re").exists()
-
-
-@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
-@pytest.mark.parametrize("column", range(5))
-def test_keys_that_are_not_what_a_judgement_took_them_for_are_refused(
-    tmp_path: Path, write_acid: WriteAcid, opened: Opened, codec: Codec, column: int
-) -> None:
-    """PROTOCOL 2.1: every key is looked at, if only when its row is decoded."""
-    source, tail = opened(write_acid(1, 3000))
-    said = key_statistics(tail, 0)
-    assert said is not None
-    keep = np.arange(3000) != 7
-    piece = Piece(source=source, tail=tail, stripe_index=0, keep=keep, dense=said)
-    assert sum(batch.num_rows for batch in piece_batches(piece, codec)) == 2999
-    name = ("operation", "original_transaction", "bucket", "row_id", "current_transaction")[column]
-    found = getattr(said, name)
-    other = said._replace(**{name: found._replace(minimum=found.minimum + 1)})
-    with pytest.raises(UnforeseenKeys, match=r"stripe 0: its .* are to be read first"):
-        list(piece_batches(piece._replace(dense=other), codec))
 
 
 def test_all_rows_gone_leaves_a_whole_file(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     source, tail = opened(write_acid(1, 100))
-    out = reencode(_pieces(source, tail, np.zeros(100, bool)), tmp_path / "re", like=tail, types=tail.types)
+    out = reencode(pieces_of(source, tail, np.zeros(100, bool)), tmp_path / "re", like=tail, types=tail.types)
     assert (out.rows, out.types) == (0, tail.types)
     assert po.ORCFile(str(tmp_path / "re")).read().num_rows == 0
 
@@ -163,7 +121,7 @@ def test_a_codec_that_cannot_be_written_is_named(tmp_path: Path, write_acid: Wri
     source, tail = opened(write_acid(1, 10))
     like = replace(tail, compression=Compression.LZO)
     with pytest.raises(NotSupported, match="LZO"):
-        reencode(_pieces(source, tail), tmp_path / "re", like=like, types=tail.types)
+        reencode(pieces_of(source, tail), tmp_path / "re", like=like, types=tail.types)
 
 
 class _Raw(ORCConverter):
@@ -205,18 +163,18 @@ def test_timestamps_keep_every_bit(tmp_path: Path, raw_rows: RawRows, times: lis
     (tmp_path / "in").write_bytes(_timestamps(times))
     source = BytesSource((tmp_path / "in").read_bytes())
     tail = read_tail(source)
-    reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    reencode(pieces_of(source, tail), tmp_path / "re", like=tail, types=tail.types)
     assert raw_rows(tmp_path / "re") == raw_rows(tmp_path / "in")
 
 
 @pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin", "Asia/Tokyo", "UTC"])
 def test_fractions_around_1970_do_not_move(tmp_path: Path, raw_rows: RawRows, zone: str) -> None:
-    """Arrow is a second off where it is before 1970 in UTC and after it on the writer's clock, or the other way."""
+    """Arrow is a second off for times before 1970 in UTC but after it on the writer's clock, or the reverse."""
     times = [(hour * 3600 + 1800, 500_000_000) for hour in range(-12, 12)]
     (tmp_path / "in").write_bytes(_timestamps(times, zone))
     source = BytesSource((tmp_path / "in").read_bytes())
     tail = read_tail(source)
-    reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    reencode(pieces_of(source, tail), tmp_path / "re", like=tail, types=tail.types)
     assert raw_rows(tmp_path / "re") == raw_rows(tmp_path / "in")
 
 
@@ -234,7 +192,7 @@ def test_arrow_says_that_it_would_lose_a_timestamp(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
 def test_instants_stay_instants(tmp_path: Path, raw_rows: RawRows, codec: Codec) -> None:
-    source = _acid("struct<t:timestamp with local time zone>", [(datetime(2024, 3, 1, 1, 2, 3, 4, tzinfo=UTC),)])
+    source = acid_source("struct<t:timestamp with local time zone>", [(datetime(2024, 3, 1, 1, 2, 3, 4, tzinfo=UTC),)])
     (tmp_path / "in").write_bytes(source.read(0, source.length))
     tail = read_tail(source)
     out = encode_acid(codec.read_batches(source, tail), tmp_path / "re", like=tail, types=tail.types, codec=codec)
@@ -249,59 +207,16 @@ def test_a_writers_time_zone_does_not_move_the_wall_clock(tmp_path: Path) -> Non
     def wall_clock(file: Any) -> list[Any]:
         return po.ORCFile(file).read().column("row").to_pylist()
 
-    reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    reencode(pieces_of(source, tail), tmp_path / "re", like=tail, types=tail.types)
     assert wall_clock(str(tmp_path / "re")) == wall_clock(pa.BufferReader(source.read(0, source.length)))
 
 
-def _acid(row: str, values: list[Any]) -> BytesSource:
-    file = io.BytesIO()
-    with pyorc.Writer(file, schema_text(acid_types(parse_hive_type(row)))) as writer:
-        for number, value in enumerate(values):
-            writer.write((0, 1, 536870912, number, 1, value))
-    return BytesSource(file.getvalue())
-
-
-@pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
-def test_rows_of_an_older_schema_fit_the_wanted_one(tmp_path: Path, codec: Codec) -> None:
-    """Hive's schema evolution: by position, missing trailing columns are NULL, numbers grow."""
-    old = "struct<a:int,b:varchar(3),s:struct<x:smallint>,l:array<int>,m:map<string,float>,d:decimal(5,2)>"
-    new = "struct<A:bigint,B:string,S:struct<x:int,y:date>,l:array<bigint>,m:map<string,double>,d:decimal(9,4),t:timestamp>"
-    rows = [(1, "é", (2,), [3, None], {"k": 0.5}, Decimal("1.25")), (None,) * 6, None]
-    source = _acid(old, rows)
-    tail = read_tail(source)
-    types = acid_types(parse_hive_type(new))
-    batches = (b for piece in _pieces(source, tail) for b in piece_batches(piece, codec, types))
-    out = encode_acid(batches, tmp_path / "re", like=tail, types=types, codec=codec)
-    assert out.types == types
-    with open(tmp_path / "re", "rb") as file:
-        found = [row[5] for row in pyorc.Reader(file)]
-    assert found == [(1, "é", (2, None), [3, None], {"k": 0.5}, Decimal("1.2500"), None), (None,) * 7, None]
-
-
-def test_an_empty_row_struct_fits_any_schema(tmp_path: Path) -> None:
-    """Delete deltas of Hive 2.3 have ``row:struct<>``."""
-    source = _acid("struct<>", [None, None])
-    tail = read_tail(source)
-    types = acid_types(parse_hive_type("struct<a:int,b:string>"))
-    assert reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=types).types == types
-    assert po.ORCFile(str(tmp_path / "re")).read().column("row").null_count == 2
-
-
-@pytest.mark.parametrize("wanted", ["struct<a:int>", "struct<a:int,b:varchar(2)>", "struct<a:smallint,b:string>"])
-def test_rows_that_do_not_fit_are_refused(tmp_path: Path, wanted: str) -> None:
-    source = _acid("struct<a:int,b:string>", [(1, "x")])
-    tail = read_tail(source)
-    with pytest.raises(NotLossless, match=r"file .*: rows of .* do not fit"):
-        reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=acid_types(parse_hive_type(wanted)))
-    assert not (tmp_path / "re").exists()
-
-
 def test_unions_are_copied_and_never_re_encoded(tmp_path: Path, raw_rows: RawRows) -> None:
-    source = _acid("struct<u:uniontype<int,string>>", [(1,), ("x",)])
+    source = acid_source("struct<u:uniontype<int,string>>", [(1,), ("x",)])
     tail = read_tail(source)
     with pytest.raises(NotLossless, match="uniontype"):
-        reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=tail.types)
-    for codec in (ARROW, PYORC):  # a reader, which judges no types beforehand, meets it in either
+        reencode(pieces_of(source, tail), tmp_path / "re", like=tail, types=tail.types)
+    for codec in (ARROW, PYORC):  # a reader, which does not check types beforehand, gets the error from either
         with pytest.raises(NotLossless, match=r"file <memory>: .*uniontype"):
             list(codec.read_batches(source, tail))
     assembler = Assembler(LocalSink(tmp_path / "out"), like=tail)
@@ -314,15 +229,15 @@ def test_unions_are_copied_and_never_re_encoded(tmp_path: Path, raw_rows: RawRow
 def test_encrypted_files_are_refused(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
     source, tail = opened(write_acid(1, 10))
     with pytest.raises(NotLossless, match="encrypted"):
-        reencode(_pieces(source, replace(tail, encrypted=True)), tmp_path / "re", like=tail, types=tail.types)
+        reencode(pieces_of(source, replace(tail, encrypted=True)), tmp_path / "re", like=tail, types=tail.types)
 
 
-def test_a_text_that_is_no_utf8_passes_arrow(tmp_path: Path, raw_rows: RawRows) -> None:
-    source = _acid("struct<b:binary>", [(b"\xff\xfe",)])
+def test_a_text_that_is_not_utf8_passes_arrow(tmp_path: Path, raw_rows: RawRows) -> None:
+    source = acid_source("struct<b:binary>", [(b"\xff\xfe",)])
     data = read_tail(source)
     types = acid_types(parse_hive_type("struct<b:string>"))
-    tail = replace(data, types=types)  # the same bytes, said to be text
-    out = reencode(_pieces(source, tail), tmp_path / "re", like=tail, types=types)
+    tail = replace(data, types=types)  # the same bytes, declared as text
+    out = reencode(pieces_of(source, tail), tmp_path / "re", like=tail, types=types)
     with LocalSource(tmp_path / "re") as encoded:
         batch = next(ARROW.read_batches(encoded, out))
     assert batch.column("row").field(0).cast(pa.binary(), safe=False).to_pylist() == [b"\xff\xfe"]
@@ -338,7 +253,7 @@ def _days(days: list[datetime], calendar: int) -> tuple[BytesSource, Tail]:
 
 
 def test_days_before_1582_never_change_their_calendar() -> None:
-    """PROTOCOL 2.2: calendars do not mix; on later days all of them agree."""
+    """PROTOCOL 2.2: calendars are not mixed, except for later days, on which they all agree."""
     _, modern = _days([datetime(1582, 10, 16, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)], 1)
     _, old = _days([datetime(1582, 10, 4, tzinfo=UTC)], 1)
     check_calendar(modern, replace(modern, calendar=2))
@@ -348,29 +263,6 @@ def test_days_before_1582_never_change_their_calendar() -> None:
             check_calendar(old, replace(old, calendar=calendar))
     with pytest.raises(NotLossless, match="before 1582-10-15"):
         check_calendar(replace(modern, stripe_statistics=None), replace(modern, calendar=2))
-
-
-def test_original_rows_become_acid_rows(tmp_path: Path) -> None:
-    file = io.BytesIO()
-    with pyorc.Writer(file, "struct<a:int,b:varchar(5)>", stripe_size=1024) as writer:
-        writer.writerows((i, f"v{i}" if i % 3 else None) for i in range(3000))
-    source = BytesSource(file.getvalue())
-    tail = read_tail(source)
-    types = acid_types(tail.types.row)
-    keep = np.arange(3000) % 5 != 0
-    pieces, row = [], 0
-    for number, stripe in enumerate(tail.stripes):
-        keys = SyntheticKeys(write_id=WriteId(7), bucket=536870912, first_row_id=100 + row)
-        kept = keep[row : row + stripe.rows]
-        pieces.append(Piece(source=source, tail=tail, stripe_index=number, keep=kept, original=keys))
-        row += stripe.rows
-    like = replace(empty_tail(types), row_index_stride=1000)
-    out = reencode(pieces, tmp_path / "re", like=like, types=types)
-    assert (out.is_acid, out.rows) == (True, 2400)
-    with open(tmp_path / "re", "rb") as stream:
-        rows = list(pyorc.Reader(stream))
-    wanted = [(0, 7, 536870912, 100 + i, 7, (i, f"v{i}" if i % 3 else None)) for i in range(3000) if i % 5]
-    assert rows == wanted
 
 
 def test_damaged_stripes_are_a_bad_file(write_acid: WriteAcid, opened: Opened) -> None:
@@ -397,9 +289,9 @@ def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path, write_acid: WriteAc
 
 
 def test_sliced_batches_are_written_whole(tmp_path: Path, write_acid: WriteAcid, opened: Opened) -> None:
-    """Arrow's writer takes the validity of a sliced struct from the wrong place."""
+    """Arrow's writer reads the validity of a sliced struct at the wrong offset."""
     rows = [None if i % 3 else (i, f"{i}") for i in range(100)]
-    source = _acid("struct<a:int,b:string>", rows)
+    source = acid_source("struct<a:int,b:string>", rows)
     tail = read_tail(source)
     batch = next(ARROW.read_batches(source, tail))
     encode_acid([batch.slice(7, 50)], tmp_path / "re", like=tail, types=tail.types)
@@ -407,34 +299,8 @@ def test_sliced_batches_are_written_whole(tmp_path: Path, write_acid: WriteAcid,
         assert [row[5] for row in pyorc.Reader(file)] == rows[7:57]
 
 
-def test_last_keys(fixture_file: Path, opened: Opened) -> None:
-    """DESIGN 4: the key index is computed; its entries are the keys of each stripe's last row."""
-    source, tail = opened(fixture_file)
-    if not tail.is_acid:
-        return
-    for number in range(len(tail.stripes)):
-        batch = po.ORCFile(str(fixture_file)).read_stripe(number, columns=[0, 1, 2, 3, 4])
-        last = [column.to_pylist()[-1] for column in batch.columns]
-        assert last_key(source, tail, number) == RowId(WriteId(last[1]), last[2], last[3])
-
-
-def test_the_second_codec_is_asked_only_when_the_first_would_lose() -> None:
-    asked: list[str] = []
-
-    def work(codec: Codec) -> str:
-        asked.append(codec.name)
-        if codec is ARROW:
-            raise Unfit("because")
-        return codec.name
-
-    types: Types = acid_types(parse_hive_type("struct<a:int>"))
-    assert with_codec([types], work) == "pyorc"
-    assert with_codec([types], lambda codec: codec.name) == "arrow"
-    assert asked == ["arrow", "pyorc"]
-
-
 def test_small_batches_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In their order; never more than JOINED_BYTES where there is more than one."""
+    """The order is kept; several batches together never exceed JOINED_BYTES."""
     batches = [pa.record_batch({"a": pa.array(range(n, n + 3))}) for n in range(0, 30, 3)]
     (whole,) = joined(iter(batches))
     assert whole.column(0).to_pylist() == list(range(30))
@@ -458,7 +324,7 @@ def _small(number: int) -> Piece:
         Decimal("1.25"),
         datetime(2020, 1, number + 1, tzinfo=UTC),
     )
-    source = _acid(_MIXED, [full, (None,) * 7, None])
+    source = acid_source(_MIXED, [full, (None,) * 7, None])
     return Piece(source=source, tail=read_tail(source), stripe_index=0)
 
 
@@ -466,7 +332,7 @@ def _small(number: int) -> Piece:
 def test_small_stripes_of_many_files_are_decoded_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, judged: int | None
 ) -> None:
-    """With the same outcome as one by one; those of which rows go are decoded for themselves."""
+    """The result is the same as one by one; stripes that lose rows are decoded separately."""
     pieces = [_small(number) for number in range(6)]
     if judged is not None:
         pieces[judged] = pieces[judged]._replace(keep=pa.array([True, False, True]))
@@ -483,9 +349,9 @@ def test_small_stripes_of_many_files_are_decoded_at_once(
 
 
 def test_stripes_of_unlike_files_are_not_decoded_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = _acid("struct<a:int>", [(1,)])
-    new = _acid("struct<a:bigint>", [(2,)])
-    pieces = [piece for source in (old, old, new) for piece in _pieces(source, read_tail(source))]
+    old = acid_source("struct<a:int>", [(1,)])
+    new = acid_source("struct<a:bigint>", [(2,)])
+    pieces = [piece for source in (old, old, new) for piece in pieces_of(source, read_tail(source))]
     joint: list[int] = []
     read = arrow_codec.read_joint
     monkeypatch.setattr(arrow_codec, "read_joint", lambda stripes: joint.append(len(stripes)) or read(stripes))

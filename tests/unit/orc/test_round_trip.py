@@ -14,12 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import read_tail
-from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import BytesSource
-from compactor.orc.reencode import ARROW, PYORC, encode_acid, piece_batches, reencode
-from compactor.orc.reencode import Piece as StripePiece
+from compactor.orc.pieces import Piece as StripePiece
+from compactor.orc.pieces import piece_batches
+from compactor.orc.reencode import encode_acid, reencode
 
 _TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)
 _PAIR = tuple[str, st.SearchStrategy[Any]]
@@ -95,7 +98,7 @@ def _kept(batches: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
-def test_batches_have_the_schema_that_the_codec_says(codec: Codec) -> None:
+def test_batches_have_the_codecs_schema(codec: Codec) -> None:
     types = acid_types(parse_hive_type("struct<A:char(3),b:array<timestamp>,c:map<string,struct<Y:date>>>"))
     file = io.BytesIO()
     with pyorc.Writer(file, schema_text(types)) as writer:

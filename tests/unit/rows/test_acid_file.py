@@ -35,7 +35,7 @@ def raw(path: Path, rows: int) -> None:
     po.write_table(pa.table({"a": pa.array(range(rows), pa.int32())}), str(path))
 
 
-def test_keys_of_acid_rows_are_what_stands_there(tmp_path: Path) -> None:
+def test_encoded_keys_are_those_of_the_rows(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(3, 4), current=[3, 3, 4, 4])
     with open_files(str(tmp_path), [Named("d/bucket_00000")], 0) as (file,):
         assert not file.is_raw
@@ -44,8 +44,8 @@ def test_keys_of_acid_rows_are_what_stands_there(tmp_path: Path) -> None:
     assert found.current.tolist() == [3, 3, 4, 4]
 
 
-def test_who_looks_at_keys_reads_no_row(tmp_path: Path) -> None:
-    """PROTOCOL 2.1: key columns only. Here the rows' streams are garbage."""
+def test_reading_keys_decodes_no_row(tmp_path: Path) -> None:
+    """PROTOCOL 2.1: only key columns are read. Here the streams of the rows are garbage."""
     path = write_file(tmp_path / "bucket_00000", dense(3, 1000))
     content = bytearray(path.read_bytes())
     with LocalSource(path) as source:
@@ -65,8 +65,8 @@ def test_who_looks_at_keys_reads_no_row(tmp_path: Path) -> None:
             list(arrow_codec.read_batches(file.source, file.tail))
 
 
-def test_row_numbers_of_originals_run_on_over_the_files_of_a_group(tmp_path: Path) -> None:
-    """Hive's OrcRawRecordMerger: 000000_0 and its copies are one sequence; a delta's LOAD DATA starts anew."""
+def test_row_numbers_of_originals_continue_across_the_files_of_a_group(tmp_path: Path) -> None:
+    """Hive's OrcRawRecordMerger: 000000_0 and its copies are one sequence; a delta's LOAD DATA starts at 0 again."""
     raw(tmp_path / "000001_0", 3)
     raw(tmp_path / "000001_0_copy_1", 2)
     raw(tmp_path / "delta_0000005_0000005_0002" / "000001_0", 2)
@@ -85,8 +85,8 @@ def test_row_numbers_of_originals_run_on_over_the_files_of_a_group(tmp_path: Pat
     ]
 
 
-def test_a_file_number_that_no_row_id_holds(tmp_path: Path) -> None:
-    """Twelve bits hold the bucket of a ROW__ID that readers make; rows that bring their own need none made."""
+def test_a_file_number_too_large_for_row_ids(tmp_path: Path) -> None:
+    """The bucket in a synthetic ROW__ID has twelve bits; rows that have ROW__IDs need no synthetic ones."""
     write_file(tmp_path / "bucket_05000", dense(1, 3))
     with open_files(str(tmp_path), [Named("bucket_05000")], 5000) as (file,):
         assert [k.item() for k in next(iter(keys(file, 0))).block] == dense(1, 3)
@@ -111,7 +111,7 @@ def test_a_streaming_file_ends_at_its_flush_length(tmp_path: Path) -> None:
         assert files == []  # nothing is flushed yet
 
 
-def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="gone"), open_files(str(tmp_path), [Named("d/bucket_00000")], 0):
         pass
 
@@ -124,10 +124,10 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
         (dense(2, 4), None, "orig"),
     ],
 )
-def test_keys_that_their_statistics_deny_are_damage(
+def test_keys_that_contradict_their_statistics_are_damage(
     tmp_path: Path, rows: list[tuple[int, int, int]], current: list[int] | None, name: str
 ) -> None:
-    """DESIGN 8.7: a damaged write ID would make rows unseen, and compaction would leave them out without a word."""
+    """DESIGN 8.7: a damaged write ID would make rows invisible, and compaction would silently leave them out."""
     write_file(tmp_path / "bucket_00000", rows, current=current or [3] * len(rows))
     write_file(tmp_path / "bucket_00001", dense(3, len(rows)), current=[3] * len(rows))
     with open_files(str(tmp_path), [Named("bucket_00000"), Named("bucket_00001")], 0) as (file, other):
@@ -137,20 +137,20 @@ def test_keys_that_their_statistics_deny_are_damage(
             list(keys(file._replace(tail=tail), 0))
 
 
-def test_row_numbers_that_do_not_sum_up_to_what_statistics_say_are_refused(tmp_path: Path) -> None:
-    """PROTOCOL 2.1: a row number that was damaged within the range of the others hides one row behind another."""
+def test_row_numbers_with_another_sum_than_the_statistics_say_are_refused(tmp_path: Path) -> None:
+    """PROTOCOL 2.1: a row number damaged within the range of the others hides one row behind another."""
     write_lying(tmp_path / "bucket_00000", [(1, FIRST_FILE, row) for row in (0, 1, 1, 3)], dense(1, 4))
     with (
         open_files(str(tmp_path), [Named("bucket_00000")], 0) as (file,),
         pytest.raises(
-            BadFile, match=r"bucket_00000, stripe 0: rowId sums up to 5, its statistics say 6; .* is damaged"
+            BadFile, match=r"bucket_00000, stripe 0: rowId adds up to 5, its statistics say 6; .* is damaged"
         ),
     ):
         list(keys(file, 0))
 
 
-def test_buckets_of_hive_2_are_taken_and_unknown_ones_refused(tmp_path: Path) -> None:
-    """PROTOCOL 1.7: of Hive 2's files what has one meaning only is read; other codecs nobody has written yet."""
+def test_buckets_of_hive_2_are_read_and_unknown_ones_refused(tmp_path: Path) -> None:
+    """PROTOCOL 1.7: files of Hive 2 are read if they have only one meaning; no writer uses other versions yet."""
     write_file(tmp_path / "bucket_00003", [(1, 3, 0), (1, 3, 1)])
     with open_files(str(tmp_path), [Named("bucket_00003")], 3) as (file,):
         (found,) = keys(file, 0)
@@ -158,7 +158,7 @@ def test_buckets_of_hive_2_are_taken_and_unknown_ones_refused(tmp_path: Path) ->
     write_file(tmp_path / "bucket_00004", [(1, 1 << 30, 0)])
     with (
         open_files(str(tmp_path), [Named("bucket_00004")], 4) as (file,),
-        pytest.raises(NotLossless, match=r"bucket_00004: bucket property 1073741824 is of a version that is not known"),
+        pytest.raises(NotLossless, match=r"bucket_00004: bucket property 1073741824 is of an unknown version"),
     ):
         list(keys(file, 0))
 
@@ -167,16 +167,16 @@ def test_buckets_of_hive_2_are_taken_and_unknown_ones_refused(tmp_path: Path) ->
     ("operation", "group", "fits"), [(1, "base_0000001", True), (1, "delta_1_1", False), (2, "base_0000001", False)]
 )
 def test_events_among_rows_are_refused(tmp_path: Path, operation: int, group: str, fits: bool) -> None:
-    """Of update events a base holds the newest, which is the row; in a delta of Hive 2 other events meet it."""
+    """A base holds only the newest update event, which is the row; in a delta of Hive 2 others apply to it."""
     write_file(tmp_path / "bucket_00000", [(1, FIRST_FILE, 0)], operation=operation)
     with open_files(str(tmp_path), [Named("bucket_00000", group=group)], 0) as (file,):
         (found,) = keys(file, 0)
-        with nullcontext() if fits else pytest.raises(NotLossless, match="update or delete events among rows"):
+        with nullcontext() if fits else pytest.raises(NotLossless, match="update or delete events among its rows"):
             assert must_insert(file, found) is found
 
 
-def test_an_empty_file_is_one_of_acid_events_without_any(tmp_path: Path) -> None:
-    """PROTOCOL 1.4: it stands for rows that all went."""
+def test_an_empty_file_is_an_acid_file_without_events(tmp_path: Path) -> None:
+    """PROTOCOL 1.4: a file without rows remains if all rows were removed."""
     length = write_empty(LocalStorage(), str(tmp_path / "bucket_00000"), ROW_TYPE)
     assert length == (tmp_path / "bucket_00000").stat().st_size
     with LocalSource(tmp_path / "bucket_00000") as source:

@@ -36,8 +36,8 @@ def rows(kind: Any, values: list[Any]) -> Any:
 @pytest.mark.parametrize(
     ("kind", "values"), COLUMNS, ids=lambda part: str(part) if isinstance(part, pa.DataType) else ""
 )
-def test_places_do_not_count_and_values_do(kind: Any, values: list[Any]) -> None:
-    """PROTOCOL 4: a row that is changed, lost or doubled is found."""
+def test_order_does_not_matter_and_values_do(kind: Any, values: list[Any]) -> None:
+    """PROTOCOL 4: a changed, lost or duplicate row is found."""
     many = values * 5
     whole = checksum(rows(kind, many))
     shuffled = random.Random(1).sample(many, len(many))
@@ -61,8 +61,8 @@ def test_columns_are_not_exchanged() -> None:
     assert checksum(one.slice(0, 1)) != checksum(other.slice(0, 1))
 
 
-def test_texts_that_are_no_utf8_count_by_their_bytes() -> None:
-    """Files may hold such; Hive writes what it is given."""
+def test_texts_that_are_not_utf8_count_by_their_bytes() -> None:
+    """Files may hold such texts; Hive writes whatever it gets."""
     texts, data = pa.array([b"a", b"\xb3", None]), pa.array(["a", "b", None])
     raw = pa.Array.from_buffers(pa.string(), len(texts), texts.buffers())
     assert checksum(raw) == checksum(texts) != checksum(data) == checksum(data.cast(pa.binary()))

@@ -10,8 +10,8 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
 from compactor.ids import WriteId
 from compactor.rewrite.plan.unit import Input
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import load_events, write_events
-from compactor.rows.deletes import DeleteEvents
 from tests.support.acid_files import FIRST_FILE, TYPES, block, dense, like, write_file
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(6), aborted=frozenset({WriteId(5)}))
@@ -31,7 +31,7 @@ def test_events_of_all_files_that_the_snapshot_sees(tmp_path: Path) -> None:
     assert len(loaded.tails) == 2
 
 
-def test_what_is_written_is_read_again_and_looks_as_hive_writes_it(tmp_path: Path) -> None:
+def test_written_events_are_read_back_and_look_like_hives(tmp_path: Path) -> None:
     keys = [(1, FIRST_FILE, 7), (1, FIRST_FILE, 9), (2, FIRST_FILE | 1, 0)]
     events = DeleteEvents.of([(block(keys[::-1]), np.array([6, 4, 4], dtype=np.int64))])
     path = tmp_path / "bucket_00000"
@@ -55,6 +55,6 @@ def test_rows_in_a_delete_delta_are_refused(tmp_path: Path) -> None:
         load_events(str(tmp_path), [given(tmp_path, "bucket_00000")], 0, SEEN)
 
 
-def test_no_file_no_events(tmp_path: Path) -> None:
+def test_without_files_there_are_no_events(tmp_path: Path) -> None:
     loaded = load_events(str(tmp_path), [], 0, SEEN)
     assert (len(loaded.events), loaded.total, loaded.tails, loaded.types) == (0, 0, (), None)

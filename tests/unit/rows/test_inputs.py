@@ -7,7 +7,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.rows.inputs import Input, of_directory, of_originals
 
 
-def test_each_file_comes_with_its_number_and_what_makes_its_row_ids() -> None:
+def test_each_file_comes_with_its_number_and_the_parts_of_its_row_ids() -> None:
     paths = [
         "000000_0",
         "000001_0_copy_1",

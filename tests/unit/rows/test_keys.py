@@ -24,7 +24,7 @@ def test_order_is_that_of_tuples(keys: list[tuple[int, int, int]]) -> None:
 
 
 @given(MANY)
-def test_sorted_means_strictly_rising(keys: list[tuple[int, int, int]]) -> None:
+def test_sorted_means_strictly_ascending(keys: list[tuple[int, int, int]]) -> None:
     assert is_sorted(block(keys)) == all(a < b for a, b in itertools.pairwise(keys))
 
 
@@ -39,7 +39,9 @@ def test_differences_of_the_largest_numbers_do_not_overflow() -> None:
     st.sets(st.integers(1, 12)),
     st.sets(st.integers(1, 12)),
 )
-def test_the_valid_mask_asks_the_list(current: list[int], high: int, opened: set[int], aborted: set[int]) -> None:
+def test_the_valid_mask_agrees_with_the_list(
+    current: list[int], high: int, opened: set[int], aborted: set[int]
+) -> None:
     write_ids = ValidWriteIdList(
         table="d.t",
         high_watermark=WriteId(high),
@@ -57,7 +59,7 @@ def test_blocks_of_columns() -> None:
     assert row_id_at(found, 1) == RowId(WriteId(2), -6, 8)
 
 
-def test_keys_of_rows_as_they_stand_in_a_file() -> None:
+def test_keys_of_rows_in_the_columns_of_a_file() -> None:
     keys = [(1, -5, 2), (1, 1 << 29, 0), (3, 1 << 29, 2)]
     write_id, bucket, row_id = (list(column) for column in zip(*keys, strict=True))
     columns = [pa.array(column) for column in ([0, 0, 0], write_id, pa.array(bucket, pa.int32()), row_id, [9, 9, 9])]

@@ -11,7 +11,7 @@ from compactor.storage.local import LocalStorage
 
 
 class Far(LocalStorage):
-    """A directory whose files are read by ranges only; every range is noted."""
+    """A directory with files that are read only by ranges; every range is recorded."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -24,7 +24,7 @@ class Far(LocalStorage):
         return super().read_range(path, offset, length)
 
 
-def test_a_local_file_is_opened_as_one(tmp_path: Path) -> None:
+def test_a_local_file_is_opened_directly(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"12345")
     with open_source(LOCAL, str(tmp_path / "f")) as source:
         assert isinstance(source, LocalSource)
@@ -45,7 +45,7 @@ def test_neighbouring_reads_are_one_request(tmp_path: Path) -> None:
         assert (source.is_local, source.descriptor()) == (False, None)
 
 
-def test_a_file_that_ends_before_or_is_gone(tmp_path: Path) -> None:
+def test_a_file_that_is_too_short_or_gone(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"12345")
     source = RemoteSource(Far(), str(tmp_path / "f"))
     with pytest.raises(BadFile, match="2 bytes at offset 3, 4 wanted"):
@@ -57,7 +57,7 @@ def test_a_file_that_ends_before_or_is_gone(tmp_path: Path) -> None:
         open_source(Far(), str(tmp_path / "gone"))
 
 
-def test_a_store_that_does_not_answer_is_no_missing_file(tmp_path: Path) -> None:
+def test_a_store_that_does_not_answer_is_not_a_missing_file(tmp_path: Path) -> None:
     class Away(Far):
         def length(self, path: str) -> int:
             raise StorageError("away")

@@ -64,7 +64,7 @@ def test_a_snapshot_shows_what_it_sees(tmp_path: Path) -> None:
     assert read(tmp_path, 3)[1] == {"writeid": 3, "bucketid": bucket.encode(0), "rowid": 0, "a": 30}
 
 
-def test_an_event_of_another_file_number_is_dead(tmp_path: Path) -> None:
+def test_an_event_of_another_file_number_has_no_effect(tmp_path: Path) -> None:
     """PROTOCOL 1.3."""
     put(tmp_path, 1, [10, 11])
     drop(tmp_path, 2, of=1, row=0, number=1)
@@ -83,12 +83,12 @@ def test_originals_get_their_row_ids(tmp_path: Path) -> None:
     ]
 
 
-def test_nothing_there_shows_nothing(tmp_path: Path) -> None:
+def test_an_empty_directory_has_no_rows(tmp_path: Path) -> None:
     assert read(tmp_path, 5) == []
 
 
-def test_a_stripe_is_read_in_batches_also_where_the_codec_changes(tmp_path: Path) -> None:
-    """PROTOCOL 2.4: no more than a batch in memory; a timestamp of the year 9999 late in a stripe repeats no row."""
+def test_a_stripe_is_read_in_batches_even_if_the_codec_changes(tmp_path: Path) -> None:
+    """PROTOCOL 2.4: at most a batch in memory; a timestamp of the year 9999 late in a stripe does not repeat rows."""
     rows, late = 150_000, 253_402_300_799
     folder = tmp_path / "delta_0000001_0000001_0000"
     folder.mkdir()
@@ -111,8 +111,8 @@ def test_a_stripe_is_read_in_batches_also_where_the_codec_changes(tmp_path: Path
 
 
 @pytest.mark.parametrize("path", steps("hive-2.3"), ids=step_id)
-def test_what_hive_2_wrote_is_shown_or_refused_by_name(path: Path) -> None:
-    """PROTOCOL 1.7: rows and deletes of split update, and every base, have one meaning; events between rows have not."""
+def test_files_of_hive_2_are_shown_or_refused_by_name(path: Path) -> None:
+    """PROTOCOL 1.7: split-update rows and deletes, and every base, have one meaning; events among rows do not."""
     fixture = read_step(path)
     assert fixture.directory is not None
     expected = read_expected(path)
@@ -128,7 +128,7 @@ def test_what_hive_2_wrote_is_shown_or_refused_by_name(path: Path) -> None:
         return sorted(lines)
 
     if step_id(path) in ("hive-2.3/f7_v1/s1_dml", "hive-2.3/f7_v1/s2_minor"):
-        with pytest.raises(NotLossless, match="holds update or delete events among rows"):
+        with pytest.raises(NotLossless, match="has update or delete events among its rows"):
             found()
     else:
         assert difference(expected.row_ids, found()) == ""

@@ -16,7 +16,7 @@ def _tail(path: Path) -> Tail:
         return read_tail(source)
 
 
-def test_metadata_is_computed_from_the_rows_that_stand_there(tmp_path: Path) -> None:
+def test_metadata_is_computed_from_the_rows(tmp_path: Path) -> None:
     """DESIGN 4: the key index has one exact entry per stripe."""
     path = write_file(tmp_path / "bucket_00000", [*dense(7, 2), *dense(9, 3)])
     seal = Seal()
@@ -31,7 +31,7 @@ def test_metadata_is_computed_from_the_rows_that_stand_there(tmp_path: Path) -> 
     assert _tail(path).user_metadata == metadata
 
 
-def test_the_last_key_of_the_last_stripe_is_not_looked_for_where_it_is_known(tmp_path: Path) -> None:
+def test_a_known_last_key_is_not_read_again(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(7, 3))
     known = RowId(WriteId(8), FIRST_FILE, 5)
     seal = Seal(version=None)
@@ -41,7 +41,7 @@ def test_the_last_key_of_the_last_stripe_is_not_looked_for_where_it_is_known(tmp
     assert metadata == {"hive.acid.key.index": f"8,{FIRST_FILE},5;".encode(), "hive.acid.stats": b"3,0,0"}
 
 
-def test_deletes_count_as_such(tmp_path: Path) -> None:
+def test_deletes_are_counted_as_deletes(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(7, 3), operation=2)
     assert _tail(path).user_metadata["hive.acid.stats"] == b"0,0,3"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from compactor.metastore.catalog.values import Column, Partition, Table, is_true, parameter
-from compactor.orc.format.types import parse_hive_type
+from compactor.orc.format.hive_types import parse_hive_type
 
 
 def table(**parameters: str) -> Table:

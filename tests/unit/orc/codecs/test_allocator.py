@@ -1,4 +1,4 @@
-"""Memory that one tiny file has used serves the next."""
+"""Memory used for one tiny file is reused for the next."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ import pytest
 from compactor.orc.codecs.allocator import LARGE_BYTES, keep_freed_memory
 
 _TABLE = pa.table({f"c{number}": pa.array(range(10), pa.int64()) for number in range(8)})
-#: Far more than a process has free at its start, so that more must be asked of the kernel, by the heap or beside it.
+#: Far more than a process has free at its start, so that more must be requested from the kernel, in or beside the heap.
 _BLOCK = LARGE_BYTES // 2
 _FIGURES = ("arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost")
 
 
 class _Figures(ctypes.Structure):
-    """What mallinfo2(3) tells."""
+    """The result of mallinfo2(3)."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in _FIGURES]
 
 
 def pages_for_ten_files() -> int:
-    """How many pages the kernel gave."""
+    """Returns the number of pages that the kernel provided."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):
         with po.ORCWriter(pa.BufferOutputStream(), compression="zlib", compression_block_size=1 << 18) as writer:
@@ -36,7 +36,7 @@ def pages_for_ten_files() -> int:
 
 
 def mapped_for_a_block() -> int:
-    """How many bytes were mapped beside the heap for a block, which go back to the kernel when it is freed."""
+    """Returns the bytes mapped beside the heap for a block; they return to the kernel when it is freed."""
     library = ctypes.CDLL(None)
     library.mallinfo2.restype, library.malloc.restype = _Figures, ctypes.c_void_p
     before = library.mallinfo2().hblkhd
@@ -46,16 +46,16 @@ def mapped_for_a_block() -> int:
     return mapped
 
 
-def told(what: str, **environment: str) -> list[int]:
-    """What a process of its own, with a fresh heap, says of itself."""
+def measured(what: str, **environment: str) -> list[int]:
+    """Returns the output of a separate process with a fresh heap."""
     plain = {key: value for key, value in os.environ.items() if not key.startswith("MALLOC_")}
     command = [sys.executable, __file__, what]
     done = subprocess.run(command, env=plain | environment, check=True, capture_output=True)
     return [int(word) for word in done.stdout.split()]
 
 
-def test_tiny_files_take_no_new_pages() -> None:
-    first, then = told("files")
+def test_tiny_files_need_no_new_pages() -> None:
+    first, then = measured("files")
     assert first > 1000  # megabytes
     assert then < 100
 
@@ -64,9 +64,9 @@ def test_tiny_files_take_no_new_pages() -> None:
     ("environment", "is_mapped"),
     [({}, False), ({"MALLOC_TRIM_THRESHOLD_": "131072"}, True), ({"MALLOC_MMAP_THRESHOLD_": "131072"}, True)],
 )
-def test_the_site_has_the_last_word(environment: dict[str, str], is_mapped: bool) -> None:
-    """Not asked of files: whether their memory can go back depends on what else happens to lie at the heap's end."""
-    (mapped,) = told("block", **environment)
+def test_the_environment_takes_precedence(environment: dict[str, str], is_mapped: bool) -> None:
+    """Not tested with files: whether their memory can be returned depends on what else is at the heap's end."""
+    (mapped,) = measured("block", **environment)
     assert (mapped >= _BLOCK) == is_mapped
 
 

@@ -1,4 +1,4 @@
-"""Arrow's adapter alone: what it takes, what it says it would lose, and a disk that fills while it encodes."""
+"""Arrow's adapter alone: values it accepts, values it would lose, and a disk that fills up while it encodes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from compactor.errors import BadFile, StorageError
 from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.codecs.codec import Unfit
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
-from compactor.orc.format.types import Types, acid_types, parse_hive_type, schema_text
+from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import BytesSource
 from tests.support.patience import PATIENCE
 
@@ -24,22 +25,22 @@ NUMBERS = parse_hive_type("struct<a:bigint>")
 
 
 def write(path: Path, types: Types, *values: object, like: Tail | None = None) -> Tail:
-    """One column of ``values`` in a file; the tail that it has then."""
+    """Writes a file with one column of ``values`` and returns its tail."""
     schema = arrow_codec.schema(types)
     with arrow_codec.writer(path, like=like or empty_tail(types), types=types) as writer:
         writer.write(pa.record_batch([pa.array(values, schema.field(0).type)], schema=schema))
     return read_tail(BytesSource(path.read_bytes()))
 
 
-def test_what_has_none_is_not_begun(tmp_path: Path) -> None:
+def test_systems_without_the_call_ignore_the_hint(tmp_path: Path) -> None:
     types = parse_hive_type("struct<a:uniontype<int,string>>")
     with pytest.raises(Unfit, match="no equal"):
         arrow_codec.writer(tmp_path / "f", like=empty_tail(types), types=types)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_that_are_no_text_are_shown_as_far_as_they_are() -> None:
-    """A footer holds bytes; neither Arrow nor a log or a database takes what is no UTF-8."""
+def test_names_that_are_not_utf8_are_shown_as_far_as_possible() -> None:
+    """A footer holds bytes; neither Arrow nor logs and databases accept names that are not UTF-8."""
     types = parse_hive_type("struct<a:struct<b\udcd4:int>,c\udcd4:int>")
     assert arrow_codec.schema(types).names == ["a", "c\ufffd"]
     assert pyorc_codec.schema(types).field(0).type.field(0).name == "b\ufffd"
@@ -77,7 +78,7 @@ def test_no_rows_are_a_whole_file_too(tmp_path: Path) -> None:
     assert write(tmp_path / "f", NUMBERS).rows == 0
 
 
-def test_a_stripe_that_is_none_is_a_bad_file(tmp_path: Path) -> None:
+def test_an_impossible_stripe_is_a_bad_file(tmp_path: Path) -> None:
     tail = write(tmp_path / "f", NUMBERS, *range(100))
     (stripe,) = tail.stripes
     data = bytearray((tmp_path / "f").read_bytes())
@@ -99,8 +100,8 @@ def _fill(path: str) -> None:
     raise SystemExit(9)
 
 
-def test_a_full_disk_is_an_error_and_not_the_end(tmp_path: Path) -> None:
-    """An error that names the file, and never the end of the process."""
+def test_a_full_disk_raises_an_error_and_does_not_end_the_process(tmp_path: Path) -> None:
+    """It raises an error that names the file, and never ends the process."""
     context = multiprocessing.get_context("spawn")
     process = context.Process(target=_fill, args=(str(tmp_path / "file.orc"),))
     process.start()
@@ -111,7 +112,7 @@ def test_a_full_disk_is_an_error_and_not_the_end(tmp_path: Path) -> None:
 def test_a_small_file_is_read_at_once_and_a_large_one_in_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PROTOCOL 2.4: at once only what is one batch anyway; both ways give the same rows, of any columns."""
+    """PROTOCOL 2.4: at once only if it is one batch anyway; both ways give the same rows, for any columns."""
     types = parse_hive_type("struct<a:bigint,b:string,c:struct<d:int,e:array<string>>>")
     schema = arrow_codec.schema(types)
     values = [[(n, f"text {n}", {"d": n, "e": ["x"] * (n % 3)}) for n in part] for part in (range(5), range(5, 9))]

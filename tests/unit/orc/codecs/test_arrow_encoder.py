@@ -1,4 +1,4 @@
-"""Both ways to a file hold the same rows in the same class, and leave nothing when they are given up."""
+"""Files of both encoders hold the same rows in the same class, and leave nothing if they are aborted."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.arrow_codec import ArrowWriter
 from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 
 TYPES = acid_types(parse_hive_type("struct<a:bigint,b:string>"))
@@ -57,7 +58,7 @@ def test_rows_and_class(tmp_path: Path, kind: type[Encoder | ZlibEncoder]) -> No
 
 
 def test_stripes_end_when_they_are_full(tmp_path: Path) -> None:
-    """What is held in memory uncompressed is bounded, however large the file becomes."""
+    """The uncompressed data in memory is bounded, however large the file becomes."""
     encoder = ZlibEncoder(tmp_path / "f", LIKE, SCHEMA, stripe_size=100_000)
     for first in range(0, 200_000, 10_000):
         encoder.write(_batch(first, 10_000))
@@ -70,7 +71,7 @@ def test_stripes_end_when_they_are_full(tmp_path: Path) -> None:
 
 
 def _rows(seed: int, count: int, *, has_null: bool = False) -> list[tuple[Any, ...]]:
-    """Events whose keys are constant, rise with gaps or follow no rule."""
+    """Returns events with keys that are constant, rise with gaps or are random."""
     dice = random.Random(seed)
     row_id = 0
     rows = []
@@ -90,7 +91,7 @@ def _of(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def test_every_row_group_begins_where_its_index_says(tmp_path: Path) -> None:
-    """Of the keys that are encoded here and of the columns that Arrow encodes, to a reader that begins in the middle."""
+    """Applies to the keys encoded here and the columns encoded by Arrow, for a reader that starts in the middle."""
     rows = _rows(1, 24_000)
     encoder = ZlibEncoder(tmp_path / "f", replace(LIKE, row_index_stride=1000), SCHEMA, stripe_size=120_000)
     for start in range(0, len(rows), 1700):
@@ -105,8 +106,8 @@ def test_every_row_group_begins_where_its_index_says(tmp_path: Path) -> None:
             assert tuple(next(reader).values()) == rows[place]
 
 
-def test_a_key_that_is_null_begins_another_stripe(tmp_path: Path) -> None:
-    """No file of Hive's has one; should one come, Arrow encodes all columns of its stripe."""
+def test_a_null_key_begins_another_stripe(tmp_path: Path) -> None:
+    """No file of Hive has a null key; if one occurs, Arrow encodes all columns of its stripe."""
     parts = [_rows(1, 900), _rows(2, 900, has_null=True), _rows(3, 900)]
     encoder = ZlibEncoder(tmp_path / "f", LIKE, SCHEMA, stripe_size=1 << 20)
     for part in parts:
@@ -118,7 +119,7 @@ def test_a_key_that_is_null_begins_another_stripe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [Encoder, ZlibEncoder])
-def test_given_up_nothing_is_left(tmp_path: Path, kind: type[Encoder | ZlibEncoder]) -> None:
+def test_an_aborted_file_leaves_nothing(tmp_path: Path, kind: type[Encoder | ZlibEncoder]) -> None:
     encoder = kind(tmp_path / "f", LIKE, SCHEMA, stripe_size=1 << 20)
     encoder.write(_batch(0, 100))
     encoder.abort()

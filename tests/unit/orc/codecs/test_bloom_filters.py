@@ -1,4 +1,4 @@
-"""Re-encoded stripes have the bloom filters of the stripe they were made of, and these miss no value."""
+"""Re-encoded stripes have the bloom filters of their source stripe, and these miss no value."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.codecs.bloom_filters import Ambiguous, check_hashes, filtered_columns
 from compactor.orc.format import messages
 from compactor.orc.format.compression import decompress
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.stripe_footer import BLOOM, BLOOM_UTF8, read_stripe_footer
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import Piece, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import reencode
 
 ROW = (
     "struct<i:int,s:string,d:double,v:varchar(20),c:char(9),b:bigint,t:date,e:decimal(9,2),p:timestamp,"
@@ -53,7 +55,7 @@ def _file(path: Path, rows: int, *, negative_zero: int = -1, **options: Any) -> 
 
 
 def _filters(source: LocalSource, tail: Tail, stripe: int) -> dict[int, list[bytes]]:
-    """Each row group's filter, by column."""
+    """Returns each row group's filter, by column."""
     found, place = {}, tail.stripes[stripe].offset
     for stream in read_stripe_footer(source, tail, stripe).streams:
         if stream.kind == BLOOM_UTF8:
@@ -65,14 +67,14 @@ def _filters(source: LocalSource, tail: Tail, stripe: int) -> dict[int, list[byt
     return found
 
 
-def test_columns_whose_filters_can_be_made_again(tmp_path: Path) -> None:
+def test_columns_with_filters_that_can_be_written_again(tmp_path: Path) -> None:
     with LocalSource(_file(tmp_path / "f", 10, bloom_filter_columns=list(range(7, 18)))) as source:
         assert filtered_columns(source, read_tail(source), 0) == set(range(7, 16))  # no tinyint, no boolean
     with LocalSource(_file(tmp_path / "g", 10)) as source:
         assert filtered_columns(source, read_tail(source), 0) == set()
 
 
-#: What Java's writer (ORC 2.1.2 of Hive 4.1 and 2.3 of Spark) made of the columns of ``_hashed``: the checksum of all
+#: Made by Java's writer (ORC 2.1.2 of Hive 4.1 and 2.3 of Spark) for the columns of ``_hashed``: the checksum of all
 #: filters of a column.
 JAVAS = dict(
     enumerate(
@@ -127,22 +129,22 @@ def _checksums(path: Path) -> dict[int, int]:
         tail = read_tail(source)
         filters = _filters(source, tail, 0)
         encodings = read_stripe_footer(source, tail, 0).columns
-    # else Java's reader would not use those of timestamps
+    # otherwise Java's reader would not use those of timestamps
     assert all(encodings[column].bloom_encoding == 1 for column in filters)
     return {column: zlib.crc32(b"".join(parts)) for column, parts in filters.items()}
 
 
 @pytest.mark.parametrize("held", [0, arrow_codec.HELD], ids=["large", "small"])
 def test_filters_are_those_of_java_to_the_last_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
-    """Another hash would make Java's reader skip row groups whose rows are asked for."""
+    """With another hash, Java's reader would skip row groups with matching rows."""
     monkeypatch.setattr(arrow_codec, "HELD", held)
     with arrow_codec.writer(tmp_path / "f", like=empty_tail(HASHED), types=HASHED, filtered=list(JAVAS)) as writer:
         writer.write(_hashed())
     assert _checksums(tmp_path / "f") == JAVAS
 
 
-def test_so_are_those_of_fractions_before_1970(tmp_path: Path) -> None:
-    """Which are written by the other library."""
+def test_filters_of_fractions_before_1970_are_those_of_java(tmp_path: Path) -> None:
+    """These files are written by the other library."""
     numbers = np.arange(25_000)
     seconds = (numbers - 12_000) * 86_400 + 36_000 + numbers % 3000
     fractions = (numbers % 7 * 123_456_789).astype(np.int32)
@@ -172,8 +174,8 @@ PLAIN = {"d": 0.0, "g": 1.5, "c": "ä  ", "r": {"l": [0.0, None], "m": [("xy", 1
         ({"r": {"l": None, "m": [("xy", 1), ("x", 2)]}}, {8}),
     ],
 )
-def test_values_that_equal_others_with_another_hash(found: dict[str, Any], columns: set[int]) -> None:
-    """Java's filters know -0.0 from 0.0, though they are equal, and so are the texts 'ab' and 'ab ' of a char."""
+def test_values_that_equal_others_with_a_different_hash(found: dict[str, Any], columns: set[int]) -> None:
+    """Java's filters distinguish -0.0 from 0.0 and the char texts 'ab' and 'ab ', which are equal."""
     batch = pa.RecordBatch.from_pylist([PLAIN, PLAIN | found, PLAIN], arrow_codec.schema(DOUBTFUL))
     asked = frozenset(range(1, 11))
     if not columns:
@@ -194,7 +196,7 @@ def test_a_char_that_is_no_utf_8_is_counted_as_java_counts() -> None:
 
 
 @pytest.mark.parametrize("held", [0, arrow_codec.HELD], ids=["large", "small"])
-def test_such_values_cost_their_column_its_filters_and_nothing_else(
+def test_ambiguous_values_cost_only_their_column_its_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     monkeypatch.setattr(arrow_codec, "HELD", held)
@@ -215,7 +217,7 @@ def test_such_values_cost_their_column_its_filters_and_nothing_else(
 def test_a_stripe_keeps_its_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: Any, held: int
 ) -> None:
-    """Every kept value is found by them in its row group, most others are known not to be there."""
+    """The filters find every kept value in its row group, and exclude most others."""
     rows = 8000
     monkeypatch.setattr(arrow_codec, "HELD", held)
     path = _file(tmp_path / "f", rows, bloom_filter_columns=[7, 8, 12], compression=compression)
@@ -239,8 +241,8 @@ def test_a_stripe_keeps_its_filters(
                 assert len(found) <= 3 * STRIDE
 
 
-def test_filters_of_a_file_of_other_types_are_not_looked_for(tmp_path: Path) -> None:
-    """Its columns have other numbers."""
+def test_filters_of_files_with_other_types_are_ignored(tmp_path: Path) -> None:
+    """The columns of such a file have other numbers."""
     types = acid_types(parse_hive_type(ROW.replace("z:boolean", "z:boolean,q:int")))
     with LocalSource(_file(tmp_path / "f", 3000, bloom_filter_columns=[7])) as source:
         tail = read_tail(source)
@@ -250,8 +252,8 @@ def test_filters_of_a_file_of_other_types_are_not_looked_for(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("second", "kept"), [([7, 15], {7, 15}), ([7], {7}), ([], {7})])
-def test_filters_of_timestamps_come_to_no_row_that_had_none(tmp_path: Path, second: list[int], kept: set[int]) -> None:
-    """Trino may ask them for microseconds: it would miss rows that it found before."""
+def test_rows_without_filters_of_timestamps_never_get_any(tmp_path: Path, second: list[int], kept: set[int]) -> None:
+    """Trino may look up microseconds in them: it would miss rows that it found before."""
     with (
         LocalSource(_file(tmp_path / "f", 3000, bloom_filter_columns=[7, 15])) as long,
         LocalSource(_file(tmp_path / "g", 1500, bloom_filter_columns=second)) as short,

@@ -7,13 +7,14 @@ import pytest
 
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.codecs.codec import decoding_failed, encoder_block, relabelled, relabelled_batch, root_names
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
-from compactor.orc.format.types import Types, acid_types, parse_hive_type
+from compactor.orc.format.types import Types, acid_types
 
 ROW = parse_hive_type("struct<A:int,b:string>")
 
 
-def test_root_names_are_hives_for_acid_files_and_the_files_own_else() -> None:
+def test_root_names_are_hives_for_acid_files_and_otherwise_the_files_own() -> None:
     acid = acid_types(ROW)
     lower = Types((replace(acid[0], field_names=tuple(name.lower() for name in acid[0].field_names)), *acid[1:]))
     assert root_names(lower) == root_names(acid)
@@ -21,7 +22,7 @@ def test_root_names_are_hives_for_acid_files_and_the_files_own_else() -> None:
     assert root_names(ROW) == ("A", "b")
 
 
-def test_another_label_keeps_the_bytes_where_they_are() -> None:
+def test_relabelling_does_not_copy() -> None:
     array = pa.array([{"f0": 1, "f1": "x"}, None], pa.struct([("f0", pa.int64()), ("f1", pa.string())]))
     wanted = pa.struct([("id", pa.int64()), ("name", pa.string())])
     named = relabelled(array, wanted)
@@ -43,7 +44,7 @@ def test_a_batch_is_relabelled_whole() -> None:
 @pytest.mark.parametrize(
     ("like", "block"), [(0, 65_536), (1, 65_536), (65_536, 65_536), (65_537, 131_072), (262_144, 262_144)]
 )
-def test_blocks_are_whole_blocks_of_memory(like: int, block: int) -> None:
+def test_compression_blocks_are_multiples_of_memory_blocks(like: int, block: int) -> None:
     assert encoder_block(empty_tail(ROW, compression_block_size=like)) == block
 
 
@@ -51,10 +52,10 @@ def test_a_block_has_an_upper_end() -> None:
     assert encoder_block(empty_tail(ROW, compression_block_size=2**30)) == 4 * 2**20
 
 
-def test_a_decoders_complaint_is_told_by_its_kind() -> None:
+def test_a_decoding_error_depends_on_its_cause() -> None:
     tail = replace(empty_tail(ROW), name="/w/bucket_00000")
     text = decoding_failed(tail, UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"))
     other = decoding_failed(tail, OSError("Corrupt snappy"))
     assert (type(text), type(other)) == (NotLossless, BadFile)
-    assert str(text).startswith("file /w/bucket_00000: a text is no UTF-8")
+    assert str(text).startswith("file /w/bucket_00000: a text is not UTF-8")
     assert "Corrupt snappy" in str(other)

@@ -1,4 +1,4 @@
-"""A stripe in memory: its keys apart where they have run lengths of their own, the rest as Arrow's writer makes it."""
+"""A stripe in memory: its keys are encoded apart if they can be, the rest by Arrow's writer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.plain_stripe import PIECE_BYTES, PlainStripe, keys_apart, rows_at_once
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 
 TYPES = acid_types(parse_hive_type("struct<a:bigint>")).for_encoders
 SCHEMA = arrow_codec.schema(TYPES)
@@ -43,13 +44,13 @@ def _with(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch
     ],
     ids=["events", "a key is NULL", "delete events", "another type", "no row", "no sixth", "0.11", "no row index"],
 )
-def test_which_keys_are_made_apart(batch: pa.RecordBatch, like: Tail, apart: bool) -> None:
+def test_keys_that_are_encoded_apart(batch: pa.RecordBatch, like: Tail, apart: bool) -> None:
     assert keys_apart(batch, like) is apart
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_all_columns_have_the_rows_of_the_stripe(apart: bool) -> None:
-    stripe = PlainStripe(LIKE, SCHEMA, apart=apart, size=1 << 20, most=70)
+    stripe = PlainStripe(LIKE, SCHEMA, apart=apart, size=1 << 20, max_rows=70)
     batch = _batch(100)
     assert (stripe.write(batch, 0), stripe.write(batch, 70), stripe.is_full) == (70, 30, False)
     plain, columns = stripe.finish()
@@ -60,9 +61,9 @@ def test_all_columns_have_the_rows_of_the_stripe(apart: bool) -> None:
     assert tail.types[0].field_names == tuple(SCHEMA.names[5:] if apart else SCHEMA.names)
 
 
-def test_it_is_full_only_at_the_end_of_rows_written_at_once() -> None:
-    """So the library and the keys beside it agree which rows the stripe has."""
-    stripe = PlainStripe(LIKE, SCHEMA, apart=True, size=1, most=5000)
+def test_a_stripe_is_full_only_after_a_whole_batch() -> None:
+    """So the library and the keys encoded apart agree on the stripe's rows."""
+    stripe = PlainStripe(LIKE, SCHEMA, apart=True, size=1, max_rows=5000)
     assert stripe.write(_batch(5000), 0) == 5000
     assert stripe.is_full
     plain, columns = stripe.finish()

@@ -12,11 +12,11 @@ from compactor.errors import NotLossless, NotSupported
 from compactor.orc.codecs import arrow_codec, pyorc_codec
 from compactor.orc.codecs.pyorc_codec import TIMESTAMP, raw_type
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail, read_tail
-from compactor.orc.format.types import parse_hive_type
 from compactor.orc.io.source import BytesSource, LocalSource
 
-#: Type of a column, and values as this codec's batches hold them; fields have their place as name in a new file.
+#: The type of a column, and values as in this codec's batches; in a new file fields are named by their position.
 VALUES: list[tuple[str, list[Any]]] = [
     ("timestamp", [{"seconds": -2, "nanos": 999_999_999}, None, {"seconds": 253402300799, "nanos": 1}]),
     ("timestamp with local time zone", [{"seconds": 0, "nanos": 0}]),
@@ -41,13 +41,13 @@ def test_values_come_back_as_they_went(tmp_path: Path, kind: str, values: list[A
     assert found.to_pylist() == values
 
 
-def test_a_timestamp_is_a_pair_wherever_it_stands() -> None:
+def test_a_timestamp_is_a_pair_at_any_depth() -> None:
     types = parse_hive_type("struct<a:map<timestamp,struct<T:array<timestamp>>>>")
     assert raw_type(types, 1) == pa.map_(TIMESTAMP, pa.struct([("T", pa.list_(TIMESTAMP))]))
     assert raw_type(parse_hive_type("struct<a:bigint>"), 1) == pa.int64()
 
 
-def test_a_unions_values_are_not_given_completely(tmp_path: Path) -> None:
+def test_values_of_unions_are_incomplete(tmp_path: Path) -> None:
     types = parse_hive_type("struct<a:uniontype<int,string>>")
     with pytest.raises(NotLossless):
         raw_type(types)
@@ -71,8 +71,8 @@ def test_a_failure_on_the_way_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_last_fraction_before_1970_is_refused_and_not_moved(tmp_path: Path) -> None:
-    """Files of other time zones can hold it, a stripe of UTC can't: readers would show it a second later."""
+def test_a_fraction_in_the_last_second_before_1970_is_refused(tmp_path: Path) -> None:
+    """Files of other time zones can hold it, a stripe in UTC cannot: readers would show it a second later."""
     types = parse_hive_type("struct<t:timestamp>")
     schema = pyorc_codec.schema(types)
     row = pa.record_batch([pa.array([{"seconds": -1, "nanos": 500_000_000}], schema.field(0).type)], schema=schema)
@@ -85,8 +85,8 @@ def test_the_last_fraction_before_1970_is_refused_and_not_moved(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kind", ["map<double,int>", "array<struct<f0:map<double,int>>>"])
-def test_a_map_with_two_keys_that_python_holds_for_one_is_refused_and_not_thinned(tmp_path: Path, kind: str) -> None:
-    """Java's maps hold 0.0 beside -0.0, and other writers any key twice."""
+def test_a_map_with_two_keys_that_are_equal_in_python_is_refused(tmp_path: Path, kind: str) -> None:
+    """Java's maps can hold both 0.0 and -0.0, and other writers may write any key twice."""
     types = parse_hive_type(f"struct<a:{kind}>")
 
     def rows(*keys: float) -> pa.RecordBatch:
@@ -105,10 +105,10 @@ def test_a_map_with_two_keys_that_python_holds_for_one_is_refused_and_not_thinne
             return sum(batch.num_rows for batch in pyorc_codec.read_batches(source, read_tail(source)))
 
     assert read(write(tmp_path / "sound", rows(0.0, 1.0))) == 400
-    with pytest.raises(NotLossless, match="200 of 600 entries of maps have a key that stands twice"):
+    with pytest.raises(NotLossless, match="200 of 600 entries of maps have a key that occurs twice"):
         read(write(tmp_path / "twice", rows(0.0, -0.0, 1.0)))
     with (
-        pytest.raises(NotLossless, match="a map that holds a key twice"),
+        pytest.raises(NotLossless, match="a map that has a key twice"),
         pyorc_codec.writer(tmp_path / "file", like=empty_tail(types), types=types) as writer,
     ):
         writer.write(rows(0.0, -0.0))

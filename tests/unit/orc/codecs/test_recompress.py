@@ -1,4 +1,4 @@
-"""What was encoded plain and compressed afterwards is what the ORC C++ library would have written compressed."""
+"""Files that are encoded plain and compressed afterwards equal those that the ORC C++ library compresses itself."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _recompress(plain: Path, path: Path, times: int = 1) -> None:
 
 @pytest.fixture(scope="module")
 def files(table: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same stripes plain, compressed by the library, and compressed by us."""
+    """Returns the same stripes plain, compressed by the library, and compressed here."""
     folder = tmp_path_factory.mktemp("recompress")
     found = {name: folder / name for name in ("plain", "library", "ours")}
     for name, codec in (("plain", "uncompressed"), ("library", "zlib")):
@@ -128,7 +128,7 @@ def test_rows_are_the_same_to_two_readers(table: pa.Table, files: dict[str, Path
 
 
 def _indexes(path: Path) -> Iterator[tuple[tuple[int, int, int], list[int], dict[int, set[tuple[int, int]]]]]:
-    """Every position, by stripe, column and row group; with what begins where in the column: a stream's n-th chunk."""
+    """Returns every position by stripe, column and row group, with chunk numbers in place of offsets."""
     with LocalSource(path) as source:
         tail = read_tail(source)
         for number, stripe in enumerate(tail.stripes):
@@ -155,7 +155,7 @@ def _starts(data: bytes) -> Iterator[int]:
 
 
 def test_positions_are_those_that_the_library_writes(files: dict[str, Path]) -> None:
-    """They name the same chunks, which begin elsewhere, and the same places in them."""
+    """They refer to the same chunks, at other offsets, and to the same places in them."""
     ours, library = list(_indexes(files["ours"])), list(_indexes(files["library"]))
     assert [where for where, _, _ in ours] == [where for where, _, _ in library]
     assert len(ours) > 20 * ROWS // STRIDE
@@ -185,7 +185,7 @@ def test_a_predicate_finds_its_row_in_every_row_group(table: pa.Table, files: di
 
 
 def test_a_position_of_another_shape_is_refused(files: dict[str, Path], tmp_path: Path, monkeypatch: Any) -> None:
-    """A row index that would lead readers astray is never written."""
+    """A row index that would mislead readers is never written."""
     monkeypatch.setattr(recompress, "_STREAMS", {**recompress._STREAMS, TypeKind.DOUBLE: ((1, 1),)})
     recompressor = recompress.Recompressor(tmp_path / "out", block_size=BLOCK)
     with LocalSource(files["plain"]) as source, pytest.raises(NotLossless, match="DOUBLE"):
@@ -224,7 +224,7 @@ def test_a_file_without_rows(tmp_path: Path) -> None:
 def test_a_stream_is_compressed_quickly_where_that_takes_no_more_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
-    """Digits are as small at either level; what repeats after 24 kB only the slow one finds."""
+    """Digits compress equally well at either level; only the slow one finds repetitions after 24 kB."""
     dice = random.Random(2)
     count = 20 * BLOCK // 8
     numbers = [dice.random() for _ in range(count if quick else 3000)]
@@ -242,5 +242,5 @@ def test_a_stream_is_compressed_quickly_where_that_takes_no_more_room(
     monkeypatch.setattr(recompress, "chunks", noted)
     _recompress(tmp_path / "plain", tmp_path / "ours")
     assert po.ORCFile(tmp_path / "ours").read().equals(table)
-    tried = 2  # of 20 chunks, and then as much is compressed at each level
+    tried = 2  # of 20 chunks, each of which is compressed at every level
     assert (levels.count(1 if quick else recompress.SMALL), len(levels)) == (20 + tried, 20 + 3 * tried)

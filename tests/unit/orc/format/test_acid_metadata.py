@@ -1,4 +1,4 @@
-"""The texts that Hive's readers parse."""
+"""The metadata texts that Hive's readers parse."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_one_entry_per_stripe() -> None:
 
 
 @pytest.mark.parametrize("index", [b"1,2;", b"1,2,x;", b"1,2,3,4;", b"\xff;"])
-def test_what_is_no_index_is_refused(index: bytes) -> None:
+def test_text_that_is_not_a_key_index_is_refused(index: bytes) -> None:
     with pytest.raises(BadFile, match=r"file f: its hive\.acid\.key\.index is b"):
         last_keys_of("f", index)
 

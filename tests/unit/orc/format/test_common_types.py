@@ -1,4 +1,4 @@
-"""The one type that holds what files of several types hold."""
+"""The type that holds the rows of files with several types."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from compactor.errors import NotLossless
 from compactor.orc.format.common_types import common_types
-from compactor.orc.format.types import Types, parse_hive_type, schema_text, widens
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
+from compactor.orc.format.types import Types
+from compactor.orc.format.widening import widens
 
 
 def row(text: str) -> Types:
@@ -32,7 +34,7 @@ def common(table: str, *files: str) -> str:
     ids=["older than the table", "converted since", "narrowed since", "dropped since"],
 )
 def test_files_that_agree_keep_their_type(table: str, files: list[str], wanted: str) -> None:
-    """PROTOCOL 2.2: equal types are copied, and every reader goes on doing with them what it did."""
+    """PROTOCOL 2.2: equal types are copied, and every reader goes on as before."""
     assert common(table, *files) == wanted
 
 
@@ -59,7 +61,7 @@ def test_files_that_agree_keep_their_type(table: str, files: list[str], wanted: 
         ("a:int", ["", "a:int"], "a:int"),
     ],
 )  # fmt: skip
-def test_files_that_differ_get_the_least_that_holds_both(table: str, files: list[str], wanted: str) -> None:
+def test_files_that_differ_get_the_smallest_type_that_holds_both(table: str, files: list[str], wanted: str) -> None:
     assert common(table, *files) == wanted
     assert common(table, *reversed(files)).lower() == wanted.lower()
 
@@ -82,21 +84,21 @@ def test_files_that_differ_get_the_least_that_holds_both(table: str, files: list
     ],
 )
 def test_files_that_no_type_holds_are_refused_by_name(table: str, files: list[str]) -> None:
-    """DESIGN 4: nothing lossless means refused with the reason."""
+    """DESIGN 4: if nothing is lossless, the files are refused with the reason."""
     with pytest.raises(
         NotLossless, match=r"column [ab].*: f0 holds .*, f1 holds .*, the table says .*INSERT OVERWRITE"
     ):
         common(table, *files)
 
 
-def test_names_are_the_tables_and_where_it_has_none_the_newest_files() -> None:
+def test_names_are_the_tables_or_else_the_newest_files() -> None:
     assert common("new:int,other:string", "_col0:int,_col1:string,_col2:date") == "new:int,other:string,_col2:date"
     assert common("new:int", "a:int,b:int", "c:int") == "new:int,b:int"
     assert common("a:struct<x:int>", "a:struct<X:int>", "a:struct<x:int>") == "a:struct<x:int>"
 
 
 def test_attributes_of_the_newest_file_stay() -> None:
-    """DESIGN 4: the types of the footer are restored after Arrow, attributes too."""
+    """DESIGN 4: after Arrow has encoded, the footer's types are restored, including attributes."""
     old, new = row("a:int,b:struct<x:int>"), row("a:bigint,b:struct<x:int>")
     marked = tuple(replace(item, attributes=((b"id", b"%d" % number),)) for number, item in enumerate(new))
     for files in ({"f": marked}, {"f": old, "g": marked}):

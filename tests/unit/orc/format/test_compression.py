@@ -1,4 +1,4 @@
-"""Chunks of a tail: what one writes the other reads, and garbage is a bad file."""
+"""Chunks of a tail: compressed data is read back, and garbage is a bad file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DATA = st.one_of(st.binary(max_size=400), st.text("ab", max_size=3000).map(str.
 
 
 @given(data=_DATA, compression=st.sampled_from(_HANDLED), block=st.sampled_from([16, 100, 4096]))
-def test_what_is_compressed_comes_back(data: bytes, compression: Compression, block: int) -> None:
+def test_compression_round_trip(data: bytes, compression: Compression, block: int) -> None:
     assert decompress(compress(data, compression, block), compression, block, "f") == data
 
 
@@ -56,4 +56,4 @@ def test_a_chunk_larger_than_its_block_is_a_bad_file() -> None:
 def test_codecs_that_are_not_read_are_refused_by_name(codec: Compression) -> None:
     with pytest.raises(NotSupported, match=rf"file f: compressed with {codec.name}.*orc\.compress"):
         decompress(b"\x06\x00\x00abc", codec, 1024, "f")
-    assert decompress(b"\x07\x00\x00abc", codec, 1024, "f") == b"abc"  # a chunk that was stored as it is
+    assert decompress(b"\x07\x00\x00abc", codec, 1024, "f") == b"abc"  # a chunk that is stored uncompressed

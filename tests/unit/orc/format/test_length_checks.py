@@ -1,4 +1,4 @@
-"""Length streams: what the encoders write adds up to what was written, and what no length can be is refused."""
+"""Length streams: those of encoders add up to what was written, and impossible lengths are refused."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_runs_of_both_versions_add_up(sizes: list[int]) -> None:
 
 @given(sizes=_LENGTHS)
 def test_a_quick_sum_is_never_too_small(sizes: list[int]) -> None:
-    """Else a file would be refused for what it does not hold, or not for what it does."""
+    """Otherwise correct files would be refused, or damaged ones accepted."""
     count, total = length_checks._added(length_checks._runs_v2(length_stream(binaries(sizes, "0.12")), exact=False))
     assert (count, total >= sum(sizes)) == (len(sizes), True)
 
@@ -82,12 +82,12 @@ def judge(data: bytes) -> None:
         check_lengths(streams, footer, tail, stripe)
 
 
-def test_every_writer_s_lengths_pass() -> None:
+def test_lengths_of_every_writer_pass() -> None:
     assert all(judge(path.read_bytes()) is None for path in fixture_files())
 
 
 def forged(data: bytes, stream: bytes) -> bytes:
-    """The file with another length stream."""
+    """Replaces the length stream of the file."""
     parts = take_apart(data)
     (stripe,) = parts.stripes
     for place, item in enumerate(stripe.footer.streams):
@@ -100,16 +100,16 @@ def forged(data: bytes, stream: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("stream", "message"),
     [
-        (b"\xc0\x02\x05\x13", "holds -15 or 5"),  # a run that falls by 10 from 5
+        (b"\xc0\x02\x05\x13", "has -15 or 5"),  # a run that falls by 10 from 5
         (b"\x38" + b"\x7f" * 8, "a length is within"),  # three times 2**63 or so
         (b"\x1d" + b"\x7f\xff\xff\xff", "adds up to 17179869176, more than the 6"),
         (b"\x40", "is cut off"),
         (b"\xc0\x02" + b"\xff" * 12, "more than 64 bits"),
-        (b"\xfe\x00\x01\x01" * 3 + b"\x40", "is cut off"),  # one value and steps of 64 bits: nothing goes backwards
+        (b"\xfe\x00\x01\x01" * 3 + b"\x40", "is cut off"),  # one value and steps of 64 bits, none backwards
     ],
 )
-def test_what_no_length_can_be(stream: bytes, message: str) -> None:
-    """Negative lengths lead the decoder out of its memory; huge ones make it ask for all there is."""
+def test_numbers_that_cannot_be_lengths(stream: bytes, message: str) -> None:
+    """With negative lengths the decoder reads outside its memory; with huge ones it allocates all there is."""
     data = binaries([1, 2, 3], "0.12")
     with pytest.raises(BadFile, match=f"file victim, stripe 0: its length stream of column 1 .*{message}"):
         judge(forged(data, stream))
@@ -124,7 +124,7 @@ def test_a_dictionary_with_fewer_lengths_than_entries() -> None:
         judge(forged(file.getvalue(), b"\x00\x01"))
 
 
-def test_lists_are_bound_by_elements_not_bytes() -> None:
+def test_lists_are_limited_by_elements_not_bytes() -> None:
     file = io.BytesIO()
     with pyorc.Writer(file, "struct<s:array<int>>") as writer:
         writer.writerows([([1] * 1000,)] * 100)

@@ -1,4 +1,4 @@
-"""Messages that are described in code must be those of the specification, bit by bit."""
+"""Messages described in code must equal those of the specification, bit by bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams without their compression: all bytes of what is read, and damage by the name of its stream."""
+"""Decompressed streams: all bytes of the columns read, and errors that name the damaged stream."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.errors import BadFile
-from compactor.orc.compat import WRITABLE
 from compactor.orc.format import messages
 from compactor.orc.format import plain_streams as plain
 from compactor.orc.format.compression import Compression, compress
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.plain_streams import plain_streams
 from compactor.orc.format.stripe_footer import DATA, DICTIONARY_DATA, LENGTH, ROW_INDEX
 from compactor.orc.format.tail import Stripe, Tail, empty_tail
-from compactor.orc.format.types import parse_hive_type
 from compactor.orc.io.source import BytesSource
+from compactor.orc.stripe_compatibility import WRITABLE
 
 BLOCK = 64
 BEFORE = b"before"
@@ -28,7 +28,7 @@ _STREAMS = st.lists(
 
 
 class Counting(BytesSource):
-    """A file that knows what was read of it."""
+    """A file that records the ranges read from it."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -42,7 +42,7 @@ class Counting(BytesSource):
 def stripe_of(
     contents: list[tuple[int, bytes]], compression: Compression, *, less: int = 0
 ) -> tuple[Counting, Tail, messages.Message]:
-    """A stripe with a column for each of these kinds and contents; the footer says ``less`` of each."""
+    """Returns a stripe with a column for each of these kinds and contents; lengths in the footer are ``less`` shorter."""
     packed = [(kind, compress(data, compression, BLOCK)) for kind, data in contents]
     footer = messages.StripeFooter()
     for column, (kind, data) in enumerate(packed):
@@ -59,7 +59,7 @@ def stripe_of(
     room=st.sampled_from([0, 100, 1 << 20]),
     bounds=st.tuples(st.integers(0, 64), st.integers(0, 64)).map(sorted),
 )
-def test_streams_are_what_was_compressed(
+def test_streams_hold_the_bytes_that_were_compressed(
     contents: list[tuple[int, bytes]], compression: Compression, room: int, bounds: list[int]
 ) -> None:
     source, tail, footer = stripe_of(contents, compression)
@@ -75,7 +75,7 @@ def test_streams_are_what_was_compressed(
             assert part.read(min(start, part.length), min(end, part.length)) == whole[start:end]
 
 
-def test_no_more_is_kept_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_limited_to_the_room_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 2.4."""
     monkeypatch.setattr(plain, "SMALL_BYTES", 10)
     source, tail, footer = stripe_of([(DATA, b"ab" * 500), (LENGTH, b"cd" * 500)], Compression.ZLIB)
@@ -105,7 +105,7 @@ def test_a_cut_chunk_is_damage_of_its_stream(compression: Compression) -> None:
         plain_streams(source, tail, 0, footer, [0])
 
 
-def test_a_dictionary_that_decoders_cannot_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dictionary_too_large_for_decoders(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain, "MAX_DICTIONARY", 999)
     source, tail, footer = stripe_of([(DATA, b"ab" * 500), (DICTIONARY_DATA, b"ab" * 500)], Compression.ZLIB)
     with pytest.raises(BadFile, match="file f, stripe 0: the dictionary of column 1 has 1000 bytes, at most 999"):

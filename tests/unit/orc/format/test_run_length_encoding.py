@@ -1,4 +1,4 @@
-"""Run lengths mean to two other decoders what was encoded, whatever the integers are, from every row group on."""
+"""Two other decoders read the encoded integers, whatever they are, from every row group on."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from pyorc.predicates import PredicateColumn
 from compactor.orc.codecs.library_writer import library_writer
 from compactor.orc.codecs.recompress import Recompressor
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.run_length_encoding import MAX_RUN, EncodedColumn, IntegerColumn
 from compactor.orc.format.tail import empty_tail, read_tail
-from compactor.orc.format.types import TypeKind, parse_hive_type
+from compactor.orc.format.types import TypeKind
 from compactor.orc.io.source import LocalSource
 
 STRIDE = 1000
@@ -30,7 +31,7 @@ def _dice() -> np.random.Generator:
 
 
 def _wide(bits: int, count: int) -> Any:
-    """Integers of up to so many bits, of both signs."""
+    """Draws integers of up to this many bits, of both signs."""
     return _dice().integers(0, 1 << 64, count, dtype=np.uint64).view(np.int64) >> (64 - bits)
 
 
@@ -61,7 +62,7 @@ def _encoded(values: Any, *, batch: int) -> EncodedColumn:
 
 
 def _file(path: Path, column: EncodedColumn) -> Path:
-    """A file of that column and one with the numbers of the rows, with small chunks."""
+    """Writes a file of that column and one with the row numbers, in small chunks."""
     like = empty_tail(TYPES, row_index_stride=STRIDE)
     with path.with_suffix(".plain").open("wb", buffering=0) as plain:
         writer = library_writer(plain, like, Compression.NONE, stripe_size=1 << 30)
@@ -91,7 +92,7 @@ def test_every_value_comes_out_right(tmp_path: Path, name: str, batch: int) -> N
 
 @pytest.mark.parametrize("batch", [700, 1 << 20])
 def test_a_predicate_finds_its_row_in_every_row_group(tmp_path: Path, batch: int) -> None:
-    """By the statistics of row groups and the positions in the index."""
+    """Readers use the statistics of row groups and the positions in the index."""
     values = COLUMNS["with gaps"]
     with _file(tmp_path / "f", _encoded(values, batch=batch)).open("rb") as file:
         for row in range(STRIDE // 2, len(values), STRIDE):
@@ -123,7 +124,7 @@ def test_statistics_are_those_of_the_values(tmp_path: Path, name: str) -> None:
         assert numbers.HasField("sum") or max(map(abs, group)) * len(group) >= 1 << 63
 
 
-def test_what_is_constant_or_rises_takes_hardly_any_room() -> None:
+def test_constant_or_rising_values_take_hardly_any_room() -> None:
     count = 100 * MAX_RUN
     assert len(_encoded(np.full(count, 1), batch=count).data) == 100 * 4
     assert len(_encoded(np.arange(count), batch=count).data) < 100 * 8

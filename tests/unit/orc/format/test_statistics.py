@@ -1,4 +1,4 @@
-"""The statistics of parts, merged, must be those that a writer gives the whole."""
+"""Merged statistics of parts must equal those that a writer makes for the whole."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compactor.orc.format import messages
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.statistics import merge
 from compactor.orc.format.tail import Tail, read_tail
-from compactor.orc.format.types import OrcType, TypeKind, parse_hive_type
+from compactor.orc.format.types import OrcType, TypeKind
 from compactor.orc.io.source import BytesSource, LocalSource
 
 _VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -46,8 +47,8 @@ def _statistics(kind: str, values: list[Any]) -> tuple[messages.Message, ...]:
 
 @pytest.mark.parametrize("kind", _VALUES)
 @given(data=st.data())
-def test_merging_is_what_a_writer_of_all_rows_says(kind: str, data: st.DataObject) -> None:
-    # The C++ writer counts a list or map that is NULL as a value without children, so there is none in here.
+def test_merged_statistics_equal_those_of_a_writer_of_all_rows(kind: str, data: st.DataObject) -> None:
+    # The C++ writer counts a NULL list or map as a value without children, so there are none in here.
     part = st.lists(_VALUES[kind] if "<int" in kind else st.none() | _VALUES[kind], max_size=6)
     first, second = data.draw(part), data.draw(part)
     types = parse_hive_type(f"struct<c:{kind}>")
@@ -67,7 +68,7 @@ def test_merging_is_what_a_writer_of_all_rows_says(kind: str, data: st.DataObjec
 
 
 def _known(message: messages.Message) -> dict[str, Any]:
-    """The fields that say something: a writer may also write a default, and an overflow leaves an odd sum."""
+    """Returns the meaningful fields: a writer may also write defaults, and an overflow leaves an odd sum."""
     known = {field.name: list(value) if field.name == "count" else value for field, value in message.ListFields()}
     return {name: value for name, value in known.items() if value not in (0, b"", [0]) and name != "sum"}
 
@@ -84,7 +85,7 @@ def test_a_sum_that_overflows_is_absent() -> None:
     assert merge([part], OrcType(kind=TypeKind.LONG)).int_statistics.sum == 2**62
 
 
-def test_what_one_part_does_not_know_the_whole_does_not() -> None:
+def test_the_whole_does_not_know_more_than_each_part() -> None:
     known = _column(number_of_values=3, has_null=False, int_statistics={"minimum": 1, "maximum": 2, "sum": 4})
     unknown = _column(number_of_values=3, has_null=False)
     merged = merge([known, unknown], OrcType(kind=TypeKind.LONG))
@@ -92,13 +93,13 @@ def test_what_one_part_does_not_know_the_whole_does_not() -> None:
     assert not merged.HasField("int_statistics")
 
 
-def test_a_part_of_nulls_changes_only_has_null() -> None:
+def test_a_part_with_only_nulls_changes_only_has_null() -> None:
     known = _column(number_of_values=3, has_null=False, int_statistics={"minimum": 1, "maximum": 2, "sum": 4})
     merged = merge([known, _column(number_of_values=0, has_null=True)], OrcType(kind=TypeKind.LONG))
     assert (merged.has_null, merged.int_statistics) == (True, known.int_statistics)
 
 
-def test_whether_there_are_nulls_is_known_only_if_each_part_says_so() -> None:
+def test_has_null_is_known_only_if_each_part_records_it() -> None:
     silent, no, yes = _column(), _column(has_null=False), _column(has_null=True)
     column = OrcType(kind=TypeKind.LONG)
     assert not merge([silent, no], column).HasField("has_null")
@@ -122,7 +123,7 @@ def test_nan_gives_no_range() -> None:
 
 
 def test_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:
-    """The specification: nanoseconds are stored plus one; without them a minimum is .000000, a maximum .999999."""
+    """By the specification nanoseconds are stored plus one; without them a minimum is .000000, a maximum .999999."""
     fine = {"minimum_utc": 5, "maximum_utc": 5, "minimum_nanos": 100, "maximum_nanos": 200}
     parts = [
         _column(number_of_values=1, timestamp_statistics=fine),
@@ -132,13 +133,13 @@ def test_nanoseconds_below_a_millisecond_are_widest_where_unknown() -> None:
     assert (merged.minimum_utc, merged.minimum_nanos, merged.maximum_utc, merged.maximum_nanos) == (5, 0, 5, 0)
 
 
-def test_no_parts_are_no_rows() -> None:
+def test_without_parts_there_are_no_rows() -> None:
     merged = merge([], OrcType(kind=TypeKind.STRING))
     assert (merged.number_of_values, merged.has_null, merged.string_statistics.sum) == (0, False, 0)
     assert merged.HasField("string_statistics")
 
 
-def test_a_damaged_decimal_is_no_knowledge() -> None:
+def test_a_damaged_decimal_says_nothing() -> None:
     part = _column(number_of_values=1, decimal_statistics={"minimum": b"one", "maximum": b"2", "sum": b"2"})
     merged = merge([part], OrcType(kind=TypeKind.DECIMAL, precision=10))
     assert not merged.decimal_statistics.HasField("minimum")

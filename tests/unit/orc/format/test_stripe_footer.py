@@ -1,4 +1,4 @@
-"""A stripe's footer and the row indexes of its keys: whole ones pass whoever wrote them, damaged ones are refused."""
+"""A stripe's footer and the row indexes of its keys: intact ones of any writer pass, damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def judge(data: bytes) -> None:
         check_key_index(source, tail, stripe, read_stripe_footer(source, tail, stripe))
 
 
-def test_every_writer_s_stripes_pass() -> None:
+def test_stripes_of_every_writer_pass() -> None:
     """Hive 2, 3 and 4, Trino and ORC's C++ library."""
     assert all(judge(path.read_bytes()) is None for path in fixture_files())
     judge(FILE)
@@ -56,9 +56,9 @@ def index(parts: Parts, column: int, change: Callable[[Any], object]) -> None:
     ("change", "message"),
     [
         (lambda p: setattr(footer(p).streams[0], "length", 2**63), "bytes of indexes"),
-        (lambda p: setattr(footer(p).streams[0], "kind", 9), "unknown or there twice"),
-        (lambda p: setattr(footer(p).streams[0], "column", 1000), "unknown or there twice"),
-        (lambda p: footer(p).streams.append(footer(p).streams[0]), "unknown or there twice"),
+        (lambda p: setattr(footer(p).streams[0], "kind", 9), "unknown or a duplicate"),
+        (lambda p: setattr(footer(p).streams[0], "column", 1000), "unknown or a duplicate"),
+        (lambda p: footer(p).streams.append(footer(p).streams[0]), "unknown or a duplicate"),
         (lambda p: footer(p).columns.pop(), "encodings for"),
         (lambda p: setattr(footer(p).columns[1], "kind", 3), "column 1 .INT. has encoding 3"),
         (lambda p: index(p, 3, lambda i: i.entry.pop()), "entries for"),
@@ -66,13 +66,13 @@ def index(parts: Parts, column: int, change: Callable[[Any], object]) -> None:
         (lambda p: index(p, 4, lambda i: setattr(i.entry[0].statistics.int_statistics, "minimum", -5)), "contradicts"),
     ],
 )
-def test_a_damaged_one_is_refused(change: Callable[[Parts], object], message: str) -> None:
+def test_a_damaged_footer_is_refused(change: Callable[[Parts], object], message: str) -> None:
     """The ORC C++ library reads beyond its memory where entries or positions of an index are missing."""
     with pytest.raises(BadFile, match=f"file victim, stripe 1: .*{message}"):
         judge(damaged(change))
 
 
-def test_a_footer_that_is_no_message() -> None:
+def test_a_footer_that_is_not_a_message() -> None:
     tail = read_tail(BytesSource(FILE, "victim"))
     start = tail.stripes[1].end - tail.stripes[1].footer_length
     with pytest.raises(BadFile, match=r"file victim, stripe 1: .* its footer"):

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from compactor.errors import BadFile
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import Tail, key_statistics, read_tail
-from compactor.orc.format.types import schema_text
 from compactor.orc.io.source import BytesSource, LocalSource
 from tests.torture.anatomy import put_together, take_apart
 from tests.torture.victims import rows_file
@@ -58,8 +58,8 @@ def test_key_statistics_of_a_real_file(opened: Opened) -> None:
     assert first == tail.rows
 
 
-def test_statistics_that_say_no_rows_are_no_knowledge(opened: Opened) -> None:
-    """PROTOCOL 2.1: minors of Hive 2.3 and 3.1 have statistics that say 0 rows."""
+def test_statistics_of_0_rows_are_unusable(opened: Opened) -> None:
+    """PROTOCOL 2.1: statistics from minor compactions of Hive 2.3 and 3.1 say 0 rows."""
     found = 0
     for path in sorted(Path("tests/fixtures/hive-3.1").rglob("bucket_*")):
         _, tail = opened(path)
@@ -71,8 +71,8 @@ def test_statistics_that_say_no_rows_are_no_knowledge(opened: Opened) -> None:
 
 @pytest.mark.parametrize("column", range(5))
 @pytest.mark.parametrize("lacks", ["rows", "no null", "minimum", "maximum"])
-def test_statistics_that_do_not_speak_of_every_key_are_no_knowledge(opened: Opened, column: int, lacks: str) -> None:
-    """PROTOCOL 2.1: they count only if they cover every row and have minimum and maximum, of each key column."""
+def test_statistics_that_do_not_cover_every_key_are_unusable(opened: Opened, column: int, lacks: str) -> None:
+    """PROTOCOL 2.1: statistics count only if those of each key column cover every row and have minimum and maximum."""
     _, tail = opened(ONE_FILE)
     assert tail.stripe_statistics is not None
     assert key_statistics(tail, 0) is not None
@@ -98,7 +98,7 @@ def test_every_cut_is_a_bad_file() -> None:
 
 
 def test_a_logical_length_is_where_the_file_ends() -> None:
-    """Streaming writers leave a side file with the length up to which a file is whole."""
+    """Streaming writers keep a side file with the length up to which a file is complete."""
     data = ONE_FILE.read_bytes()
     tail = read_tail(BytesSource(data + b"half a stripe", "f"), len(data))
     assert (tail.length, tail.rows) == (len(data), read_tail(BytesSource(data)).rows)
@@ -107,7 +107,7 @@ def test_a_logical_length_is_where_the_file_ends() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"ORC", b"\x00", b"\xff" * 300, b"PAR1" * 50, b"a,b\n1,2\n" * 100])
-def test_what_is_not_orc_is_a_bad_file(data: bytes) -> None:
+def test_a_file_that_is_not_orc_is_a_bad_file(data: bytes) -> None:
     with pytest.raises(BadFile, match="file f:"):
         read_tail(BytesSource(data, "f"))
 
@@ -135,14 +135,14 @@ def test_an_unknown_compression_is_named() -> None:
         read_tail(BytesSource(broken[: -1 - len(script)] + changed + broken[-1:], "f"))
 
 
-def test_a_block_size_that_is_missing_is_the_default() -> None:
+def test_a_missing_block_size_means_the_default() -> None:
     parts = take_apart(rows_file("ZLIB"))
     parts.script.ClearField("compression_block_size")
     assert read_tail(BytesSource(put_together(parts), "f")).compression_block_size == 256 * 1024
 
 
 def test_an_unknown_file_version_is_named() -> None:
-    """Encoders know no other; it once ended in a ValueError."""
+    """Encoders know no other versions; this once raised a ValueError."""
     parts = take_apart(rows_file("ZLIB"))
     parts.script.version.append(7)
     with pytest.raises(BadFile, match=r"file f: file version \[0, 12, 7\] is unknown"):

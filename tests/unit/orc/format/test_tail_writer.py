@@ -9,9 +9,9 @@ import pytest
 
 from compactor.errors import NotLossless
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import MAGIC, Tail, empty_tail, read_tail
 from compactor.orc.format.tail_writer import seal, tail_bytes
-from compactor.orc.format.types import parse_hive_type, schema_text
 from compactor.orc.io.source import BytesSource, LocalSource
 
 TEXT = parse_hive_type("struct<a:int,b:string>")
@@ -19,7 +19,7 @@ VARCHAR = parse_hive_type("struct<a:int,B:varchar(5)>")
 
 
 def encoded(path: Path, types: str = "struct<a:int,b:string>") -> Tail:
-    """Three rows as a foreign encoder leaves them."""
+    """Writes three rows as a foreign encoder does."""
     with open(path, "wb") as file, pyorc.Writer(file, types, compression=pyorc.CompressionKind.ZLIB) as writer:
         writer.writerows([(1, "x"), (2, None), (3, "yy")])
     return read_tail(BytesSource(path.read_bytes()))
@@ -37,7 +37,7 @@ def test_a_tail_is_read_as_it_was_written(compression: Compression) -> None:
     assert (found.writer, found.writer_version, found.rows) == (wanted.writer, wanted.writer_version, 0)
 
 
-def test_another_reader_takes_it_for_a_file() -> None:
+def test_another_reader_accepts_the_file() -> None:
     reader = pyorc.Reader(io.BytesIO(MAGIC + tail_bytes(empty_tail(VARCHAR))))
     assert str(reader.schema) == schema_text(VARCHAR)
     assert len(reader) == 0
@@ -50,8 +50,8 @@ def test_file_statistics_are_those_of_the_stripes(tmp_path: Path) -> None:
     assert (statistics["minimum"], statistics["maximum"], statistics["number_of_values"]) == (1, 3, 3)
 
 
-def test_a_file_whose_stripes_have_no_statistics_has_none(tmp_path: Path) -> None:
-    """PROTOCOL 2.2: file statistics only if every stripe has them; readers would take the others' for all."""
+def test_without_stripe_statistics_a_file_has_none(tmp_path: Path) -> None:
+    """PROTOCOL 2.2: file statistics only if every stripe has them; readers would take those of some for all."""
     tail = replace(encoded(tmp_path / "f"), stripe_statistics=None)
     again = (tmp_path / "f").read_bytes()[: tail.stripes[-1].end] + tail_bytes(tail)
     found = read_tail(BytesSource(again))
@@ -59,7 +59,7 @@ def test_a_file_whose_stripes_have_no_statistics_has_none(tmp_path: Path) -> Non
 
 
 def test_sealing_changes_the_tail_and_no_row(tmp_path: Path) -> None:
-    """PROTOCOL 2.2: footer types are those wanted, whatever the encoder was told."""
+    """PROTOCOL 2.2: the footer has the wanted types, whatever types the encoder got."""
     path = tmp_path / "f"
     before = encoded(path)
     like = replace(before, calendar=2)

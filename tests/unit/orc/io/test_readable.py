@@ -19,7 +19,7 @@ WHENCE = {"from the start": io.SEEK_SET, "on": io.SEEK_CUR, "from the end": io.S
 
 
 @given(st.lists(STEPS, max_size=10), st.integers(0, len(CONTENT)))
-def test_it_reads_and_goes_as_a_file_does(steps: list[tuple[str, int]], size: int) -> None:
+def test_a_remote_source_reads_and_closes_like_a_file(steps: list[tuple[str, int]], size: int) -> None:
     file, plain = SourceFile(BytesSource(CONTENT), size), io.BytesIO(CONTENT[:size])
     assert file.readable()
     assert file.seekable()

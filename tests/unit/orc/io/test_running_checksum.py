@@ -1,4 +1,4 @@
-"""The checksum of parts, in memory and of files, equals that of all of them."""
+"""The checksum of parts, in memory and of files, equals that of the whole."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_parts_in_their_order(tmp_path: Path) -> None:
     with LocalSource(tmp_path / "f") as source:
         running.add_range(source, 3, len(data) - 3)
         running.add(b"between")
-        for _ in range(200):  # more than may wait
+        for _ in range(200):  # more parts than may wait
             running.add_range(source, 0, 10)
         wanted = zlib.crc32(b"first" + data[3:] + b"between" + data[:10] * 200)
         assert running.value() == wanted
     assert _threads() == 0
 
 
-def test_a_range_beyond_the_end_says_so() -> None:
+def test_a_range_beyond_the_end_is_refused() -> None:
     running = RunningChecksum()
     running.add_range(BytesSource(b"short", "<five>"), 2, 100)
     with pytest.raises(BadFile, match="<five>"):
@@ -44,7 +44,7 @@ def test_a_range_beyond_the_end_says_so() -> None:
     assert _threads() == 0
 
 
-def test_given_up_it_reads_no_more() -> None:
+def test_an_abandoned_checksum_stops_reading() -> None:
     entered, go = threading.Event(), threading.Event()
 
     class Slow(BytesSource):

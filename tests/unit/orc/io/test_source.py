@@ -1,4 +1,4 @@
-"""Reading at any place, and writing that is whole or nothing."""
+"""Reading at any offset, and writing that is complete or leaves nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.orc.io.writeback import PART
 
 
 class _NoDescriptor(BytesSource):
-    """A source as on an object store: the kernel cannot copy from it."""
+    """A source like one on an object store: the kernel cannot copy from it."""
 
 
 def test_local_reads_are_exact(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_file_that_is_gone_is_a_bad_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kernel", [True, False])
-def test_copies_by_the_kernel_and_by_hand_are_alike(
+def test_copies_by_the_kernel_and_in_python_are_equal(
     tmp_path: Path, kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = os.urandom(100_000)
@@ -49,10 +49,10 @@ def test_copies_by_the_kernel_and_by_hand_are_alike(
 
 
 @pytest.mark.parametrize(
-    ("stays", "told"), [(True, [(0, PART + 5), (PART + 5, PART), (2 * PART + 5, PART)]), (False, [])]
+    ("stays", "hinted"), [(True, [(0, PART + 5), (PART + 5, PART), (2 * PART + 5, PART)]), (False, [])]
 )
-def test_the_disk_begins_early_with_a_file_that_stays(
-    tmp_path: Path, stays: bool, told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+def test_writeback_starts_early_for_a_file_that_stays(
+    tmp_path: Path, stays: bool, hinted: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[tuple[int, int]] = []
     monkeypatch.setattr(source_module, "begin_writeback", lambda _, offset, length: found.append((offset, length)))
@@ -61,11 +61,11 @@ def test_the_disk_begins_early_with_a_file_that_stays(
         sink.write(b"12345")
         sink.copy(source, 0, 3 * PART)
         sink.write(b"end")
-    assert found == told
+    assert found == hinted
     assert (tmp_path / "out").stat().st_size == 3 * PART + 8
 
 
-def test_a_copy_beyond_the_end_says_so(tmp_path: Path) -> None:
+def test_a_copy_beyond_the_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"short")
     with LocalSource(tmp_path / "in") as source, pytest.raises(BadFile), LocalSink(tmp_path / "out") as sink:
         sink.copy(source, 2, 100)
@@ -86,7 +86,7 @@ def test_an_exception_leaves_no_file(tmp_path: Path) -> None:
 
 
 def test_a_forgotten_sink_leaves_no_file(tmp_path: Path) -> None:
-    """PROTOCOL 3.4: nor does garbage collection publish it."""
+    """PROTOCOL 3.4: garbage collection does not publish it either."""
     sink = LocalSink(tmp_path / "out")
     sink.write(b"half")
     del sink

@@ -1,4 +1,4 @@
-"""A hint to the kernel, of which nothing depends."""
+"""A hint to the kernel, on which nothing depends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from compactor.orc.io.writeback import begin_writeback
 
 
-def test_the_kernel_takes_it_of_a_file_and_of_nothing_else(tmp_path: Path) -> None:
+def test_the_kernel_accepts_the_hint_only_for_files(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"written")
     descriptor = os.open(path, os.O_WRONLY)

@@ -19,8 +19,8 @@ from compactor.errors import NotLossless
 from compactor.ids import WriteId
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid.delete_events import SortedEvents, load_delete_events
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import write_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, like, write_file

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compactor.errors import NotLossless
-from compactor.orc.codecs import view
+from compactor.orc.codecs import stripe_view
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import Piece, piece_batches
+from compactor.orc.pieces import Piece, piece_batches
 from compactor.rewrite.full_acid import merge as merging
 from compactor.rewrite.full_acid.merge import MergeRun, merge_runs
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, dense, like, write_file
@@ -69,7 +69,7 @@ def test_runs_in_any_order_come_out_sorted(
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are decoded 16 at a time, and a few of those are held where they must be sorted."""
-    monkeypatch.setattr(view, "BATCH_ROWS", 16)
+    monkeypatch.setattr(stripe_view, "BATCH_ROWS", 16)
     monkeypatch.setattr(merging, "RUN_BYTES", 1000)
 
 
@@ -95,7 +95,7 @@ def test_runs_longer_than_a_batch(tmp_path: Path, is_sorted: bool) -> None:
 def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 2.4: memory is bounded by rows and their width, not by a file."""
     rows = sized(short=40_000, whole=400_000)
-    monkeypatch.setattr(view, "BATCH_ROWS", rows // 40)
+    monkeypatch.setattr(stripe_view, "BATCH_ROWS", rows // 40)
     monkeypatch.setattr(merging, "RUN_BYTES", rows * 5 // 2)
     batches: list[weakref.ref[pa.RecordBatch]] = []
     alive = [0]

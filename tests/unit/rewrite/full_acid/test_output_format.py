@@ -6,7 +6,8 @@ from pathlib import Path
 from compactor.acid.names import DeltaKind
 from compactor.orc.assembler import Written
 from compactor.orc.format.compression import Compression
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid.output_format import new_tail, output_of, template_of_files
 from tests.support.acid_files import like
 

@@ -19,7 +19,8 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.order_by import OrderBy, parse_order_by
 from compactor.errors import NotSupported, VerificationFailed
 from compactor.ids import TxnId, WriteId
-from compactor.orc.format.types import acid_types, parse_hive_type, schema_text
+from compactor.orc.format.hive_types import parse_hive_type, schema_text
+from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid import rebalance as module
 from compactor.rewrite.full_acid.rebalance import column_keys, plan_rebalance

@@ -16,7 +16,8 @@ from compactor.acid.names import DeltaKind
 from compactor.errors import NotLossless
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import Piece, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import reencode
 from compactor.rewrite.plan.unit import Output, Shape
 from tests.support.acid_files import FIRST_FILE, Key, dense, write_file
 from tests.support.units import acid_unit, execute

@@ -159,7 +159,7 @@ def test_a_section_says_that_its_unit_must_start_anew(unit: Unit) -> None:
     keys = dense(1, 51)
     write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
     tasks = [travelled(task) for task in split_of(replace(unit, full_verify=False)).encode_tasks]
-    with pytest.raises(UnforeseenKeys, match=r"d1/bucket_00000, stripe 0: its rowId is not .* are to be read first"):
+    with pytest.raises(UnforeseenKeys, match=r"d1/bucket_00000, stripe 0: its rowId differs .* must be read first"):
         _ = [perform_task(task) for task in tasks]
 
 

@@ -17,7 +17,8 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.hive_types import parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid import stripe_choice
 from compactor.rewrite.full_acid.delete_events import Deletes
 from compactor.rewrite.full_acid.stripe_choice import (
@@ -29,7 +30,7 @@ from compactor.rewrite.full_acid.stripe_choice import (
     target_tail,
 )
 from compactor.rows.acid_file import AcidFile, open_files
-from compactor.rows.deletes import DeleteEvents
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KeyBlock, Mask, Numbers
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file

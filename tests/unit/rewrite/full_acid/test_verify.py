@@ -15,7 +15,7 @@ from compactor.orc.format.tail import read_tail
 from compactor.orc.format.tail_writer import seal, tail_bytes
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid.verify import verify_file
-from compactor.rows.deletes import DeleteEvents
+from compactor.rows.delete_events import DeleteEvents
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, like, write_file
 
 NONE = DeleteEvents.of(())

@@ -19,13 +19,14 @@ from compactor.orc.assembler import Assembler, Written
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSink, LocalSource
-from compactor.orc.reencode import Piece, encode_acid, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import encode_acid, reencode
 from compactor.rewrite.full_acid.delete_events import EventSorter, events_of
 from compactor.rewrite.full_acid.merge import merge_runs
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_events, check_same_rows
 from compactor.rewrite.plan.unit import Shape, Unit
+from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import Events, write_events
-from compactor.rows.deletes import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY, KeyBlock, Numbers
 from compactor.rows.sealing import Seal

@@ -18,7 +18,8 @@ from compactor.errors import NotLossless, VerificationFailed
 from compactor.orc.assembler import Assembler
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.orc.reencode import Piece, reencode
+from compactor.orc.pieces import Piece
+from compactor.orc.reencode import reencode
 from compactor.rewrite.insert_only import orc as insert_only_orc
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile, open_files

@@ -1,4 +1,4 @@
-"""Some stripes of a file, as decoders shall see them, in batches of bounded size."""
+"""Some stripes of a file as presented to decoders, in batches of bounded size."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 
 from compactor.errors import BadFile
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs import view as view_module
+from compactor.orc.codecs import stripe_view as view_module
+from compactor.orc.codecs.choice import ARROW, PYORC
 from compactor.orc.codecs.codec import KEYS, Codec
-from compactor.orc.codecs.view import BATCH_ROWS, StripeView, batch_rows
-from compactor.orc.compat import WRITABLE
+from compactor.orc.codecs.stripe_view import BATCH_ROWS, StripeView, batch_rows
 from compactor.orc.format.compression import Compression, decompress
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.stripe_footer import DATA, read_stripe_footer
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
-from compactor.orc.format.types import parse_hive_type
 from compactor.orc.io.source import BytesSource, LocalSource
-from compactor.orc.reencode import ARROW, PYORC
+from compactor.orc.stripe_compatibility import WRITABLE
 from tests.support.sizes import sized
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -88,8 +88,8 @@ def test_a_view_is_a_file(write_acid: WriteAcid, opened: Opened) -> None:
     assert po.ORCFile(pa.PythonFile(view, mode="r")).nrows == 100
 
 
-def test_a_view_is_plain_and_has_only_what_is_read(write_acid: WriteAcid, opened: Opened) -> None:
-    """Row indexes name places in compressed chunks; who reads whole stripes needs none."""
+def test_a_view_is_plain_and_has_only_the_columns_read(write_acid: WriteAcid, opened: Opened) -> None:
+    """Row indexes refer to compressed chunks; reading whole stripes needs none."""
     source, tail = opened(write_acid(1, 60_000))
     found = BytesSource(StripeView(source, tail, [1], (0, 3)).read())
     seen = read_tail(found)
@@ -104,7 +104,7 @@ def test_a_view_is_plain_and_has_only_what_is_read(write_acid: WriteAcid, opened
 def test_rows_are_the_same_however_much_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compression: Compression, room: int
 ) -> None:
-    """PROTOCOL 2.4: what does not fit in memory is decompressed when it is read."""
+    """PROTOCOL 2.4: data that does not fit into memory is decompressed when it is read."""
     monkeypatch.setattr(view_module, "KEPT_BYTES", room)
     count = sized(short=20_000, whole=100_000)
     types = parse_hive_type("struct<a:bigint,b:string,c:array<string>>")
@@ -129,8 +129,8 @@ def test_rows_are_the_same_however_much_is_kept(
 
 @pytest.mark.parametrize("codec", [ARROW, PYORC], ids=lambda codec: codec.name)
 @pytest.mark.parametrize("compression", [Compression.ZLIB, Compression.SNAPPY, Compression.ZSTD], ids=str)
-def test_a_chunk_that_cannot_be_decompressed_is_no_data(tmp_path: Path, compression: Compression, codec: Codec) -> None:
-    """The library itself would take zstd's error for a length, and read on in its memory."""
+def test_a_damaged_chunk_is_a_bad_file(tmp_path: Path, compression: Compression, codec: Codec) -> None:
+    """The library itself would mistake zstd's error for a length, and read beyond its memory."""
     types = parse_hive_type("struct<a:tinyint>")
     schema = arrow_codec.schema(types)
     with arrow_codec.writer(tmp_path / "f", like=empty_tail(types, compression=compression), types=types) as out:

@@ -1,4 +1,4 @@
-"""A file as decoders shall see it: some of its stripes, plain, and types that suit them."""
+"""A file as presented to decoders: some of its stripes, decompressed, with types that decoders know."""
 
 from __future__ import annotations
 
@@ -11,37 +11,36 @@ from itertools import accumulate
 from compactor.errors import BadFile, NotLossless
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.length_checks import check_lengths
 from compactor.orc.format.plain_streams import KEPT_BYTES, PlainPart, PlainStream, plain_streams
 from compactor.orc.format.stripe_footer import DATA_STREAMS, LENGTH, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import TypeKind, Types, schema_text, subtree
+from compactor.orc.format.types import TypeKind, Types, subtree
 from compactor.orc.io.readable import Readable
 from compactor.orc.io.source import Source
 
-BATCH_BYTES = 32 * 1024 * 1024  #: decoded bytes that a batch of rows has on average at most
+BATCH_BYTES = 32 * 1024 * 1024  #: the most decoded bytes that a batch of rows has on average
 BATCH_ROWS = 65_536
 
 
 class StripeView(Readable):
-    """A file of ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns`` (places
-    in the root struct, None for all), which are decompressed as they are read.
+    """A file of some ``stripes`` of another one, uncompressed, without indexes and with only the streams of ``columns``
+    (positions in the root struct, None for all), which are decompressed as they are read.
 
-    The types of other columns are named by a kind that every decoder knows, since it will not read them.
+    Other columns get a kind that every decoder knows, since they will not be read.
 
     Raises:
         NotLossless: the file has encrypted columns.
-        BadFile: what a decoder would believe of a stripe is wrong, or a stream cannot be decompressed.
+        BadFile: a stripe has wrong data that a decoder would trust, or a stream cannot be decompressed.
     """
 
     def __init__(self, source: Source, tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> None:
         if tail.encrypted:
-            raise NotLossless(
-                f"file {tail.name}: it has encrypted columns, which cannot be decoded here; exclude the table"
-            )
+            raise NotLossless(f"file {tail.name}: it has encrypted columns, which cannot be decoded; exclude the table")
         if tail.types[0].kind is not TypeKind.STRUCT:
-            raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, Hive's files hold a struct")
+            raise BadFile(f"file {tail.name}: its root is {schema_text(tail.types)}, that of Hive's files is a struct")
         self._parts = _plain_file(source, tail, stripes, None if columns is None else tuple(columns))
         self._starts = [0, *accumulate(part.length for part in self._parts)]
         super().__init__(self._starts[-1])
@@ -61,7 +60,7 @@ class StripeView(Readable):
 
 
 def may_join(a: Tail, b: Tail) -> bool:
-    """Whether stripes of both files can be decoded as if they were of one."""
+    """Returns true if stripes of both files can be decoded as if they belonged to one file."""
     found = [
         (
             t.types,
@@ -79,12 +78,13 @@ def may_join(a: Tail, b: Tail) -> bool:
 
 
 def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
-    """A file in memory of these stripes, each given by its file and its number there; any two of the files may join.
+    """Returns a file in memory of these stripes, each given by its file and its number there; ``may_join`` must hold for
+    any two of the files.
 
-    They are so small that they are copied as they are: to make them plain would take longer than the decoder does.
+    They are so small that they are copied as they are: decompressing them here would take longer than in the decoder.
 
     Raises:
-        BadFile: what a decoder would believe of a stripe is wrong, or its lengths add up to more than small ones' do.
+        BadFile: a stripe has wrong data that a decoder would trust.
     """
     tails = [tail for _, tail, _ in stripes]
     wanted = DATA_STREAMS if tails[0].compression is Compression.ZSTD else frozenset({LENGTH})
@@ -151,7 +151,7 @@ def _part(data: bytes) -> PlainPart:
 
 
 def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
-    """A stripe's footer that names only these streams."""
+    """Returns a stripe's footer that lists only these streams."""
     made = messages.StripeFooter(columns=footer.columns)
     for stream in streams:
         made.streams.add(kind=stream.kind, column=stream.column, length=stream.length)
@@ -162,7 +162,7 @@ def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
 
 @lru_cache(maxsize=256)
 def _within(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
-    """The ids of ``columns`` (places in the root struct, None for all) and of all below them."""
+    """Returns the ids of ``columns`` (positions in the root struct, None for all) and of all columns below them."""
     return frozenset(
         number
         for place, column in enumerate(types[0].children)
@@ -188,7 +188,7 @@ def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
 
 
 def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> int:
-    """How many rows of these stripes to decode at once, so that memory is bounded by rows × width (PROTOCOL 2.4)."""
+    """Returns the number of rows of these stripes to decode at once; bounds memory by rows × width (PROTOCOL 2.4)."""
     wanted = _within(tail.types, None if columns is None else tuple(columns))
     if columns is not None and all(tail.types[number].kind in _FIXED for number in wanted):
         return BATCH_ROWS

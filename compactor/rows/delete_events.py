@@ -1,7 +1,7 @@
 """Delete events of one file number, ready to be matched against rows.
 
 Readers apply the events in ``delete_delta_*/bucket_N`` to the rows in ``bucket_N`` only, whatever the bucket property
-says; events for rows of another file are dead for every reader, and so they are here (PROTOCOL 1.3).
+says; events for rows of another file have no effect for any reader, nor have they here (PROTOCOL 1.3).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteEvents:
-    """Sorted ``keys`` of deleted rows with the deleting write ID of each in ``current``."""
+    """The sorted ``keys`` of deleted rows, with the deleting write ID of each in ``current``."""
 
     keys: KeyBlock
     current: Numbers
 
     @classmethod
     def of(cls, blocks: Iterable[tuple[KeyBlock, Numbers]]) -> DeleteEvents:
-        """All events of some blocks, whatever order they come in."""
+        """Returns all events of some blocks, which may be in any order."""
         parts = list(blocks)
         keys = np.concatenate([k for k, _ in parts]) if parts else np.empty(0, dtype=KEY)
         current = np.concatenate([c for _, c in parts]) if parts else np.empty(0, dtype=np.int64)
@@ -35,15 +35,15 @@ class DeleteEvents:
         return len(self.keys)
 
     def part(self, start: int, stop: int) -> DeleteEvents:
-        """The events at these places."""
+        """Returns the events from position ``start`` to before ``stop``."""
         return DeleteEvents(keys=self.keys[start:stop], current=self.current[start:stop])
 
     def any_between(self, low: RowId, high: RowId) -> bool:
-        """Whether an event's key lies in ``low..high``, both inclusive."""
+        """Returns true if some event's key is in ``low..high``, both inclusive."""
         return self._position(low, after=False) < self._position(high, after=True)
 
     def _position(self, key: RowId, *, after: bool) -> int:
-        """How many events come before ``key`` (``after``: or are it); three narrowing binary searches."""
+        """Returns the number of events before ``key`` (with ``after``, up to it), by three narrowing binary searches."""
         low, high = 0, len(self.keys)
         for field, value in (("write_id", key.write_id), ("bucket", key.bucket)):
             column = self.keys[field][low:high]
@@ -55,7 +55,7 @@ class DeleteEvents:
         return low + int(np.searchsorted(rows, key.row_id, side="right" if after else "left"))
 
     def hits(self, block: KeyBlock) -> Mask:
-        """Which rows of ``block`` are deleted."""
+        """Returns the mask of the rows of ``block`` that are deleted."""
         mask: Mask = np.zeros(len(block), dtype=np.bool_)
         if not len(self.keys) or not len(block):
             return mask
@@ -67,19 +67,19 @@ class DeleteEvents:
             return mask
         if not in_order or first[:2] != last[:2]:
             return _among(block, events)
-        # One statement's rows: events between its first and its last row differ in the row number only.
+        # These are one statement's rows: events between its first and last row differ only in the row number.
         rows = block["row_id"]
         places = np.searchsorted(rows, events["row_id"])
         mask[places[rows[places] == events["row_id"]]] = True
         return mask
 
     def row_ids(self, first: RowId, last: RowId) -> Numbers:
-        """The row numbers in ``first..last``, keys of one write ID and bucket, that are deleted; some several times."""
+        """Returns the deleted row numbers in ``first..last``, keys of one write ID and bucket; some may occur repeatedly."""
         found: Numbers = self.keys["row_id"][self._position(first, after=False) : self._position(last, after=True)]
         return found
 
     def newest(self, block: KeyBlock) -> Numbers:
-        """The largest deleting write ID of the events that aim at each row of ``block``; -1 where there is none."""
+        """Returns the largest deleting write ID among the events for each row of ``block``; -1 where there is none."""
         low, high = _ends(block)
         first, last = self._position(low, after=False), self._position(high, after=True)
         keys, current = self.keys[first:last], self.current[first:last]
@@ -96,19 +96,19 @@ class DeleteEvents:
 
 
 def _ends(block: KeyBlock) -> tuple[RowId, RowId]:
-    """The smallest and the largest key of a block that is not empty."""
+    """Returns the smallest and the largest key of a block that is not empty."""
     ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
     return row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)
 
 
 def _among(block: KeyBlock, events: KeyBlock) -> Mask:
-    """Which keys of ``block`` are also in ``events``: both sorted as one, so that equal ones stand side by side."""
+    """Returns the mask of the keys of ``block`` that are in ``events``, by sorting both together."""
     both = np.concatenate([events, block])
     by_key = order(both)
     keys = both[by_key]
     begins = np.ones(len(keys), dtype=np.bool_)
     begins[1:] = keys[1:] != keys[:-1]
-    # The sort is stable: a group of equal keys with an event in it begins with that.
+    # The sort is stable: a group of equal keys that has an event begins with it.
     deleted = (by_key[begins] < len(events))[np.cumsum(begins) - 1]
     mask: Mask = np.empty(len(both), dtype=np.bool_)
     mask[by_key] = deleted

@@ -1,4 +1,4 @@
-"""More files than may be open."""
+"""Reading more files than may be open."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from compactor.errors import BadFile
-from compactor.orc.io.file_cache import SMALL, FewOpen
+from compactor.orc.io.file_pool import SMALL, FilePool
 from compactor.orc.io.source import BytesSource, LocalSource
 
 
@@ -24,9 +24,9 @@ def _files(tmp_path: Path, count: int) -> list[Path]:
     return paths
 
 
-def test_all_are_read_and_few_are_open(tmp_path: Path) -> None:
+def test_all_files_are_read_and_few_are_open(tmp_path: Path) -> None:
     before = _open_files()
-    with FewOpen(limit=3, kept=0) as few:
+    with FilePool(limit=3, kept=0) as few:
         sources = [few.open(partial(LocalSource, path)) for path in _files(tmp_path, 20)]
         for _ in range(2):
             for number, source in enumerate(sources):
@@ -37,9 +37,9 @@ def test_all_are_read_and_few_are_open(tmp_path: Path) -> None:
     assert _open_files() == before
 
 
-def test_a_descriptor_outlives_the_file_that_is_closed_for_another(tmp_path: Path) -> None:
+def test_a_descriptor_outlives_a_file_closed_for_another(tmp_path: Path) -> None:
     before = _open_files()
-    with FewOpen(limit=1, kept=0) as few:
+    with FilePool(limit=1, kept=0) as few:
         first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
         descriptor = first.descriptor()
         assert descriptor is not None
@@ -49,8 +49,8 @@ def test_a_descriptor_outlives_the_file_that_is_closed_for_another(tmp_path: Pat
     assert _open_files() == before
 
 
-def test_the_one_that_was_read_last_stays_open(tmp_path: Path) -> None:
-    with FewOpen(limit=2, kept=0) as few:
+def test_the_most_recently_read_file_stays_open(tmp_path: Path) -> None:
+    with FilePool(limit=2, kept=0) as few:
         first, second, third = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 3))
         second.read(0, 1)
         first.read(0, 1)
@@ -61,8 +61,8 @@ def test_the_one_that_was_read_last_stays_open(tmp_path: Path) -> None:
             third.read(0, 3)
 
 
-def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
-    with FewOpen(limit=1, kept=0) as few:
+def test_a_replaced_file_is_noticed(tmp_path: Path) -> None:
+    with FilePool(limit=1, kept=0) as few:
         first, second = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 2))
         (tmp_path / "new").write_bytes(b"x" * 30)
         (tmp_path / "new").rename(tmp_path / "0")
@@ -71,19 +71,19 @@ def test_a_file_that_was_replaced_is_not_taken_for_the_old_one(tmp_path: Path) -
         assert second.read(0, 3) == b"001"
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with FewOpen() as few, pytest.raises(BadFile, match="it is gone"):
+def test_a_file_that_does_not_exist(tmp_path: Path) -> None:
+    with FilePool() as few, pytest.raises(BadFile, match="it is gone"):
         few.open(lambda: LocalSource(tmp_path / "none"))
 
 
 class _Remote(BytesSource):
     def close(self) -> None:
-        """Nothing is held."""
+        """Holds no resources."""
 
 
 def test_a_remote_file_is_known_by_its_length(tmp_path: Path) -> None:
     contents = iter([b"abc", b"abd", b"abcd"])
-    with FewOpen(limit=1, kept=0) as few:
+    with FilePool(limit=1, kept=0) as few:
         source = few.open(lambda: _Remote(next(contents), "far"))
         few.open(partial(LocalSource, _files(tmp_path, 1)[0]))
         assert source.read(0, 3) == b"abd"
@@ -92,9 +92,9 @@ def test_a_remote_file_is_known_by_its_length(tmp_path: Path) -> None:
             source.read(0, 3)
 
 
-def test_small_files_are_held_while_there_is_room_for_them(tmp_path: Path) -> None:
+def test_small_files_are_kept_while_there_is_room(tmp_path: Path) -> None:
     before = _open_files()
-    with FewOpen(kept=60) as few:
+    with FilePool(kept=60) as few:
         first, second, third = (few.open(partial(LocalSource, path)) for path in _files(tmp_path, 3))
         assert _open_files() == before + 1
         for path in tmp_path.iterdir():
@@ -110,7 +110,7 @@ def test_small_files_are_held_while_there_is_room_for_them(tmp_path: Path) -> No
 def test_a_file_that_is_not_small_is_read_by_ranges(tmp_path: Path) -> None:
     before = _open_files()
     (tmp_path / "large").write_bytes(bytes(SMALL + 1))
-    with FewOpen() as few:
+    with FilePool() as few:
         few.open(partial(LocalSource, tmp_path / "large"))
         assert _open_files() == before + 1
     assert _open_files() == before

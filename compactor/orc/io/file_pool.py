@@ -1,5 +1,5 @@
-"""Many files of which few are open at a time: a partition may have more deltas than a process may have files open, and
-what a remote file keeps in memory is only worth it while it is read. Small ones are read at once and closed."""
+"""Many files, few of them open at a time: a partition may have more deltas than a process may have open files, and the
+memory for a remote file is justified only while it is read. Small files are read as a whole and closed."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from compactor.errors import BadFile
 from compactor.orc.io.source import BytesSource, Source
 
 LIMIT = 64  #: files open at a time
-SMALL = 64 * 1024  #: bytes of a file that is read at once
-KEPT = LIMIT * SMALL  #: bytes of small files that are held
+SMALL = 64 * 1024  #: bytes up to which a file is read as a whole
+KEPT = LIMIT * SMALL  #: bytes of small files that are kept in memory
 
 
 class Closable(Source, Protocol):
-    """A source that holds something until it is closed."""
+    """A source that holds resources until it is closed."""
 
     def close(self) -> None: ...
 
 
-class FewOpen:
-    """Opens files and closes the one that was not read for longest, to open it again when it is read. Small ones are held
-    in memory instead, as long as all of them together have at most ``kept`` bytes.
+class FilePool:
+    """Opens files, and closes the least recently read one, which is opened again when it is next read. Small files are
+    kept in memory instead, as long as they have at most ``kept`` bytes in total.
 
-    Leaving a ``with`` block closes all.
+    Leaving a ``with`` block closes all files.
     """
 
     def __init__(self, limit: int = LIMIT, kept: int = KEPT) -> None:
@@ -37,7 +37,7 @@ class FewOpen:
         self._lock = threading.Lock()
 
     def open(self, opener: Callable[[], Closable]) -> Source:
-        """What ``opener`` opens; it is called again whenever the file is read after it was closed.
+        """Opens a file by ``opener``, which is called again whenever the file is read after it was closed.
 
         Raises:
             BadFile, StorageError: as ``opener`` does.
@@ -53,12 +53,12 @@ class FewOpen:
         return source
 
     def read(self, source: _Reopened, offset: int, length: int) -> bytes:
-        """See ``Source.read``; decoders read from threads of their own."""
+        """Reads a range; see ``Source.read``. Decoders call this from their own threads."""
         with self._lock:
             return self._opened(source).read(offset, length)
 
     def descriptor(self, source: _Reopened) -> int | None:
-        """See ``Source.descriptor``; it stays open when the file is closed here."""
+        """Returns a descriptor that stays open when the pool closes the file; see ``Source.descriptor``."""
         with self._lock:
             return self._opened(source).descriptor()
 
@@ -76,7 +76,7 @@ class FewOpen:
             _, oldest = self._open.popitem(last=False)
             oldest.close()
 
-    def __enter__(self) -> FewOpen:
+    def __enter__(self) -> FilePool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,22 +86,22 @@ class FewOpen:
 
 
 class _Reopened:
-    def __init__(self, few: FewOpen, opener: Callable[[], Closable], first: Closable) -> None:
+    def __init__(self, pool: FilePool, opener: Callable[[], Closable], first: Closable) -> None:
         self.name, self.length, self.is_local = first.name, first.length, first.is_local
-        self._few, self._opener = few, opener
+        self._pool, self._opener = pool, opener
         self._identity = _identity(first)
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._few.read(self, offset, length)
+        return self._pool.read(self, offset, length)
 
     def descriptor(self) -> int | None:
-        return self._few.descriptor(self)
+        return self._pool.descriptor(self)
 
     def reopened(self) -> Closable:
-        """The file, opened again.
+        """Opens the file again.
 
         Raises:
-            BadFile: the file is gone, or another one has its name.
+            BadFile: the file is gone, or was replaced by another one.
         """
         opened = self._opener()
         if _identity(opened) != self._identity:

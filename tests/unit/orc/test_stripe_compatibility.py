@@ -1,4 +1,4 @@
-"""Which stripes meet in one file (PROTOCOL 2.2)."""
+"""Stripes that may share a file, and stripes that may not (PROTOCOL 2.2)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from compactor.orc.codecs import arrow_codec, pyorc_codec
-from compactor.orc.compat import DAY, WRITABLE, copyable, one_calendar, target_of, writable
 from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
+from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Stripe, Tail, empty_tail
-from compactor.orc.format.types import acid_types, parse_hive_type
+from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
+from compactor.orc.stripe_compatibility import DAY, WRITABLE, copyable, one_calendar, target_of, writable
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 
@@ -34,19 +35,19 @@ def _tail(text: str = "struct<a:int>", **options: object) -> Tail:
     ids=["types", "stride", "compression", "file version"],
 )
 def test_mixed_files_are_of_different_classes(change: dict[str, object]) -> None:
-    """PROTOCOL 2.2: mixed strides lose rows silently under a predicate, or fail."""
+    """PROTOCOL 2.2: with mixed strides, reads under a predicate silently lose rows, or fail."""
     assert _tail(**change).stripe_class != _tail().stripe_class
     assert len({_tail(**change).stripe_class, _tail().stripe_class, _tail().stripe_class}) == 2
 
 
-def test_what_may_differ() -> None:
+def test_properties_that_may_differ() -> None:
     """PROTOCOL 2.2: names, block size and writer version may differ."""
     other = _tail("struct<_col0:int>", compression_block_size=1, writer_version=9, writer=4, software="x", calendar=1)
     assert other.stripe_class == _tail().stripe_class
 
 
 def test_calendars_count_where_a_column_depends_on_one() -> None:
-    """PROTOCOL 2.2: equal calendar."""
+    """PROTOCOL 2.2: the calendar must be equal."""
     texts = ["struct<d:date>", "struct<t:array<timestamp>>"]
     for text in texts:
         assert len({_tail(text, calendar=calendar).stripe_class for calendar in (0, 1, 2)}) == 3
@@ -57,14 +58,14 @@ def test_calendars_count_where_a_column_depends_on_one() -> None:
     [{"row_index_stride": 0}, {"writer_version": 5}, {"encrypted": True}, {"stripe_statistics": None}],
     ids=["no row index", "before ORC-135", "encrypted", "no statistics"],
 )
-def test_what_is_never_copied(change: dict[str, object]) -> None:
-    """PROTOCOL 2.2: below ORC-135 and without row index is re-encoded."""
+def test_files_whose_stripes_are_never_copied(change: dict[str, object]) -> None:
+    """PROTOCOL 2.2: stripes from before ORC-135 or without a row index are re-encoded."""
     assert copyable(_tail())
     assert not copyable(_tail(**change))
 
 
 def test_old_minors_are_not_copied(opened: Opened) -> None:
-    """PROTOCOL 2.1: statistics that say 0 rows are none; readers would drop the stripe."""
+    """PROTOCOL 2.1: statistics of 0 rows don't count; readers would drop the stripe."""
     found = 0
     for path in sorted(Path("tests/fixtures/hive-3.1").rglob("bucket_*")):
         _, tail = opened(path)
@@ -101,7 +102,7 @@ def test_a_target_can_be_written() -> None:
     ],
 )
 def test_days_of_two_calendars_meet_where_both_agree(field: str | None, first: int, is_modern: bool) -> None:
-    """PROTOCOL 2.2: equal calendar, or no day before 1582-10-15; what statistics don't say is not known."""
+    """PROTOCOL 2.2: an equal calendar, or no day before 1582-10-15; without statistics the days are unknown."""
     part = messages.ColumnStatistics(number_of_values=7)
     if field is not None:
         name, minimum = field.split(".")

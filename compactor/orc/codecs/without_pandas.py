@@ -1,4 +1,4 @@
-"""What pyarrow does the first time it is asked for a scalar: it looks for pandas, which takes longer than many a unit."""
+"""Excludes pandas: pyarrow imports it when it first makes a scalar, which takes longer than many units."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class _NoPandas(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "pandas":
-            raise ModuleNotFoundError("this process runs units only, which have no use for pandas", name=fullname)
+            raise ModuleNotFoundError("this process runs only units, which do not use pandas", name=fullname)
         return None
 
 
-def leave_pandas_out() -> None:
-    """Has pandas not be found in this process. For those that run our units only: others may have a use for it."""
+def exclude_pandas() -> None:
+    """Makes pandas unavailable in this process. Only for processes that run nothing but units: others may need it."""
     sys.meta_path.insert(0, _NoPandas())

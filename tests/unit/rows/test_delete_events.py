@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compactor.acid.row_id import RowId
 from compactor.ids import WriteId
-from compactor.rows.deletes import DeleteEvents
+from compactor.rows.delete_events import DeleteEvents
 from tests.support.acid_files import Key, block
 
 KEYS = st.tuples(st.integers(0, 4), st.sampled_from([1 << 29, 1 << 29 | 1, 1 << 29 | 1 << 16]), st.integers(0, 6))
@@ -50,7 +50,7 @@ def test_row_ids_are_those_of_one_statement(blocks: list[list[Key]], first: Key,
 
 
 @given(EVENTS)
-def test_all_events_stay_each_with_its_deleter(blocks: list[list[Key]]) -> None:
+def test_all_events_are_kept_each_with_its_deleting_write_id(blocks: list[list[Key]]) -> None:
     found = events(blocks)
     wanted = [(key, number) for keys in blocks for number, key in enumerate(keys)]
     assert sorted((k.item(), int(c)) for k, c in zip(found.keys, found.current, strict=True)) == sorted(wanted)

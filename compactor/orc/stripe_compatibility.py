@@ -1,4 +1,4 @@
-"""Which stripes may stand in one file (PROTOCOL 2.2)."""
+"""The rules for stripes that may share a file: copying them, or encoding rows for that file (PROTOCOL 2.2)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from compactor.orc.format import messages
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
 
-DEFAULT_STRIDE = 10_000  #: rows per entry of a row index, Hive's default
-FILE_VERSION = (0, 12)  #: what is written; 0.11 knows only the first run-length encoding
+DEFAULT_STRIDE = 10_000  #: rows per entry of a row index; Hive's default
+FILE_VERSION = (0, 12)  #: of the files written here; 0.11 has only the first run-length encoding
 WRITABLE = frozenset({Compression.NONE, Compression.ZLIB, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD})
 FIRST_GREGORIAN_DAY = -141_427  #: 1582-10-15, in days from 1970-01-01: from here on all calendars agree
 DAY = 86_400_000  #: milliseconds
@@ -17,10 +17,11 @@ ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
 
 
 def copyable(tail: Tail) -> bool:
-    """Whether stripes of this file may be copied into a file of their class at all.
+    """Returns true if stripes of this file may be copied into a file of their class at all.
 
-    Not so: encrypted columns (keys lie in the footer), writers before ORC-135 (statistics of timestamps mean another
-    thing), files without row index or without statistics for every stripe (readers would take the file's for all).
+    Not copied are stripes with encrypted columns (keys are in the footer), of writers before ORC-135 (their timestamp
+    statistics have another meaning), and of files without a row index or without statistics for every stripe (readers
+    would apply the file's statistics to all stripes).
     """
     return (
         not tail.encrypted and tail.writer_version >= ORC_135 and tail.row_index_stride > 0 and tail.complete_statistics
@@ -28,13 +29,13 @@ def copyable(tail: Tail) -> bool:
 
 
 def writable(tail: Tail) -> bool:
-    """Whether rows can be encoded in the class of this file."""
+    """Returns true if rows can be encoded in the class of this file."""
     return tail.compression in WRITABLE and tail.file_version == FILE_VERSION
 
 
 def target_of(tail: Tail) -> Tail:
-    """``tail`` as a target to encode for: with a row index where its own file has none (PROTOCOL 2.2), and a codec and
-    file version that can be written."""
+    """Returns ``tail`` as a target to encode for: with a row index even if its own file has none (PROTOCOL 2.2), and with
+    a compression and file version that can be written."""
     if tail.row_index_stride == 0:
         tail = replace(tail, row_index_stride=DEFAULT_STRIDE)
     if tail.compression not in WRITABLE:
@@ -43,10 +44,11 @@ def target_of(tail: Tail) -> Tail:
 
 
 def one_calendar(tail: Tail, like: Tail) -> bool:
-    """Whether the days of one file may stand in the other: one calendar, or only days on which all calendars agree.
+    """Returns true if the days of ``tail`` may be in a file of ``like``: both have one calendar, or all calendars agree
+    on these days.
 
-    What a file without calendar means is each reader's guess (Hive's is ``orc.proleptic.gregorian.default``), so it is
-    neither of the two.
+    The calendar of a file that names none is each reader's guess (Hive's is ``orc.proleptic.gregorian.default``), so it
+    counts as neither of the two.
     """
     return tail.calendar == like.calendar or all(_modern(tail, number) for number in tail.types.dated)
 
@@ -64,7 +66,7 @@ def _is_modern(part: messages.Message) -> bool:
     elif times.HasField("minimum_utc"):
         first = times.minimum_utc // DAY
     elif times.HasField("minimum"):
-        first = times.minimum // DAY - 2  # of the writer's time zone
+        first = times.minimum // DAY - 2  # in the writer's time zone
     else:
         return bool(part.number_of_values == 0)
     return bool(first > FIRST_GREGORIAN_DAY)

@@ -1,0 +1,45 @@
+"""The key of each stripe's last row, which a file's key index holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from compactor.acid.row_id import RowId
+from compactor.errors import NotLossless
+from compactor.ids import WriteId
+from compactor.orc.codecs.choice import ARROW
+from compactor.orc.codecs.codec import KEYS
+from compactor.orc.format.tail import Tail, key_statistics
+from compactor.orc.io.source import Source
+
+
+def read_keys(source: Source, tail: Tail, stripe_index: int) -> Iterator[pa.RecordBatch]:
+    """Yields the five key columns of one stripe of an ACID file, under Hive's spelling of their names; no row is decoded."""
+    yield from ARROW.read_batches(source, tail, columns=KEYS, stripes=[stripe_index])
+
+
+def last_key(source: Source, tail: Tail, stripe_index: int) -> RowId:
+    """Returns the key of a stripe's last row: from statistics if write ID and bucket are constant and the rows are sorted
+    as the ACID format requires (PROTOCOL 2.3), otherwise from the keys themselves.
+
+    Raises:
+        NotLossless: the stripe has no rows.
+        BadFile: the keys cannot be decoded.
+    """
+    known = key_statistics(tail, stripe_index)
+    if known and all(part.minimum == part.maximum for part in (known.original_transaction, known.bucket)):
+        return RowId(WriteId(known.original_transaction.maximum), known.bucket.maximum, known.row_id.maximum)
+    last: RowId | None = None
+    for batch in read_keys(source, tail, stripe_index):
+        last = last_of(batch)
+    if last is None:
+        raise NotLossless(f"file {tail.name}, stripe {stripe_index}: it has no rows, hence no last key")
+    return last
+
+
+def last_of(batch: pa.RecordBatch) -> RowId:
+    """Returns the key of the last row of an ACID file's batch."""
+    write_id, bucket, row_id = (batch.column(place)[batch.num_rows - 1].as_py() for place in KEYS[1:4])
+    return RowId(WriteId(write_id), bucket, row_id)

@@ -1,0 +1,124 @@
+"""The kept rows of one stripe, decoded as ACID rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from compactor.errors import NotLossless, UnforeseenKeys
+from compactor.ids import WriteId
+from compactor.orc.codecs.codec import Codec
+from compactor.orc.format.tail import KeyStatistics, Tail
+from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
+from compactor.orc.io.source import Source
+from compactor.orc.widened_rows import adapt
+
+#: The rows to keep: one boolean per row, as a numpy or Arrow array.
+Mask: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyntheticKeys:
+    """The keys that readers give to the rows of an original file; the stripe's first row gets ``first_row_id``."""
+
+    write_id: WriteId
+    bucket: int
+    first_row_id: int
+
+
+class Piece(NamedTuple):
+    """One stripe to re-encode.
+
+    ``keep`` has an entry for each of its rows, None keeps all; ``original`` turns the rows of an original file into ACID
+    rows; ``as_inserts`` turns Hive 2's update events into insert events; ``dense`` are the statistics from which ``keep``
+    was made if the keys were not read: constants, and row numbers that rise one by one.
+    """
+
+    source: Source
+    tail: Tail
+    stripe_index: int
+    keep: Mask | None = None
+    original: SyntheticKeys | None = None
+    as_inserts: bool = False
+    dense: KeyStatistics | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all rows are kept unchanged."""
+        return self.keep is None and self.original is None and not self.as_inserts
+
+
+def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Iterator[pa.RecordBatch]:
+    """Yields the kept rows of one stripe as ACID rows of ``types`` (default: the file's own).
+
+    Raises:
+        NotLossless: the file's types do not widen to ``types``; ``keep`` is not as long as the stripe.
+        UnforeseenKeys: ``keep`` was made from statistics, and a key differs from what they say.
+    """
+    tail, start = piece.tail, 0
+    stripe_rows = tail.stripes[piece.stripe_index].rows
+    if piece.keep is not None and len(piece.keep) != stripe_rows:
+        raise NotLossless(
+            f"file {tail.name}, stripe {piece.stripe_index}: a mask of {len(piece.keep)} rows, it has {stripe_rows}"
+        )
+    found = acid_types(tail.types) if piece.original else tail.types
+    for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
+        rows = batch.num_rows
+        if piece.dense is not None:
+            _must_be_dense(batch, piece, piece.dense, start)
+        if piece.original:
+            batch = _with_keys(batch, piece.original, start, codec.schema(found))
+        if piece.keep is not None:
+            batch = batch.filter(pa.array(piece.keep[start : start + rows], pa.bool_()))
+        start += rows
+        if piece.as_inserts:
+            batch = batch.set_column(0, batch.schema.field(0), pa.array(np.zeros(batch.num_rows, np.int32)))
+        if batch.num_rows:
+            yield adapt(batch, found, types, codec, tail.name) if types is not None else batch
+    if start != stripe_rows:
+        raise NotLossless(
+            f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
+        )
+
+
+def _must_be_dense(batch: pa.RecordBatch, piece: Piece, said: KeyStatistics, start: int) -> None:
+    first = said.row_id.minimum + start
+    wanted: tuple[Any, ...] = (
+        said.operation.minimum,
+        said.original_transaction.minimum,
+        said.bucket.minimum,
+        np.arange(first, first + batch.num_rows),
+        said.current_transaction.minimum,
+    )
+    for column, values, name in zip(batch.columns, wanted, ACID_FIELDS, strict=False):
+        if column.null_count or not np.all(column.to_numpy() == values):
+            raise UnforeseenKeys(
+                f"file {piece.tail.name}, stripe {piece.stripe_index}: its {name} differs in some row from what the "
+                "stripe's statistics and the order of an ACID file imply; all its keys must be read first"
+            )
+
+
+def _with_keys(batch: pa.RecordBatch, keys: SyntheticKeys, start: int, schema: pa.Schema) -> pa.RecordBatch:
+    rows = batch.num_rows
+    first = keys.first_row_id + start
+    write_ids = pa.array(np.full(rows, keys.write_id, np.int64))
+    row = (
+        pa.StructArray.from_arrays(batch.columns, fields=list(schema.field("row").type))
+        if batch.num_columns
+        else pa.array([{}] * rows, pa.struct([]))
+    )
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.zeros(rows, np.int32)),
+            write_ids,
+            pa.array(np.full(rows, keys.bucket, np.int32)),
+            pa.array(np.arange(first, first + rows, dtype=np.int64)),
+            write_ids,
+            row,
+        ],
+        schema=schema,
+    )
