@@ -1,1 +1,1 @@
-"""The policy of compaction, pure: states, decisions, what may be cleaned, what history keeps, routing and batches."""
+"""The policy of compaction, pure: states, decisions, cleaning, retention of history, routing and batches."""

@@ -1,4 +1,4 @@
-"""Queue entries -> batches, each for one Spark application."""
+"""Groups queue entries into batches, each for one Spark application."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compactor.compaction.routing import Route
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """An entry, the bytes that it reads and where it runs."""
+    """An entry, the bytes it reads and where it runs."""
 
     entry: Entry
     bytes: int
@@ -20,7 +20,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteBatch:
-    """Entries of one route in the order of their ids."""
+    """Entries of one route, ordered by id."""
 
     route: Route
     items: tuple[Item, ...]
@@ -31,7 +31,7 @@ class RouteBatch:
 
 
 def batches(items: Iterable[Item], max_bytes: int) -> tuple[RouteBatch, ...]:
-    """All items, first come first served by id; a batch exceeds ``max_bytes`` only where one item alone does."""
+    """Returns all items in batches, filled in order of id; a batch exceeds ``max_bytes`` only if one item alone does."""
     open_batches: dict[Route, list[Item]] = {}
     filled: dict[Route, int] = {}
     done: list[list[Item]] = []

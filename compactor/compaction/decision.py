@@ -1,7 +1,7 @@
-"""What should happen to a table or partition now, and why (Hive's ``CompactorUtil.determineCompactionType``).
+"""Decides which compaction a table or partition needs now, and why (Hive's ``CompactorUtil.determineCompactionType``).
 
-The order is Hive's, every comparison strict. Two things are ours: a request that ``enough`` would turn down at once is
-not made, and the removal of aborted transactions comes after compactions, whose cleaning removes them as well.
+The order is Hive's, and every comparison is strict. Two things are ours: a request that ``enough`` would turn down at
+once is not made, and removing aborted transactions comes after compactions, because their cleaning removes them too.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ _BY_CLEANER = "hive.compactor.clean.aborts.using.cleaner"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a decision looks at. Deltas are those that a compaction may read, ``waiting`` counts the directories that it may
-    not read yet; ``obsolete`` counts aborted ones too.
+    """The figures a decision rests on.
 
-    ``base_bytes`` are those of the originals where there is no base. ``oldest_abort_age_ms`` is None without aborts.
+    Deltas are those a compaction may read; ``waiting`` counts the directories it may not read yet. ``obsolete``
+    includes aborted directories. ``base_bytes`` is the size of the originals if there is no base.
+    ``oldest_abort_age_ms`` is None without aborts.
     """
 
     base_bytes: int = 0
@@ -61,7 +62,7 @@ class Facts:
         is_insert_only: bool = False,
         minor_supported: bool = True,
     ) -> Facts:
-        """The facts of one directory under the compactor's list; aborts are what the metastore counts."""
+        """Builds the facts of one directory under the compactor's list; the metastore counts the aborts."""
         deltas = directory.compactable()
         files = list(_files(directory, deltas))
         return cls(
@@ -93,7 +94,7 @@ def _files(directory: AcidDirectory, deltas: Iterable[AcidDir]) -> Iterator[Data
 
 
 def _small(files: Iterable[DataFile]) -> int:
-    """Small files that a compaction would join with another one: of each file number's all, but for the only one."""
+    """Counts the small files a compaction would join with another: all of a file number's, unless it has only one."""
     sizes: dict[int, list[bool]] = {}
     for file in files:
         sizes.setdefault(file.number, []).append(file.length < SMALL_FILE)
@@ -106,13 +107,13 @@ def _nothing() -> Mapping[str, int | float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """``because`` is a sentence with the numbers, ``flips`` what would change the decision."""
+    """The outcome for a table or partition: ``because`` gives the numbers, ``flips`` what would change it."""
 
     because: str
     numbers: Mapping[str, int | float] = field(default_factory=_nothing)
     flips: tuple[str, ...] = ()
 
-    type: ClassVar[CompactionType | None] = None  #: of the request that the decision leads to
+    type: ClassVar[CompactionType | None] = None  #: of the request the decision leads to
 
     @property
     def name(self) -> str:
@@ -121,49 +122,49 @@ class Decision:
 
 
 class Minor(Decision):
-    """Merge the deltas into one pair."""
+    """A minor compaction: merge the deltas into one pair."""
 
     __slots__ = ()
     type: ClassVar[CompactionType | None] = CompactionType.MINOR
 
 
 class Major(Decision):
-    """Make a new base of everything."""
+    """A major compaction: write everything into a new base."""
 
     __slots__ = ()
     type: ClassVar[CompactionType | None] = CompactionType.MAJOR
 
 
 class CleanOnly(Decision):
-    """Nothing to merge, but obsolete directories to remove; a request (major, as in Hive) passes through to READY."""
+    """No merge, only obsolete directories to remove; the request (major, as in Hive) goes straight to READY."""
 
     __slots__ = ()
     type: ClassVar[CompactionType | None] = CompactionType.MAJOR
 
 
 class AbortCleanup(Decision):
-    """Remove what aborted transactions wrote."""
+    """Abort clean-up: remove what aborted transactions wrote."""
 
     __slots__ = ()
     type: ClassVar[CompactionType | None] = CompactionType.ABORT_CLEANUP
 
 
 class NotNeeded(Decision):
-    """Nothing happens now."""
+    """No compaction is needed now."""
 
     __slots__ = ()
 
 
 def decide(facts: Facts, settings: Settings) -> Decision:
-    """What should happen under ``settings`` (with the table's own ones in them).
+    """Decides what should happen under ``settings``, which include the table's own.
 
     Raises:
-        BadSetting: a threshold's value cannot be read.
+        BadSetting: the value of a threshold cannot be parsed.
     """
     numbers = _numbers(facts, settings)
     if facts.unparsable:
         return NotNeeded(
-            because=f"{facts.unparsable[0]!r} begins like a base or delta and is none; nothing is decided while it is "
+            because=f"{facts.unparsable[0]!r} looks like a base or delta but is neither; nothing is decided while it is "
             "there",
             numbers=numbers,
             flips=("find out who wrote it and move it out of the table",),
@@ -175,7 +176,9 @@ def decide(facts: Facts, settings: Settings) -> Decision:
         chosen = _worth_it(chosen, facts)
     if by_cleaner and (chosen is None or isinstance(chosen, NotNeeded)):
         chosen = _abort_cleanup(facts, settings, numbers) or chosen
-    return chosen or NotNeeded(because=_calm(facts, settings), numbers=numbers, flips=_wakes(facts, settings))
+    return chosen or NotNeeded(
+        because=_below_thresholds(facts, settings), numbers=numbers, flips=_flips(facts, settings)
+    )
 
 
 def _numbers(facts: Facts, settings: Settings) -> Mapping[str, int | float]:
@@ -256,13 +259,13 @@ def _by_number(facts: Facts, settings: Settings, numbers: Mapping[str, int | flo
     if _no_base(facts):
         return Major(because=f"{because}, and no base", numbers=numbers, flips=flips)
     if not facts.minor_supported:
-        what = "an insert-only table" if facts.is_insert_only else "what lies here"
+        what = "an insert-only table" if facts.is_insert_only else "these files"
         return Major(because=f"{because}, and no minor compaction of {what}", numbers=numbers, flips=flips)
     return Minor(because=because, numbers=numbers, flips=flips)
 
 
 def _worth_it(chosen: Decision, facts: Facts) -> Decision:
-    """``chosen``, unless a worker would find nothing to merge; Hive makes such a request again in every cycle."""
+    """Returns ``chosen``, unless a worker would find nothing to merge; Hive repeats such a request in every cycle."""
     assert chosen.type is not None
     shortage = _shortage(
         chosen.type,
@@ -283,7 +286,7 @@ def _worth_it(chosen: Decision, facts: Facts) -> Decision:
     return NotNeeded(because=f"{chosen.because}, but {shortage}", numbers=chosen.numbers, flips=("another delta",))
 
 
-def _calm(facts: Facts, settings: Settings) -> str:
+def _below_thresholds(facts: Facts, settings: Settings) -> str:
     if facts.deltas == 0:
         return f"there are no deltas to merge{_and_waiting(facts.waiting)}"
     parts = [f"{facts.deltas} deltas <= {settings.integer(_NUM)} ({_NUM})"]
@@ -300,31 +303,31 @@ def _and_waiting(number: int) -> str:
     return f"; {number} {what} for an open transaction to end (compactor show transactions)"
 
 
-def _wakes(facts: Facts, settings: Settings) -> tuple[str, ...]:
+def _flips(facts: Facts, settings: Settings) -> tuple[str, ...]:
     limit = settings.integer(_NUM)
-    wakes = [f"more than {limit} deltas (now {facts.deltas})"]
+    flips = [f"more than {limit} deltas (now {facts.deltas})"]
     if facts.base_bytes:
         wanted = settings.ratio(_PCT) * facts.base_bytes
-        wakes.append(f"more than {wanted:.0f} bytes in deltas (now {facts.delta_bytes})")
-    wakes.append(f"more than {settings.integer(_ABORTS)} aborted transactions (now {facts.aborts})")
-    return tuple(wakes)
+        flips.append(f"more than {wanted:.0f} bytes in deltas (now {facts.delta_bytes})")
+    flips.append(f"more than {settings.integer(_ABORTS)} aborted transactions (now {facts.aborts})")
+    return tuple(flips)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enough:
-    """A compaction of this type has something to merge."""
+    """The answer that a compaction has something to merge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NothingToDo:
-    """It has nothing to merge. With ``obsolete`` the request goes on to be cleaned, else it is refused."""
+    """The answer that it has nothing to merge. With ``obsolete`` the request goes on to cleaning, else it is refused."""
 
     because: str
     obsolete: bool
 
 
 def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingToDo:
-    """Whether a worker has something to merge (Hive's ``isEnoughToCompact``); thresholds play no part here."""
+    """Tells whether a worker has something to merge (Hive's ``isEnoughToCompact``), regardless of thresholds."""
     deltas = directory.compactable()
     shortage = _shortage(
         type,
@@ -342,7 +345,7 @@ def enough(directory: AcidDirectory, type: CompactionType) -> Enough | NothingTo
 def _shortage(
     type: CompactionType, *, deltas: int, delete_deltas: int, has_base: bool, originals: int, waiting: int
 ) -> str | None:
-    """Why there is nothing to merge, None when there is something."""
+    """Returns the reason why there is nothing to merge, or None if there is something."""
     match type:
         case CompactionType.REBALANCE:
             return None
@@ -374,7 +377,7 @@ def _is_base(name: str) -> bool:
 
 
 def _duration(milliseconds: int) -> str:
-    """``90 s``, ``12 h``: the largest unit that needs no more than one decimal."""
+    """Formats a duration as ``90 s`` or ``12 h``, in the largest unit that needs at most one decimal."""
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
         if milliseconds >= 2 * size:
             return f"{milliseconds / size:.1f}".removesuffix(".0") + f" {unit}"

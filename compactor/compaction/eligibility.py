@@ -1,6 +1,7 @@
-"""Who may be looked at by the initiator, and in which order (Hive's ``CompactorUtil.isEligibleForCompaction``).
+"""Decides which tables and partitions the initiator looks at, and in which order.
 
-The checks come in Hive's order and the first hit wins; compactor.paused is ours. Manual requests don't pass through here.
+The rules are those of Hive's ``CompactorUtil.isEligibleForCompaction`` in Hive's order, and the first that applies wins;
+compactor.paused is ours. Manual requests do not go through here.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A table or partition that was written, with what the metastore knows of it.
+    """A table or partition that was written to, with what the metastore knows about it.
 
-    ``queued`` are its rows in the queue, ``history`` its rows in COMPLETED_COMPACTIONS, in any order. ``exists`` says
-    that its table, and its partition if it names one, is there.
+    ``queued`` are its rows in the queue, ``history`` its rows in COMPLETED_COMPACTIONS, in any order. ``exists`` is true
+    if its table exists, and its partition if it names one.
     """
 
     entity: Entity
@@ -45,21 +46,24 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eligible:
-    """It is looked at. With ``observing`` the decision is only recorded: the mode allows no request."""
+    """The answer that a candidate is looked at. With ``observing`` its decision is recorded but not requested."""
 
     observing: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """It is not. ``record`` asks for a 'did not initiate' row, once for each run of failures."""
+    """The answer that it is not. ``record`` asks for a 'did not initiate' row, once for each run of failures."""
 
     because: str
     record: bool = False
 
 
 def eligible(candidate: Candidate, settings: Settings, now_ms: int) -> Eligible | Skipped:
-    """Whether the initiator looks at ``candidate``; ``settings`` with the table's own, ``now_ms`` of the database."""
+    """Tells whether the initiator looks at ``candidate``.
+
+    ``settings`` include the table's own; ``now_ms`` is the database's clock.
+    """
     skipped = (
         _replicated(candidate.database_parameters, "database")
         or _queued(candidate)
@@ -74,7 +78,7 @@ def eligible(candidate: Candidate, settings: Settings, now_ms: int) -> Eligible 
 
 
 def no_auto_compaction(table_parameters: Mapping[str, str], database_parameters: Mapping[str, str]) -> str | None:
-    """``database`` or ``table``, whichever switches automatic compaction off; None when it is on.
+    """Returns ``database`` or ``table``, whichever switches automatic compaction off; None if it is on.
 
     A database that has the key at all decides for its tables (Hive's ``MetaStoreUtils.isNoAutoCompactSet``).
     """
@@ -85,21 +89,21 @@ def no_auto_compaction(table_parameters: Mapping[str, str], database_parameters:
 
 
 def no_cleanup(table_parameters: Mapping[str, str], partition_parameters: Mapping[str, str]) -> str | None:
-    """``table`` or ``partition``, whichever says ``no_cleanup``; None when cleaning is allowed."""
+    """Returns ``table`` or ``partition``, whichever sets ``no_cleanup``; None if cleaning is allowed."""
     if _flag(table_parameters, "no_cleanup"):
         return "table"
     return "partition" if _flag(partition_parameters, "no_cleanup") else None
 
 
 def failures_in_a_row(history: Iterable[Entry], threshold: int) -> Sequence[Entry]:
-    """The newest ``threshold`` succeeded or failed rows, newest first, if all of them failed; else nothing."""
+    """Returns the newest ``threshold`` succeeded or failed rows, newest first, if all of them failed; else nothing."""
     ended = sorted((e for e in history if e.state in (State.SUCCEEDED, State.FAILED)), key=lambda e: -e.id)
     newest = ended[:threshold]
     return newest if len(newest) == threshold and all(e.state is State.FAILED for e in newest) else ()
 
 
 def order(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Entity, ...]:
-    """All entities in one total order, beginning behind ``after`` and going round, so that none waits for ever."""
+    """Returns all entities in one total order, starting after ``after`` and wrapping round, so that none starves."""
     ordered = sorted(set(entities), key=position)
     if after is None:
         return tuple(ordered)
@@ -108,7 +112,7 @@ def order(entities: Iterable[Entity], after: Entity | None = None) -> tuple[Enti
 
 
 def position(entity: Entity) -> tuple[str, str, str]:
-    """Where an entity stands in the order; a table without partitions stands before any of its partitions."""
+    """Returns an entity's sort key; a table as a whole comes before its partitions."""
     return (entity.database, entity.table, entity.partition or "")
 
 
@@ -173,5 +177,5 @@ def _not_compacted(candidate: Candidate, settings: Settings) -> Skipped | None:
     if candidate.is_insert_only and not settings.boolean("hive.compactor.compact.insert.only"):
         return Skipped(because="the table is insert-only and hive.compactor.compact.insert.only is false")
     if candidate.is_partitioned and candidate.entity.partition is None and not candidate.has_old_abort:
-        return Skipped(because="a dynamic-partition write names no partition; its partitions are looked at themselves")
+        return Skipped(because="a dynamic-partition write names no partition; its partitions are looked at one by one")
     return None

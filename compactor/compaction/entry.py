@@ -1,4 +1,4 @@
-"""A compaction request, and the row that remembers it from the queue to the history."""
+"""A compaction request, and the row that records it from the queue to the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entity:
-    """What is compacted: a partition, or an unpartitioned table (``partition`` None). Names as Hive stores them."""
+    """The unit of compaction: a partition, or an unpartitioned table (``partition`` None). Names as Hive stores them."""
 
     database: str
     table: str
@@ -28,7 +28,7 @@ class Entity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What somebody asks for. ``properties`` are WITH OVERWRITE TBLPROPERTIES."""
+    """A request for a compaction. ``properties`` are WITH OVERWRITE TBLPROPERTIES."""
 
     entity: Entity
     type: CompactionType
@@ -42,7 +42,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One row of COMPACTION_QUEUE or COMPLETED_COMPACTIONS. Times are epoch milliseconds of the database's clock."""
+    """A row of COMPACTION_QUEUE or COMPLETED_COMPACTIONS. Times are epoch milliseconds of the database's clock."""
 
     id: int
     entity: Entity
@@ -60,7 +60,7 @@ class Entry:
     next_txn_id: TxnId | None = None
     commit_time: int | None = None
     cleaner_start: int | None = None
-    retry_retention: int = 0  #: ms that a row which could not be cleaned waits before it is looked at again
+    retry_retention: int = 0  #: ms that a row waits after a failed cleaning before the next attempt
     job_id: str | None = None
     error: str | None = None
     initiator_id: str | None = None

@@ -1,6 +1,7 @@
-"""When an aborted transaction may be forgotten (PROTOCOL 8): nothing of it exists in storage, a grace time on.
+"""Decides when an aborted transaction may be forgotten (PROTOCOL 8): once nothing of it is in storage after a grace time.
 
-Once forgotten, an aborted write ID counts as committed: an aborted TRUNCATE's ``base_N`` would empty its table [seen].
+Once forgotten, an aborted write ID counts as committed: the ``base_N`` of an aborted TRUNCATE would empty its table
+[seen].
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from compactor.ids import WriteId
 from compactor.settings.precedence import Settings
 
 
-def shown(listing: Listing, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
-    """Which of ``write_ids`` a directory there may hold, with its name.
+def write_ids_in_storage(listing: Listing, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
+    """Returns those of ``write_ids`` that a listed directory may hold, each with that directory's name.
 
     A compaction's output (``_v``) spans aborted write IDs without holding their rows.
     """
@@ -57,9 +58,9 @@ def reaching(listing: Listing, write_id: WriteId) -> str | None:
 
 
 def forget_before(now_ms: int, settings: Settings) -> int:
-    """Aborted transactions that were last heard of before this time (epoch ms) are old enough.
+    """Returns the time (epoch ms) of the last heartbeat before which an aborted transaction is old enough to forget.
 
-    TXNS has no time of abort; a transaction without heartbeat is aborted hive.txn.timeout later at the latest, and a
+    TXNS has no abort time. A transaction without a heartbeat is aborted hive.txn.timeout later at the latest, and a
     zombie task of it may write for a while after that (compactor.forget.grace).
     """
     return now_ms - settings.milliseconds("compactor.forget.grace") - settings.milliseconds("hive.txn.timeout")

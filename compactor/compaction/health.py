@@ -1,4 +1,4 @@
-"""How well a table or partition reads: figures of one look at it, and one number from 0 to 100 made of them."""
+"""The health of a table or partition: figures of what a reader has to merge, summed up in a number from 0 to 100."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 SMALL_FILE = 16 * 1024 * 1024  #: bytes below which a file costs a reader more to open than to read
 _NUM, _PCT = "hive.compactor.delta.num.threshold", "hive.compactor.delta.pct.threshold"
 _ABORTS = "hive.compactor.abortedtxn.threshold"
-_MERGING, _DELETES, _SMALL, _ABORTED = 50, 20, 20, 10  #: points that each can cost; together all of them
-_DELETES_AT = 0.1  #: part of the bytes in delete deltas at which all of their points are lost
+_MERGING, _DELETES, _SMALL, _ABORTED = 50, 20, 20, 10  #: the points each kind of trouble can cost, 100 in all
+_DELETES_AT = 0.1  #: share of the bytes in delete deltas at which all of their points are lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """What a reader merges and opens; sizes in bytes.
+    """The directories and files a reader merges and opens; sizes in bytes.
 
-    ``small_files`` are those below ``SMALL_FILE`` that could be part of another one; ``aborts`` are aborted
+    ``small_files`` are those below ``SMALL_FILE`` that could be joined with another; ``aborts`` are aborted
     transactions that are not forgotten yet.
     """
 
@@ -32,7 +32,7 @@ class Condition:
 
     @classmethod
     def of(cls, numbers: Mapping[str, object]) -> Condition | None:
-        """Of a decision's numbers, with its thresholds; None where nobody looked into the directory."""
+        """Builds the condition from a decision's numbers and thresholds; None if the directory was not listed."""
         if "files" not in numbers:
             return None
         found = {name: _integer(numbers, name) for name in cls.__slots__ if name != "health"}
@@ -40,17 +40,17 @@ class Condition:
 
     @property
     def bytes(self) -> int:
-        """What a reader reads, all columns taken."""
+        """The bytes a reader of all columns reads."""
         return self.base_bytes + self.delta_bytes
 
     @property
     def delete_ratio(self) -> float:
-        """Which part of that is delete deltas."""
+        """The share of ``bytes`` in delete deltas."""
         return self.delete_bytes / self.bytes if self.bytes else 0.0
 
 
 def _health(condition: Condition, limits: Mapping[str, object]) -> int:
-    """100 less what each kind of trouble costs; one that has reached the initiator's threshold costs all it can."""
+    """Subtracts from 100 the cost of each kind of trouble; at the initiator's threshold the cost is at its maximum."""
     ratio = condition.delta_bytes / condition.base_bytes if condition.base_bytes else 0.0
     merging = max(_part(condition.deltas, limits, _NUM), _part(ratio, limits, _PCT))
     deletes = min(1.0, condition.delete_ratio / _DELETES_AT)

@@ -1,4 +1,7 @@
-"""What the history keeps (Hive's ``PurgeCompactionHistoryFunction``; unlike there, taken-off requests go as well)."""
+"""Decides which rows the history keeps (Hive's ``PurgeCompactionHistoryFunction``).
+
+Unlike Hive, it purges requests that a person took off the queue as well.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ _TIMES_OUT = frozenset({State.FAILED, State.DID_NOT_INITIATE, State.REFUSED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How many rows of each state stay for one table or partition; ``timeout_ms`` for those that success made moot."""
+    """The number of rows kept per state for one table or partition, and how long rows made moot by a success stay."""
 
     keep: Mapping[State, int]
     timeout_ms: int
 
     @classmethod
     def of(cls, settings: Settings) -> Policy:
-        """The policy of ``settings``; never fewer failed rows than the failed threshold looks at."""
+        """Builds the policy of ``settings``; it never keeps fewer failed rows than the failed threshold looks at."""
         prefix = "hive.compactor.history.retention."
         failed = max(
             settings.integer(prefix + "failed"), settings.integer("hive.compactor.initiator.failed.compacts.threshold")
@@ -42,10 +45,10 @@ class Policy:
 
 
 def to_purge(history: Iterable[Entry], policy: Policy, now_ms: int) -> tuple[int, ...]:
-    """Ids of the rows of *one* table or partition that leave the history, ascending.
+    """Returns the ids, ascending, of the rows of *one* table or partition that leave the history.
 
-    Of each state the newest stay. Failed, refused and not initiated ones go earlier when they began longer ago than
-    the time-out and a newer compaction succeeded: a major one for any, a minor one for minor ones.
+    The newest rows of each state stay. Failed, refused and not-initiated rows go earlier if they began longer ago than
+    the time-out and a newer compaction succeeded: a major one for rows of any type, a minor one for minor rows.
     """
     left = dict(policy.keep)
     gone: list[int] = []

@@ -1,4 +1,4 @@
-"""ORDER BY of a rebalance: columns, each ascending or descending, as CQ_ORDER_BY holds it (``order by a desc, b``)."""
+"""The ORDER BY of a rebalance: columns, ascending or descending, as CQ_ORDER_BY holds them (``order by a desc, b``)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ _ITEM = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderBy:
-    """One column, in lower case as Hive stores it. NULLs come last ascending and first descending unless it is said
-    (Hive's ``hive.default.nulls.last``)."""
+    """One column, in lower case as Hive stores it.
+
+    Unless stated, NULLs come last when ascending and first when descending (Hive's ``hive.default.nulls.last``).
+    """
 
     column: str
     descending: bool = False
@@ -35,10 +37,10 @@ class OrderBy:
 
 
 def parse_order_by(text: str) -> tuple[OrderBy, ...]:
-    """The columns of ``a desc, b``, with or without ORDER BY before them.
+    """Parses ``a desc, b``, with or without ORDER BY before it.
 
     Raises:
-        Refused: it is something else, such as an expression, or names a column twice.
+        Refused: the text is something else, such as an expression, or names a column twice.
     """
     begin = _PREFIX.match(text)
     found: list[OrderBy] = []
@@ -47,7 +49,7 @@ def parse_order_by(text: str) -> tuple[OrderBy, ...]:
         item = _ITEM.match(text, at)
         if item is None or (item.end() < len(text) and text[item.end()] != ","):
             raise Refused(
-                f"ORDER BY {text!r}: expected columns such as 'a desc, b nulls first'; expressions are not done"
+                f"ORDER BY {text!r}: expected columns such as 'a desc, b nulls first'; expressions are not supported"
             )
         found.append(_order_by(item))
         if item.end() == len(text):
@@ -67,19 +69,19 @@ def _order_by(item: re.Match[str]) -> OrderBy:
 
 
 def stored(order: Sequence[OrderBy]) -> str | None:
-    """What stands in CQ_ORDER_BY, which Hive's worker understands too; None without columns."""
+    """Formats the columns for CQ_ORDER_BY, in a form Hive's worker understands too; None without columns."""
     return f"order by {', '.join(map(str, order))}" if order else None
 
 
 def check_columns(table: str, order: Sequence[OrderBy], types: dict[str, str], partition_keys: Collection[str]) -> None:
-    """That every column stands in the rows of ``table`` and can be compared. ``types`` are Hive's, by column.
+    """Checks that every column is in the rows of ``table`` and can be compared. ``types`` are Hive's, by column.
 
     Raises:
-        Refused: otherwise.
+        Refused: a column is a partition key, unknown or of a type without an order.
     """
     for one in order:
         if one.column in partition_keys:
-            raise Refused(f"{table}: ORDER BY {one.column}: is a partition column, equal in all rows of a partition")
+            raise Refused(f"{table}: ORDER BY {one.column}: a partition column is the same in all rows of a partition")
         if one.column not in types:
             raise Refused(f"{table}: ORDER BY {one.column}: there is no such column; there are {', '.join(types)}")
         if types[one.column].lower().startswith(("array<", "map<", "struct<", "uniontype<")):

@@ -1,5 +1,4 @@
-"""What a site says of its compaction pools: where their applications run, how many at a time, and when,
-and by which thresholds its tables are judged in quiet hours.
+"""The policies of compaction pools: where and when their applications run, how many at a time, and off-peak settings.
 
 [metastore.NAME.pool.POOL]   queue, windows, time_zone, applications, applications_outside, max_run, off_peak,
                              off_peak_settings
@@ -20,12 +19,12 @@ from compactor.settings.catalogue import lookup
 from compactor.settings.setting import Scope, Setting, SettingUnit, parse
 
 POOL = "hive.compactor.worker.pool"  #: the setting that says which pool a table is in
-DEFAULT = "default"  #: as a policy names the pool of requests that name none
+DEFAULT = "default"  #: a policy's name for the pool of requests without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolKey:
-    """One key of the table: what it is for, as the documents tell it."""
+    """One key of a pool's table and its documentation."""
 
     key: str
     kind: str
@@ -34,53 +33,54 @@ class PoolKey:
 
 
 KEYS = (
-    PoolKey(key="queue", kind="text", default="", effect="Spark queue, where neither table nor site names one."),
+    PoolKey(key="queue", kind="text", default="", effect="Spark queue, if neither the table nor the site names one."),
     PoolKey(
         key="windows",
         kind="list of texts",
         default="all hours",
         effect='The pool\'s hours, for example ["Mon-Fri 20:00-06:00", "Sat-Sun 00:00-24:00"].',
     ),
-    PoolKey(key="time_zone", kind="text", default="UTC", effect="Whose clock the hours go by, such as Europe/Berlin."),
+    PoolKey(key="time_zone", kind="text", default="UTC", effect="Time zone of the hours, such as Europe/Berlin."),
     PoolKey(
         key="applications",
         kind="number",
         default="any number",
-        effect="Most applications at one time, within the pool's hours.",
+        effect="Maximum number of applications at a time within the pool's hours.",
     ),
     PoolKey(
         key="applications_outside",
         kind="number",
         default="0",
-        effect="Most applications at one time outside of them. Where it is less, one stops when the hours end.",
+        effect="Maximum number of applications at a time outside the pool's hours. If it is lower than "
+        "`applications`, applications stop when the hours end.",
     ),
     PoolKey(
         key="max_run",
         kind="duration",
         default="no bound",
-        effect="Longest time of one application, such as 2h; it then stops at the next boundary, what is left waits.",
+        effect="Maximum run time of one application, such as 2h; it then stops at the next boundary, and the rest waits.",
     ),
     PoolKey(
         key="off_peak",
         kind="list of texts",
         default="no hours",
-        effect='Quiet hours, as in windows, for example ["22:00-06:00"]; off_peak_settings hold in them.',
+        effect='Off-peak hours, written like windows, for example ["22:00-06:00"]; off_peak_settings apply in them.',
     ),
     PoolKey(
         key="off_peak_settings",
         kind="table",
         default="none",
-        effect="Settings that a table may have, such as thresholds, in force for the pool's tables in these hours where "
-        "neither table nor database says otherwise.",
+        effect="Settings that a table may have, such as thresholds, in force for the pool's tables in off-peak hours "
+        "unless the table or its database sets them.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolPolicy:
-    """What a site says of one compaction pool. Without windows its hours are all.
+    """A site's policy for one compaction pool. Without windows, every hour is within the pool's hours.
 
-    ``applications`` at one time within its hours, ``applications_outside`` else; None is no bound.
+    ``applications`` may run at a time within its hours, ``applications_outside`` outside them; None is no bound.
     """
 
     name: str
@@ -95,10 +95,10 @@ class PoolPolicy:
 
 
 def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor.toml") -> PoolPolicy:
-    """What a table of the file says of the pool ``name``.
+    """Parses the policy of the pool ``name`` from its table of the file.
 
     Raises:
-        BadSetting: a key that is not known, or a value that is not of its kind; the message names it.
+        BadSetting: a key is unknown or a value is not of its kind; the message names it.
     """
     for key in table:
         if key not in (known := [k.key for k in KEYS]):
@@ -112,10 +112,10 @@ def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor
         raise BadSetting(f"{where}: time_zone {zone!r} is not known here; wanted one such as Europe/Berlin") from error
     outside = _count(where, table, "applications_outside")
     longest = table.get("max_run")
-    off_peak, quiet = _windows(where, table, "off_peak"), _settings(where, table.get("off_peak_settings", {}))
-    if bool(off_peak) is not bool(quiet):
+    off_peak, in_off_peak = _windows(where, table, "off_peak"), _settings(where, table.get("off_peak_settings", {}))
+    if bool(off_peak) is not bool(in_off_peak):
         raise BadSetting(
-            f"{where}: off_peak and off_peak_settings say nothing without each other; wanted both or neither"
+            f"{where}: off_peak and off_peak_settings mean nothing without each other; wanted both or neither"
         )
     return PoolPolicy(
         name=name,
@@ -126,7 +126,7 @@ def parse_policy(name: str, table: Mapping[str, object], where: str = "compactor
         applications_outside=0 if outside is None else outside,
         max_run_seconds=None if longest is None else _seconds(where, longest),
         off_peak=off_peak,
-        off_peak_settings=MappingProxyType(quiet),
+        off_peak_settings=MappingProxyType(in_off_peak),
     )
 
 
@@ -138,10 +138,10 @@ def _windows(where: str, table: Mapping[str, object], key: str) -> tuple[Window,
 
 
 def _settings(where: str, table: object) -> dict[str, str]:
-    """What ``off_peak_settings`` says, as texts.
+    """Returns the values of ``off_peak_settings`` as texts.
 
     Raises:
-        BadSetting: a key that a table could not have either, one that may not depend on the hour, or a bad value.
+        BadSetting: a key that a table may not set either, one that may not depend on the hour, or a bad value.
     """
     if not isinstance(table, Mapping):
         raise BadSetting(f"{where}: off_peak_settings = {table!r}; wanted a table of settings and their values")
@@ -165,7 +165,7 @@ def _settings(where: str, table: object) -> dict[str, str]:
 def _text(where: str, table: Mapping[str, object], key: str) -> str | None:
     value = table.get(key)
     if value is not None and not isinstance(value, str):
-        raise BadSetting(f"{where}: {key} = {value!r} is no text")
+        raise BadSetting(f"{where}: {key} = {value!r}; wanted a text")
     return value or None
 
 
@@ -185,13 +185,13 @@ def _seconds(where: str, value: object) -> float:
 
 
 def settings_at(policy: PoolPolicy, now: datetime) -> Mapping[str, str]:
-    """What is in force for the pool's tables at ``now``, given in its zone, because of the hour alone."""
+    """Returns the off-peak settings in force for the pool's tables at ``now``, given in its zone."""
     return policy.off_peak_settings if open_until(policy.off_peak, now) is not None else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What may be started now: how many applications (None: any number), and after how long they are to stop."""
+    """The number of applications that may start now (None: any number), and the seconds after which they must stop."""
 
     applications: int | None
     run_seconds: float | None
@@ -199,10 +199,10 @@ class Allowance:
 
 
 def allowance(policy: PoolPolicy, now: datetime, running: int) -> Allowance:
-    """What a pool may start at ``now``, given in its zone, with ``running`` applications under way.
+    """Returns what a pool may start at ``now``, given in its zone, with ``running`` applications under way.
 
-    An application is to stop at the end of the hours that it began in, where fewer may run after them, and after its
-    longest time: at a unit's boundary, what is left being asked for anew.
+    An application must stop after its maximum run time, and at the end of the hours in which it began if fewer may run
+    after them. It stops at a unit's boundary, and the rest is requested again.
     """
     end = open_until(policy.windows, now) if policy.windows else None
     inside = not policy.windows or end is not None
@@ -211,12 +211,12 @@ def allowance(policy: PoolPolicy, now: datetime, running: int) -> Allowance:
     limits = [policy.max_run_seconds] if policy.max_run_seconds is not None else []
     if end is not None and _is_fewer(policy.applications_outside, policy.applications):
         limits.append((end - now).total_seconds())
-    hours = "within its hours" if inside else "outside of its hours"
-    most = "any number" if bound is None else str(bound)
+    hours = "within its hours" if inside else "outside its hours"
+    limit = "any number" if bound is None else str(bound)
     return Allowance(
         applications=left,
         run_seconds=min(limits) if limits else None,
-        because=f"pool {policy.name} is {hours}: {most} at one time, {running} under way",
+        because=f"pool {policy.name} is {hours}: {limit} at a time, {running} under way",
     )
 
 

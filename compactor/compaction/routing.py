@@ -1,4 +1,4 @@
-"""Where an entry's Spark application runs: what must be equal for two entries to share one."""
+"""The route of an entry: where its Spark application runs. Only entries of equal routes share an application."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from compactor.settings.precedence import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """``pool`` None is the default pool, ``queue`` None lets the cluster choose, ``run_as`` None is the process's user.
+    """Pool, Spark queue, user and Spark configuration of an application.
 
-    ``conf`` are sorted pairs of ``spark.*`` keys and values, so that routes compare and hash.
+    ``pool`` None is the default pool, ``queue`` None lets the cluster choose, ``run_as`` None is the process's user.
+    ``conf`` holds sorted pairs of ``spark.*`` keys and values, so that routes compare and hash.
     """
 
     pool: str | None = None
@@ -24,15 +25,19 @@ class Route:
 
     @property
     def digest(self) -> str:
-        """Equal for equal routes, in 64 characters."""
-        said = [self.pool, self.queue, self.run_as, self.conf]
-        return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        """A hash of the route in 64 characters."""
+        parts = [self.pool, self.queue, self.run_as, self.conf]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def route(entry: Entry, settings: Settings, *, owner: str | None = None) -> Route:
-    """The route of ``entry`` under settings with its table and its request in them; ``owner`` of its table.
+    """Returns the route of ``entry``.
 
-    Nobody is impersonated unless the site says so: by ``hive.compactor.run.as.user``, or by ``compactor.run.as.owner``.
+    Nobody is impersonated unless the site asks for it, by ``hive.compactor.run.as.user`` or ``compactor.run.as.owner``.
+
+    Args:
+        settings: including those of the entry's table and request.
+        owner: of the entry's table.
     """
     user = settings.text("hive.compactor.run.as.user")
     as_owner = settings.boolean("compactor.run.as.owner")

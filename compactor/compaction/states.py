@@ -1,4 +1,4 @@
-"""The life of one compaction request. Codes are Hive's own (``TxnStore``); the table below is the only one."""
+"""The states of a compaction request and the transitions between them. The codes are Hive's (``TxnStore``)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compactor.errors import CompactorError
 class State(enum.Enum):
     """CQ_STATE and CC_STATE."""
 
-    INITIATED = "i"  #: queued, nobody works on it
-    WORKING = "w"  #: a worker holds it and heartbeats its transaction
+    INITIATED = "i"  #: queued, not claimed by any worker
+    WORKING = "w"  #: claimed by a worker that heartbeats its transaction
     READY_FOR_CLEANING = "r"  #: the result is visible, obsolete directories are still in storage
     SUCCEEDED = "s"  #: obsolete directories are gone
     FAILED = "f"  #: verification or cleaning failed; CC_ERROR_MESSAGE says why
@@ -23,7 +23,7 @@ class State(enum.Enum):
 
     @property
     def label(self) -> str:
-        """The words of Hive's SHOW COMPACTIONS."""
+        """The state in the words of Hive's SHOW COMPACTIONS."""
         return _LABELS[self]
 
 
@@ -39,7 +39,7 @@ _LABELS = {
     _S.ABORTED: "aborted",
 }
 
-#: From each state of the queue to where a row may go. A row changes only along an edge of this table.
+#: The states a row may move to from each state. A row changes only along an edge of this table.
 NEXT: Mapping[State, frozenset[State]] = MappingProxyType(
     {
         _S.INITIATED: frozenset({_S.WORKING, _S.ABORTED, _S.FAILED}),
@@ -56,14 +56,14 @@ TERMINAL = frozenset(state for state, following in NEXT.items() if not following
 
 
 class IllegalTransition(CompactorError):
-    """A row was to move to a state that it cannot reach from where it is."""
+    """An attempt to move a row to a state it cannot reach from its current one."""
 
 
 def check(entry_id: int, current: State, wanted: State) -> None:
-    """Nothing, if the table above allows the move.
+    """Checks that ``NEXT`` allows the move.
 
     Raises:
-        IllegalTransition: otherwise; the row stays as it was.
+        IllegalTransition: it does not.
     """
     if wanted not in NEXT[current]:
         raise IllegalTransition(
@@ -78,9 +78,9 @@ class CompactionType(enum.Enum):
     MAJOR = "a"
     MINOR = "i"
     REBALANCE = "r"
-    ABORT_CLEANUP = "c"  #: removes what aborted transactions wrote; only in the queue
+    ABORT_CLEANUP = "c"  #: removes the output of aborted transactions; only in the queue
 
     @property
     def label(self) -> str:
-        """Hive's word in SHOW COMPACTIONS and ALTER TABLE ... COMPACT."""
+        """The type in Hive's word, as in SHOW COMPACTIONS and ALTER TABLE ... COMPACT."""
         return self.name

@@ -1,4 +1,4 @@
-"""Hours of the week, by the clock on the wall."""
+"""Windows of hours in a week, by wall-clock time."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _TEXT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The same hours on some days, by the clock on the wall. One that ends before it begins goes on into the next day."""
+    """The same hours on some days, by wall-clock time. A window that ends before it begins runs into the next day."""
 
-    days: frozenset[int]  #: 0 is Monday; of the beginning
+    days: frozenset[int]  #: on which it begins; 0 is Monday
     begin: int  #: minutes since midnight
     end: int  #: minutes since midnight; 1440 is midnight
 
     @property
     def spans(self) -> Iterable[tuple[int, int]]:
-        """From and to in minutes since Monday 00:00; the end may lie in the next week."""
+        """The begin and end of each day's hours in minutes since Monday 00:00; the end may lie in the next week."""
         length = (self.end - self.begin) % _DAY_MINUTES or _DAY_MINUTES
         for day in sorted(self.days):
             yield day * _DAY_MINUTES + self.begin, day * _DAY_MINUTES + self.begin + length
 
 
 def parse_window(text: str) -> Window:
-    """``Mon-Fri 20:00-06:00``, ``Sat 00:00-24:00`` or, for every day, ``22:00-04:00``.
+    """Parses ``Mon-Fri 20:00-06:00``, ``Sat 00:00-24:00`` or, for every day, ``22:00-04:00``.
 
     Raises:
-        BadSetting: it is written otherwise.
+        BadSetting: the text has another form.
     """
     found = _TEXT.fullmatch(text.strip())
     if found is None:
@@ -51,21 +51,21 @@ def parse_window(text: str) -> Window:
 
 def _day(text: str, name: str) -> int:
     if name.lower() not in DAYS:
-        raise BadSetting(f"window {text!r}: {name!r} is no day; wanted one of {', '.join(day.title() for day in DAYS)}")
+        raise BadSetting(f"window {text!r}: {name!r} is not a day; wanted one of {', '.join(d.title() for d in DAYS)}")
     return DAYS.index(name.lower())
 
 
 def _minutes(text: str, clock: str) -> int:
     hours, minutes = map(int, clock.split(":"))
     if hours * 60 + minutes > _DAY_MINUTES or minutes > 59:
-        raise BadSetting(f"window {text!r}: {clock} is no time of a day; wanted 00:00 to 24:00")
+        raise BadSetting(f"window {text!r}: {clock} is not a time of day; wanted 00:00 to 24:00")
     return hours * 60 + minutes
 
 
 def open_until(windows: Iterable[Window], now: datetime) -> datetime | None:
-    """When the hours end that ``now`` (in the pool's zone) lies in, adjoining windows taken together; None outside.
+    """Returns the end of the window around ``now`` (in the pool's zone), adjoining windows joined; None outside.
 
-    Hours are those of the wall clock: on the two nights a year when it is set, a window is an hour longer or shorter.
+    Hours are wall-clock hours: on the two nights a year when clocks change, a window is an hour longer or shorter.
     """
     at = now.weekday() * _DAY_MINUTES + now.hour * 60 + now.minute
     spans = [

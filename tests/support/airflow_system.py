@@ -33,7 +33,7 @@ from tests.support.tables import insert, make_table, rows_of
 
 SECOND = "scheduler-2"
 POOL = "compaction"  #: Airflow's, of one slot
-CLOSED = "closed"  #: a compaction pool outside of its hours
+CLOSED = "closed"  #: a compaction pool outside its hours
 WORKER = "compaction_worker"
 DAGS = ("compaction_initiator", WORKER, "compaction_cleaner")
 

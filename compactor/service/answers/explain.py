@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compactor.compaction.cleaning import Wait, may_clean
+from compactor.compaction.cleaning import CleaningFacts, Wait, may_clean
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
 from compactor.errors import CompactorError
@@ -211,8 +211,12 @@ def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
     """What has to happen before an entry of the queue goes on; None while somebody works on it."""
     if entry.state is not State.READY_FOR_CLEANING:
         return "a worker" if entry.state is State.INITIATED else None
-    state = site.metastore.commits.txn_state(entry)
-    answer = may_clean(entry, repair.lowest_open(site), state, settings=settings, now_ms=site.metastore.now_ms())
+    facts = CleaningFacts(
+        lowest_open=repair.lowest_open(site),
+        txn_state=site.metastore.commits.txn_state(entry),
+        now_ms=site.metastore.now_ms(),
+    )
+    answer = may_clean(entry, facts, settings)
     return answer.because if isinstance(answer, Wait) else "the cleaner's next pass"
 
 

@@ -10,10 +10,10 @@ from compactor.acid import partition_names
 from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
 from compactor.acid.write_ids import ValidTxnList
-from compactor.compaction.cleaning import Clean, Drop, Wait, may_clean, removable, retry_retention
+from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean, removable, retry_retention
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting_aborts import forget_before, shown
+from compactor.compaction.forgetting_aborts import forget_before, write_ids_in_storage
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
@@ -174,17 +174,16 @@ def _target(site: Site, entry: Entry) -> Target | None:
 def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, settings: Settings) -> Clean | Wait | Drop:
     parameters = target.partition.parameters if target and target.partition else {}
     seen = _first_sight(site, entry)
-    answer = may_clean(
-        entry,
-        lowest,
-        site.metastore.commits.txn_state(entry),
+    facts = CleaningFacts(
+        lowest_open=lowest,
+        txn_state=site.metastore.commits.txn_state(entry),
         now_ms=site.metastore.now_ms(),
-        settings=settings,
         exists=target is not None,
         forbidden_by=no_cleanup(target.table.parameters, parameters) if target else None,
         rebalance_committed=target is not None and _rebalance_committed(site, target, entry),
         newest_at_first_sight=None if seen is None else seen.newest,
     )
+    answer = may_clean(entry, facts, settings)
     held = _held_by_lock(site, entry, seen) if isinstance(answer, Clean) else None
     return held or answer
 
@@ -312,7 +311,7 @@ def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -
     old = {
         w.write_id for w in site.metastore.aborts.writes(entity) if w.write_id <= highest and w.last_heartbeat < horizon
     }
-    return tuple(sorted(old - shown(site.storage.listing(target.location), old).keys()))
+    return tuple(sorted(old - write_ids_in_storage(site.storage.listing(target.location), old).keys()))
 
 
 def _abort_candidates(site: Site) -> tuple[Entity, ...]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting_aborts import forget_before, shown
+from compactor.compaction.forgetting_aborts import forget_before, write_ids_in_storage
 from compactor.compaction.history_retention import Policy, to_purge
 from compactor.errors import CompactorError, LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
@@ -199,7 +199,7 @@ def _in_storage(site: Site, database: str, name: str, aborted: dict[WriteId, Txn
     kept: dict[TxnId, str] = {}
     for location in _locations(site, table):
         try:
-            there = shown(site.storage.listing(site.storage.resolve(location)), aborted)
+            there = write_ids_in_storage(site.storage.listing(site.storage.resolve(location)), aborted)
         except CompactorError as error:
             log.warning("%s: cannot be listed, so its aborted transactions stay: %s", location, error)
             return dict.fromkeys(aborted.values(), f"{location} cannot be listed")

@@ -1,4 +1,4 @@
-"""Entries -> batches."""
+"""Grouping entries into batches."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def _ids(items: list[Item], max_bytes: int) -> list[list[int]]:
     return [[item.entry.id for item in batch.items] for batch in batches(items, max_bytes)]
 
 
-def test_filled_up_in_the_order_of_ids() -> None:
+def test_batches_are_filled_in_order_of_id() -> None:
     assert _ids([_item(3, 30), _item(1, 50), _item(2, 50), _item(4, 80)], 100) == [[1, 2], [3], [4]]
 
 
-def test_different_routes_never_share() -> None:
+def test_entries_of_different_routes_never_share_a_batch() -> None:
     """DESIGN 7: entries with different queue, run-as or conf never share a batch."""
     items = [_item(1, 1, "a"), _item(2, 1, "b"), _item(3, 1, "a"), _item(4, 1)]
     assert _ids(items, 100) == [[1, 3], [2], [4]]
 
 
-def test_too_large_for_any_batch_goes_alone() -> None:
+def test_an_item_too_large_for_any_batch_goes_alone() -> None:
     assert _ids([_item(1, 10), _item(2, 500), _item(3, 10)], 100) == [[1], [2], [3]]
 
 
@@ -48,8 +48,8 @@ items_of_any_kind = st.lists(
 
 
 @given(items_of_any_kind)
-def test_each_entry_once_bounded_and_in_order(items: list[Item]) -> None:
-    """DESIGN 8.8: nobody overtakes an earlier entry of the same route."""
+def test_every_entry_is_batched_once_within_bounds_and_in_order(items: list[Item]) -> None:
+    """DESIGN 8.8: no entry overtakes an earlier one of the same route."""
     made = batches(items, 100)
     assert sorted(i.entry.id for b in made for i in b.items) == sorted(i.entry.id for i in items)
     assert [b.items[0].entry.id for b in made] == sorted(b.items[0].entry.id for b in made)

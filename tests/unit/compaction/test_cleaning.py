@@ -1,13 +1,23 @@
-"""When obsolete directories may go."""
+"""The rules for removing obsolete directories."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from compactor.acid.directory import AcidDirectory
-from compactor.compaction.cleaning import Clean, Drop, Wait, delayed_cleanup, may_clean, removable, retry_retention
+from compactor.compaction.cleaning import (
+    Clean,
+    CleaningFacts,
+    Drop,
+    Wait,
+    delayed_cleanup,
+    may_clean,
+    removable,
+    retry_retention,
+)
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import NEXT, CompactionType, State
 from compactor.errors import BadName
@@ -37,27 +47,22 @@ def _may(
     *,
     now: int = COMMITTED + 1,
     settings: Settings = DEFAULTS,
-    exists: bool = True,
-    forbidden_by: str | None = None,
-    rebalance_committed: bool = False,
     newest: int | None = None,
+    **facts: Any,
 ) -> Clean | Wait | Drop:
-    return may_clean(
-        entry,
-        TxnId(lowest),
-        state,
+    found = CleaningFacts(
+        lowest_open=TxnId(lowest),
+        txn_state=state,
         now_ms=now,
-        settings=settings,
-        exists=exists,
-        forbidden_by=forbidden_by,
-        rebalance_committed=rebalance_committed,
         newest_at_first_sight=None if newest is None else TxnId(newest),
+        **facts,
     )
+    return may_clean(entry, found, settings)
 
 
 @pytest.mark.parametrize(("lowest", "clean"), [(61, True), (60, False), (59, False), (100, True)])
-def test_gate_is_strict(lowest: int, clean: bool) -> None:
-    """PROTOCOL 7.1: the newest transaction at the commit may still read what was replaced (Hive lets it through)."""
+def test_the_gate_is_strict(lowest: int, clean: bool) -> None:
+    """PROTOCOL 7.1: the newest transaction at the commit may still read replaced directories (Hive ignores it)."""
     verdict = _may(lowest=lowest)
     if clean:
         assert verdict == Clean()
@@ -66,28 +71,28 @@ def test_gate_is_strict(lowest: int, clean: bool) -> None:
         assert verdict.holder == lowest
 
 
-def test_own_transaction_still_open() -> None:
+def test_a_row_waits_while_its_own_transaction_is_open() -> None:
     """PROTOCOL 7.4: Hive marks a rebalance ready before it commits."""
     verdict = _may(state="o")
     assert isinstance(verdict, Wait)
     assert verdict.holder == 50
 
 
-def test_own_transaction_aborted() -> None:
-    """PROTOCOL 6: such a row stays in Hive's queue for ever and blocks the table; here it ends."""
+def test_a_row_of_an_aborted_transaction_fails() -> None:
+    """PROTOCOL 6: in Hive such a row stays in the queue forever and blocks the table; here it ends."""
     expected = Drop(state=State.FAILED, error="compaction transaction 50 aborted", aborted=True)
     assert _may(state="a") == expected
     assert _may(UNSTAMPED, state="a", lowest=1) == expected
 
 
 @pytest.mark.parametrize("stamp", [{"next_txn_id": TxnId(60)}, {"commit_time": 5, "next_txn_id": TxnId(60)}])
-def test_transaction_row_gone_with_a_stamp_has_committed(stamp: dict[str, int]) -> None:
+def test_a_stamped_row_without_a_txns_row_has_committed(stamp: dict[str, int]) -> None:
     """PROTOCOL 7.4."""
     assert _may(replace(UNSTAMPED, **stamp), state=None) == Clean()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("type_", [CompactionType.MAJOR, CompactionType.MINOR])
-def test_transaction_row_gone_without_a_stamp_is_refused(type_: CompactionType) -> None:
+def test_an_unstamped_row_without_a_txns_row_is_refused(type_: CompactionType) -> None:
     """PROTOCOL 7.4: nothing proves the commit, so neither its inputs nor its outputs are touched."""
     verdict = _may(replace(UNSTAMPED, type=type_), state=None, rebalance_committed=True)
     assert isinstance(verdict, Drop)
@@ -95,7 +100,7 @@ def test_transaction_row_gone_without_a_stamp_is_refused(type_: CompactionType) 
 
 
 def test_rebalance_without_stamps() -> None:
-    """PROTOCOL 7.1, 7.4: Hive never stamps it; proven by storage it waits for those open at first sight."""
+    """PROTOCOL 7.1, 7.4: Hive never stamps it; once storage proves it, it waits for transactions open at first sight."""
     rebalance = replace(UNSTAMPED, type=CompactionType.REBALANCE)
     assert isinstance(_may(rebalance, state=None), Drop)
     unseen = _may(rebalance, state=None, rebalance_committed=True)
@@ -105,7 +110,7 @@ def test_rebalance_without_stamps() -> None:
     assert _may(rebalance, 81, None, rebalance_committed=True, newest=80) == Clean()
 
 
-def test_a_stamp_is_believed_over_first_sight() -> None:
+def test_a_stamp_takes_precedence_over_first_sight() -> None:
     assert _may(lowest=61, newest=99) == Clean()
 
 
@@ -125,7 +130,7 @@ def test_delayed_cleanup(after: int, clean: bool) -> None:
     assert delayed_cleanup(DELAYED) == 300_000
 
 
-def test_back_off_counts_from_the_last_try() -> None:
+def test_back_off_counts_from_the_last_attempt() -> None:
     """Hive counts from the commit, so that an old row is tried in every cycle."""
     tried = COMMITTED + 10_000_000
     row = replace(READY, cleaner_start=tried, retry_retention=300_000)
@@ -135,7 +140,7 @@ def test_back_off_counts_from_the_last_try() -> None:
     assert _may(row, now=tried + 300_001) == Clean()
 
 
-def test_cleaner_start_alone_is_no_back_off() -> None:
+def test_cleaner_start_alone_causes_no_back_off() -> None:
     assert _may(replace(READY, cleaner_start=COMMITTED + 10**9)) == Clean()
     assert _may(replace(READY, cleaner_start=-1, retry_retention=300_000), now=COMMITTED + 300_001) == Clean()
 
@@ -157,13 +162,13 @@ def test_gate_comes_before_everything_that_ends_a_row() -> None:
 
 
 def test_soft_deleted_location() -> None:
-    """PROTOCOL 7.4: a row with a location and no table is a case of its own, under the same gate."""
+    """PROTOCOL 7.4: a row with a location and no table is a case of its own, behind the same gate."""
     row = replace(READY, properties={"location": "file:/wh/t.v5", "ifPurge": "true"})
     assert _may(row, exists=False) == Clean(location="file:/wh/t.v5")
     assert isinstance(_may(row, lowest=60, exists=False), Wait)
 
 
-def test_abort_cleanup_waits_for_nobody() -> None:
+def test_abort_cleanup_waits_for_no_reader() -> None:
     """Aborted rows are invisible to every reader; such a row has no transaction of its own."""
     row = replace(UNSTAMPED, txn_id=None, type=CompactionType.ABORT_CLEANUP)
     assert _may(row, lowest=1, state=None) == Clean()
@@ -175,7 +180,7 @@ def test_other_states_are_left_alone(state: State) -> None:
     assert isinstance(_may(replace(READY, state=state)), Wait)
 
 
-def test_fates_are_on_the_transition_table() -> None:
+def test_every_outcome_is_in_the_transition_table() -> None:
     """DESIGN 8.4."""
     for verdict in (_may(state="a"), _may(exists=False), _may(forbidden_by="table"), _may(UNSTAMPED, state=None)):
         assert isinstance(verdict, Drop)
@@ -188,13 +193,13 @@ def test_removable() -> None:
     assert removable(AcidDirectory()) == ()
 
 
-def test_nothing_is_removed_beside_a_name_nobody_understands() -> None:
-    """DESIGN 8.7: an unparsable directory ends in an error that names it, with nothing lost."""
+def test_nothing_is_removed_beside_an_unparsable_name() -> None:
+    """DESIGN 8.7: an unparsable directory leads to an error that names it, and nothing is lost."""
     with pytest.raises(BadName, match="base_x"):
         removable(AcidDirectory(obsolete=("delta_1_1",), unparsable=("base_x",)))
 
 
-def test_wait_doubles_up_to_a_bound() -> None:
+def test_the_wait_doubles_up_to_a_bound() -> None:
     waits = []
     retention = 0
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""What should happen, why, and what would flip it."""
+"""Decisions, their reasons, and what would flip them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_cases_of_hives_initiator(facts: Facts, expected: type[Decision]) -> Non
 
 
 @pytest.mark.parametrize(("deltas", "expected"), [(10, NotNeeded), (11, Minor)])
-def test_number_is_compared_strictly(deltas: int, expected: type[Decision]) -> None:
+def test_the_number_of_deltas_is_compared_strictly(deltas: int, expected: type[Decision]) -> None:
     assert type(_decide(_facts(10_000, 1, deltas))) is expected
 
 
 @pytest.mark.parametrize(("bytes_", "expected"), [(100, NotNeeded), (101, Major)])
-def test_ratio_is_compared_strictly(bytes_: int, expected: type[Decision]) -> None:
+def test_the_ratio_is_compared_strictly(bytes_: int, expected: type[Decision]) -> None:
     assert type(_decide(_facts(1000, bytes_, 2))) is expected
 
 
@@ -100,8 +100,8 @@ def test_because_flips_and_numbers() -> None:
     num=st.integers(0, 30),
     aborts=st.integers(0, 2000),
 )
-def test_any_facts_have_a_decision(base: int, delta: int, deltas: int, num: int, aborts: int) -> None:
-    """Every decision has a reason, and a request is never one that a worker would turn down at once (DESIGN 8.6)."""
+def test_any_facts_lead_to_a_decision(base: int, delta: int, deltas: int, num: int, aborts: int) -> None:
+    """Every decision has a reason, and no worker would turn down its request at once (DESIGN 8.6)."""
     facts = _facts(base, delta, deltas, aborts=aborts)
     decision = _decide(facts, {"hive.compactor.delta.num.threshold": str(num)})
     assert decision.because
@@ -119,10 +119,10 @@ def test_thresholds_of_the_table() -> None:
 def test_unparsable_name_stops_everything() -> None:
     decision = _decide(_facts(10, 1000, 100, unparsable=("delta_x",)))  # type: ignore[arg-type]
     assert type(decision) is NotNeeded
-    assert "'delta_x' begins like a base or delta and is none" in decision.because
+    assert "'delta_x' looks like a base or delta but is neither" in decision.because
 
 
-def test_minor_not_possible_becomes_major() -> None:
+def test_an_impossible_minor_becomes_a_major() -> None:
     assert type(_decide(_facts(10_000, 11, 11, minor_supported=False))) is Major
     decision = _decide(_facts(10_000, 11, 11, minor_supported=False, is_insert_only=True))
     assert decision.because.endswith("and no minor compaction of an insert-only table")
@@ -163,7 +163,7 @@ def test_aborts_are_a_request_of_their_own(aborts: int, age: int | None, expecte
 
 
 def test_compaction_comes_before_abort_cleanup() -> None:
-    """A compaction's cleaning removes aborted directories too; the other way round aborts would starve compaction."""
+    """A compaction's cleaning removes aborted directories too; in the other order aborts would starve compaction."""
     assert type(_decide(_facts(100, 50, 2, aborts=5000))) is Major
 
 
@@ -187,7 +187,7 @@ def test_negative_age_turns_the_rule_off(by_cleaner: str) -> None:
     assert type(_decide(facts, values)) is NotNeeded
 
 
-def test_age_is_said_in_hours() -> None:
+def test_the_age_is_given_in_hours() -> None:
     decision = _decide(_facts(1000, 1, 1, aborts=1, oldest_abort_age_ms=13 * HOUR))
     assert decision.because.startswith("oldest aborted transaction is 13 h old > 12 h")
 
@@ -212,7 +212,7 @@ def test_facts_of_a_directory() -> None:
     assert Facts.of(compactor).deltas == 1
 
 
-def test_originals_stand_for_the_base() -> None:
+def test_originals_count_as_the_base() -> None:
     facts = Facts.of(_directory("000000_0", "000001_0", "delta_1_1_0"))
     assert (facts.base_bytes, facts.originals, facts.has_base) == (20, 2, False)
 
@@ -250,8 +250,8 @@ def test_enough(names: list[str], type_: CompactionType, because: str | None) ->
 @pytest.mark.parametrize(
     ("lowest", "waiting", "found"), [(1, 3, "nothing may be merged yet"), (2, 2, "one delta alone")]
 )
-def test_what_waits_for_an_open_transaction_is_told(lowest: int, waiting: int, found: str) -> None:
-    """A directory full of deltas is not called empty because none may be read yet."""
+def test_deltas_waiting_for_an_open_transaction_are_reported(lowest: int, waiting: int, found: str) -> None:
+    """A directory full of deltas is not reported as empty when none of them may be read yet."""
     names = ("delta_1_1_0", "delta_2_2_0", "delta_3_3_0")
     directory = acid_directory(
         Listing(files=tuple(FileStatus(path=f"{name}/bucket_00000", length=1) for name in names)),
@@ -270,7 +270,7 @@ def test_what_waits_for_an_open_transaction_is_told(lowest: int, waiting: int, f
     assert wait in _decide(Facts.of(directory)).because
 
 
-def test_nothing_to_do_but_to_clean() -> None:
+def test_only_cleaning_is_left_to_do() -> None:
     assert enough(_directory("base_1", "base_2"), CompactionType.MAJOR) == NothingToDo(
         because="a base alone is a major compaction's result", obsolete=True
     )

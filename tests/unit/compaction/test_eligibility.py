@@ -1,4 +1,4 @@
-"""Who is looked at, in Hive's order, and in which order."""
+"""The candidates that the initiator looks at by Hive's rules, and their order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_eligible(mode: str) -> None:
     assert eligible(Candidate(entity=PART, is_partitioned=True), _settings(mode), NOW) == Eligible(observing=False)
 
 
-def test_observing_still_decides() -> None:
+def test_mode_observe_still_decides() -> None:
     """DESIGN 2: in mode observe decisions are made and recorded, nothing is requested."""
     assert eligible(Candidate(entity=TABLE), _settings("observe"), NOW) == Eligible(observing=True)
 
@@ -62,7 +62,7 @@ def test_already_queued(state: State) -> None:
     assert verdict == Skipped(because=f"compaction 7 of it is already {state.label}")
 
 
-def test_ready_for_cleaning_does_not_stand_in_the_way() -> None:
+def test_ready_for_cleaning_does_not_block_a_new_request() -> None:
     assert isinstance(
         eligible(Candidate(entity=TABLE, queued=[_entry(7, State.READY_FOR_CLEANING)]), _settings(), NOW), Eligible
     )
@@ -72,7 +72,7 @@ FAILED, GOOD, TOLD = State.FAILED, State.SUCCEEDED, State.DID_NOT_INITIATE
 
 
 def _history(*states: State) -> list[Entry]:
-    """Oldest first, ids from 1, in no order."""
+    """Builds a history with ids from 1, oldest first, in shuffled order."""
     entries = [_entry(number, state) for number, state in enumerate(states, 1)]
     random.Random(0).shuffle(entries)
     return entries
@@ -98,7 +98,7 @@ def test_failed_threshold(states: list[State], stopped: bool) -> None:
 
 
 def test_did_not_initiate_is_recorded_once_for_each_run_of_failures() -> None:
-    """Hive writes such a row in every cycle; here only the first pass after the newest failure does."""
+    """Hive writes such a row in every cycle; here only the first pass after the newest failure writes one."""
     assert _skipped(Candidate(entity=TABLE, history=_history(FAILED, FAILED))).record
     assert not _skipped(Candidate(entity=TABLE, history=_history(FAILED, FAILED, TOLD))).record
     assert not _skipped(Candidate(entity=TABLE, history=_history(FAILED, FAILED, TOLD, TOLD))).record
@@ -115,7 +115,7 @@ def test_did_not_initiate_is_recorded_once_for_each_run_of_failures() -> None:
         ("-1", DAY, True),
     ],
 )
-def test_tried_again_after_a_time(retry: str, age: int, stopped: bool) -> None:
+def test_a_failed_table_is_tried_again_after_the_retry_time(retry: str, age: int, stopped: bool) -> None:
     settings = _settings(hive_compactor_initiator_failed_retry_time=retry)
     history = [_entry(1, FAILED, NOW - 99 * DAY), _entry(2, FAILED, NOW - age)]
     verdict = eligible(Candidate(entity=TABLE, history=history), settings, NOW)
@@ -132,7 +132,7 @@ def test_failures_in_a_row_are_the_newest() -> None:
     assert failures_in_a_row(_history(FAILED, GOOD, FAILED, FAILED), 3) == ()
 
 
-def test_dropped_and_not_transactional() -> None:
+def test_dropped_and_non_transactional_tables_are_skipped() -> None:
     assert "not in the metastore" in _skipped(Candidate(entity=PART, exists=False)).because
     assert _skipped(Candidate(entity=PART, is_transactional=False)).because == "db.t is not transactional"
 
@@ -167,26 +167,26 @@ def test_no_cleanup() -> None:
     assert no_cleanup({}, {}) is None
 
 
-def test_replication_that_has_not_begun() -> None:
+def test_tables_waiting_for_replication_are_skipped() -> None:
     pending = {"hive.repl.first.inc.pending": "true"}
     assert "the database waits" in _skipped(Candidate(entity=TABLE, database_parameters=pending)).because
     assert "the table waits" in _skipped(Candidate(entity=TABLE, table_parameters=pending)).because
 
 
-def test_insert_only_switched_off() -> None:
+def test_insert_only_tables_can_be_switched_off() -> None:
     settings = _settings(hive_compactor_compact_insert_only="false")
     assert "insert-only" in _skipped(Candidate(entity=TABLE, is_insert_only=True), settings).because
     assert isinstance(eligible(Candidate(entity=TABLE, is_insert_only=True), _settings(), NOW), Eligible)
 
 
-def test_dynamic_partition_write_is_seen_through_its_partitions() -> None:
+def test_a_dynamic_partition_write_is_left_to_its_partitions() -> None:
     candidate = Candidate(entity=TABLE, is_partitioned=True)
     assert "dynamic-partition" in _skipped(candidate).because
     old_abort = Candidate(entity=TABLE, is_partitioned=True, has_old_abort=True)
     assert isinstance(eligible(old_abort, _settings(), NOW), Eligible)
 
 
-def test_first_reason_wins_in_hives_order() -> None:
+def test_the_first_reason_in_hives_order_wins() -> None:
     everything = Candidate(
         entity=TABLE,
         exists=False,
@@ -208,8 +208,8 @@ entities = st.builds(
 
 
 @given(st.lists(entities), st.none() | entities)
-def test_order_is_total_and_goes_round(given_: list[Entity], after: Entity | None) -> None:
-    """PROTOCOL 10: no candidate is passed over twice before all others had their turn."""
+def test_the_order_is_total_and_wraps_round(given_: list[Entity], after: Entity | None) -> None:
+    """PROTOCOL 10: no candidate gets a second turn before all others had theirs."""
     ordered = order(given_, after)
     assert sorted(ordered, key=position) == sorted(set(given_), key=position)
     assert order(reversed(given_), after) == ordered
@@ -218,8 +218,8 @@ def test_order_is_total_and_goes_round(given_: list[Entity], after: Entity | Non
         assert behind == sorted(behind, reverse=True)
 
 
-def test_cursor_reaches_everybody() -> None:
-    """With room for two of five in each pass, everybody was looked at after three passes."""
+def test_the_cursor_reaches_every_entity() -> None:
+    """With room for two of five in each pass, every candidate has been looked at after three passes."""
     everybody = [Entity(database="d", table="t", partition=f"p={number}") for number in range(5)]
     seen: list[Entity] = []
     cursor = None

@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import Listing
-from compactor.compaction.forgetting_aborts import forget_before, reaching, shown
+from compactor.compaction.forgetting_aborts import forget_before, reaching, write_ids_in_storage
 from compactor.ids import WriteId
 from compactor.settings.precedence import Layer, Settings
 
 
 def held(*directories: str, asked: tuple[int, ...] = (3, 5)) -> dict[WriteId, str]:
-    return shown(Listing(directories=directories), [WriteId(w) for w in asked])
+    return write_ids_in_storage(Listing(directories=directories), [WriteId(w) for w in asked])
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def held(*directories: str, asked: tuple[int, ...] = (3, 5)) -> dict[WriteId, st
         ("base_0000006", set()),
     ],
 )
-def test_a_directory_of_an_aborted_writer_keeps_it_remembered(directory: str, found: set[int]) -> None:
+def test_a_directory_of_an_aborted_writer_keeps_it_from_being_forgotten(directory: str, found: set[int]) -> None:
     """PROTOCOL 8: an aborted transaction is forgotten only when nothing of it exists in storage."""
     assert held(directory) == dict.fromkeys(found, directory)
 
@@ -35,15 +35,15 @@ def test_a_compactions_output_holds_no_aborted_rows(directory: str) -> None:
 
 
 @pytest.mark.parametrize("directory", ["_tmp", "p=1", "base_x", "delta_5_3", "delta_0000003"])
-def test_names_that_are_none_of_hives_hold_nothing(directory: str) -> None:
+def test_names_that_are_not_hives_hold_no_write_ids(directory: str) -> None:
     assert held(directory) == {}
 
 
-def test_nothing_asked_nothing_found() -> None:
+def test_no_write_ids_asked_for_none_found() -> None:
     assert held("delta_0000003_0000003", asked=()) == {}
 
 
-def test_old_enough_is_the_grace_and_the_time_out_together() -> None:
+def test_an_abort_is_old_after_the_grace_time_plus_the_time_out() -> None:
     """PROTOCOL 8: TXNS has no time of abort, and its last heartbeat may be one time-out before it."""
     given = {"compactor.forget.grace": "60s", "hive.txn.timeout": "5s"}
     assert forget_before(1_000_000, Settings.of([Layer(name="flag", values=given)])) == 935_000

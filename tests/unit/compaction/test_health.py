@@ -23,7 +23,7 @@ def health(**numbers: int) -> int:
     return found.health
 
 
-def test_where_nobody_looked_nothing_is_known() -> None:
+def test_no_condition_without_a_listing() -> None:
     assert Condition.of({}) is None
     assert Condition.of({"aborts": 3}) is None
 
@@ -45,12 +45,12 @@ def test_a_base_alone_is_in_full_health() -> None:
         ({"files": 20, "small_files": 10}, 90),
     ],
 )
-def test_what_has_reached_a_threshold_costs_all_that_it_can(numbers: dict[str, int], wanted: int) -> None:
+def test_at_its_threshold_a_figure_costs_its_maximum(numbers: dict[str, int], wanted: int) -> None:
     assert health(**numbers) == wanted
 
 
-def test_only_what_could_be_joined_counts_as_small() -> None:
-    """The one file of each number that is left after a compaction is a small table, not a small file."""
+def test_only_files_that_could_be_joined_count_as_small() -> None:
+    """One file per number, all that a compaction leaves, is a small table rather than small files."""
 
     def small(*files: tuple[str, int]) -> int:
         listed = Listing(files=tuple(FileStatus(path=path, length=length) for path, length in files))
@@ -64,24 +64,24 @@ def test_only_what_could_be_joined_counts_as_small() -> None:
     assert small((f"{base}0", SMALL_FILE), (f"{delta}0", SMALL_FILE)) == 0
 
 
-def test_deletes_cost_by_their_part_of_the_bytes() -> None:
+def test_deletes_cost_by_their_share_of_the_bytes() -> None:
     found = Condition.of({"files": 2, "base_bytes": 900, "delta_bytes": 100, "delete_bytes": 100} | LIMITS)
     assert found is not None
     assert (found.bytes, found.delete_ratio, found.health) == (1000, 0.1, 30)
     assert Condition(files=0).delete_ratio == 0
 
 
-def test_the_worst_is_nought() -> None:
+def test_the_worst_health_is_zero() -> None:
     assert health(deltas=99, delta_bytes=1000 * MB, delete_bytes=900 * MB, files=999, small_files=999, aborts=9999) == 0
 
 
-def test_a_threshold_of_nought_is_reached_by_anything() -> None:
+def test_a_threshold_of_zero_is_reached_by_anything() -> None:
     numbers = {"files": 1, "hive.compactor.delta.num.threshold": 0}
     assert (Condition.of(numbers | {"deltas": 1}) or Condition()).health == 50
     assert (Condition.of(numbers) or Condition(health=0)).health == 100
 
 
-def test_a_decisions_numbers_are_enough() -> None:
+def test_the_condition_comes_from_a_decisions_numbers() -> None:
     facts = Facts(base_bytes=100, delta_bytes=4, deltas=2, files=3, small_files=3, delete_bytes=2, has_base=True)
     found = Condition.of(decide(facts, Settings.of()).numbers)
     assert found is not None

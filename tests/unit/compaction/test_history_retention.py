@@ -1,4 +1,4 @@
-"""What the history keeps."""
+"""Retention of the history."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def test_policy() -> None:
     assert POLICY.timeout_ms == 7 * DAY
 
 
-def test_failed_rows_suffice_for_the_failed_threshold() -> None:
+def test_enough_failed_rows_stay_for_the_failed_threshold() -> None:
     settings = Settings.of([Layer(name="flag", values={"hive.compactor.initiator.failed.compacts.threshold": "5"})])
     assert Policy.of(settings).keep[State.FAILED] == 5
 
 
 def test_the_newest_of_each_state_stay() -> None:
-    """Also rows taken off the queue by hand, which Hive keeps for ever."""
+    """This includes rows taken off the queue by hand, which Hive keeps forever."""
     states = (State.SUCCEEDED, State.FAILED, State.DID_NOT_INITIATE, State.REFUSED, State.ABORTED)
     rows = [_row(1 + 10 * s + number, state) for s, state in enumerate(states) for number in range(5)]
     random.Random(1).shuffle(rows)
     assert to_purge(rows, POLICY, NOW) == (1, 2, 11, 12, 21, 22, 23, 31, 32, 41, 42)
 
 
-def test_old_failures_go_once_a_major_succeeded() -> None:
+def test_old_failures_are_purged_once_a_major_succeeded() -> None:
     rows = [
         _row(1, State.FAILED, MAJOR, 8),
         _row(2, State.REFUSED, MINOR, 8),
@@ -78,7 +78,7 @@ def test_without_a_success_old_failures_stay() -> None:
     assert to_purge([_row(1, State.FAILED, MAJOR, 99)], POLICY, NOW) == ()
 
 
-def test_rows_timed_out_do_not_use_up_places() -> None:
+def test_timed_out_rows_do_not_use_up_places() -> None:
     rows = [
         _row(1, State.FAILED, MAJOR, 1),
         *(_row(n, State.FAILED, MAJOR, 9) for n in (2, 3, 4)),

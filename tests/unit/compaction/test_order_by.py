@@ -23,7 +23,7 @@ A = OrderBy(column="a")
         ),
     ],
 )
-def test_what_hive_and_people_write(text: str, wanted: tuple[OrderBy, ...]) -> None:
+def test_the_forms_that_hive_and_people_write(text: str, wanted: tuple[OrderBy, ...]) -> None:
     found = parse_order_by(text)
     assert found == wanted
     assert parse_order_by(stored(found) or "") == wanted
@@ -32,7 +32,7 @@ def test_what_hive_and_people_write(text: str, wanted: tuple[OrderBy, ...]) -> N
 @pytest.mark.parametrize(
     "text", ["", "a,", "a b", "a + 1", "lower(a)", "t.a", "a desc desc", "`a", "order by ,", "a, ,b"]
 )
-def test_anything_else_is_refused_with_its_text(text: str) -> None:
+def test_any_other_order_by_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(Refused, match="ORDER BY"):
         parse_order_by(text)
 
@@ -50,7 +50,7 @@ def test_stored_as_hive_stores_it() -> None:
     assert stored(()) is None
 
 
-def test_columns_are_those_of_the_rows() -> None:
+def test_order_by_columns_must_be_in_the_rows() -> None:
     types = {"a": "int", "m": "map<string,int>"}
     check_columns("d.t", (A,), types, {"p"})
     for column, said in (("b", "no such column"), ("p", "partition column"), ("m", "has no order")):

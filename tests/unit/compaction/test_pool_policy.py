@@ -16,7 +16,7 @@ def at(day: int, clock: str) -> datetime:
     return datetime(2026, 6, 1, tzinfo=UTC) + timedelta(days=day, hours=hours, minutes=minutes)
 
 
-def test_a_table_of_the_file() -> None:
+def test_a_policy_is_parsed_from_the_file() -> None:
     found = parse_policy(
         "night",
         {
@@ -50,7 +50,7 @@ def test_a_table_of_the_file() -> None:
         ({"time_zone": "Mars/Olympus"}, "not known here"),
         ({"applications": -1}, "wanted a number from 0"),
         ({"applications": True}, "wanted a number from 0"),
-        ({"queue": 7}, "is no text"),
+        ({"queue": 7}, "wanted a text"),
         ({"max_run": "soon"}, "max_run"),
         ({"off_peak": ["22:00-06:00"]}, "without each other"),
         ({"off_peak_settings": {NUM: 3}}, "without each other"),
@@ -72,17 +72,17 @@ def night(**more: object) -> PoolPolicy:
     return PoolPolicy(**{**values, **more})  # type: ignore[arg-type]
 
 
-def test_within_its_hours_up_to_its_bound_and_until_they_end() -> None:
+def test_within_its_hours_a_pool_runs_up_to_its_bound_until_they_end() -> None:
     found = allowance(night(), at(0, "23:00"), running=1)
     assert (found.applications, found.run_seconds) == (2, 7 * 3600)
-    assert found.because == "pool night is within its hours: 3 at one time, 1 under way"
+    assert found.because == "pool night is within its hours: 3 at a time, 1 under way"
     assert allowance(night(), at(0, "23:00"), running=5).applications == 0
 
 
-def test_outside_nothing_or_less() -> None:
+def test_outside_its_hours_a_pool_runs_nothing_or_less() -> None:
     found = allowance(night(), at(0, "12:00"), running=0)
     assert (found.applications, found.run_seconds) == (0, None)
-    assert "outside of its hours" in found.because
+    assert "outside its hours" in found.because
     assert allowance(night(applications_outside=1), at(0, "12:00"), running=0).applications == 1
 
 
@@ -92,18 +92,18 @@ def test_hours_that_only_allow_less_do_not_end_what_runs() -> None:
     assert allowance(night(applications=None), at(0, "23:00"), running=0).run_seconds == 7 * 3600
 
 
-def test_the_longest_time_holds_where_it_is_shorter() -> None:
+def test_the_shorter_of_maximum_time_and_window_applies() -> None:
     assert allowance(night(max_run_seconds=3600.0), at(0, "23:00"), running=0).run_seconds == 3600
     assert allowance(night(max_run_seconds=3600.0), at(0, "05:30"), running=0).run_seconds == 1800
     assert allowance(PoolPolicy(name="p", max_run_seconds=60.0), at(0, "12:00"), running=0).run_seconds == 60
 
 
-def test_without_a_word_nothing_is_bounded() -> None:
+def test_an_empty_policy_bounds_nothing() -> None:
     found = allowance(PoolPolicy(name="p"), at(0, "12:00"), running=7)
     assert (found.applications, found.run_seconds) == (None, None)
 
 
-def test_in_quiet_hours_other_settings_are_in_force() -> None:
+def test_in_off_peak_hours_other_settings_are_in_force() -> None:
     said = {
         "off_peak": ["Mon-Fri 22:00-06:00"],
         "off_peak_settings": {NUM: 3, "hive.compactor.delta.pct.threshold": 0.02},

@@ -1,4 +1,4 @@
-"""Where an application runs."""
+"""Routes of applications."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def _entry(pool: str | None = None, run_as: str | None = None) -> Entry:
     return Entry(id=1, entity=entity, state=State.INITIATED, type=CompactionType.MINOR, pool=pool, run_as=run_as)
 
 
-def test_nothing_said() -> None:
+def test_the_default_route() -> None:
     assert route(_entry(), Settings.of()) == Route()
     assert route(_entry(pool=""), Settings.of()).pool is None
 
 
-def test_pool_of_the_row_queue_and_conf_of_the_settings() -> None:
+def test_the_pool_comes_from_the_row_queue_and_conf_from_settings() -> None:
     settings = with_table(
         Settings.of([Layer(name="flag", values={"hive.compactor.job.queue": "site"})]),
         {"compactor.hive.compactor.job.queue": "etl", "compactor.spark.executor.memory": "8g"},
@@ -31,7 +31,7 @@ def test_pool_of_the_row_queue_and_conf_of_the_settings() -> None:
     )
 
 
-def test_run_as_is_of_the_row_then_the_site_then_the_owner() -> None:
+def test_run_as_comes_from_the_row_then_the_site_then_the_owner() -> None:
     site = Settings.of([Layer(name="flag", values={"hive.compactor.run.as.user": "hive"})])
     owners = Settings.of([Layer(name="flag", values={"compactor.run.as.owner": "true"})])
     assert route(_entry(run_as="ann"), site, owner="bob").run_as == "ann"
@@ -42,7 +42,7 @@ def test_run_as_is_of_the_row_then_the_site_then_the_owner() -> None:
 
 
 def test_nobody_is_impersonated_unless_the_site_says_so() -> None:
-    """A worker that recorded whom its transaction is of has left that name in the row; it is no wish."""
+    """A user name in the row only records the owner of a worker's transaction; it does not ask to impersonate."""
     assert route(_entry(run_as="ann"), Settings.of(), owner="bob").run_as is None
 
 

@@ -1,4 +1,4 @@
-"""The life of a request."""
+"""States of a request and their transitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from compactor.compaction.states import NEXT, TERMINAL, CompactionType, IllegalTransition, State, check
 
 
-def test_codes_and_words_are_hives() -> None:
+def test_state_codes_and_labels_are_hives() -> None:
     assert {state.value: state.label for state in State} == {
         "i": "initiated",
         "w": "working",
@@ -29,7 +29,7 @@ def test_codes_and_words_are_hives() -> None:
 
 
 @pytest.mark.parametrize(("current", "wanted"), list(itertools.product(State, State)))
-def test_a_row_moves_along_the_table_only(current: State, wanted: State) -> None:
+def test_a_row_moves_only_along_the_transition_table(current: State, wanted: State) -> None:
     """DESIGN 8.4."""
     if wanted in NEXT[current]:
         check(1, current, wanted)
@@ -38,12 +38,12 @@ def test_a_row_moves_along_the_table_only(current: State, wanted: State) -> None
             check(1, current, wanted)
 
 
-def test_what_has_ended_stays() -> None:
+def test_a_row_that_has_ended_stays() -> None:
     assert {State.SUCCEEDED, State.FAILED, State.DID_NOT_INITIATE, State.REFUSED, State.ABORTED} == TERMINAL
 
 
 def test_every_state_of_the_queue_ends() -> None:
-    """No row is stuck by the table: from each state some end can be reached."""
+    """The table leaves no row stuck: an end can be reached from every state."""
     reach = {state: set(NEXT[state]) for state in State}
     for _ in State:
         for state in State:
@@ -51,6 +51,6 @@ def test_every_state_of_the_queue_ends() -> None:
     assert all(reach[state] & TERMINAL for state in State if state not in TERMINAL)
 
 
-def test_a_worker_s_result_is_never_taken_back_to_the_queue() -> None:
-    """PROTOCOL 6: only a row that nobody has committed goes back to initiated."""
+def test_a_workers_result_never_goes_back_to_the_queue() -> None:
+    """PROTOCOL 6: only an uncommitted row goes back to initiated."""
     assert [state for state in State if State.INITIATED in NEXT[state]] == [State.WORKING]

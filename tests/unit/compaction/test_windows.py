@@ -26,14 +26,14 @@ def at(day: int, clock: str) -> datetime:
         ("Sat-Mon 08:00-09:00", {5, 6, 0}, 480, 540),
     ],
 )
-def test_texts(text: str, days: set[int], begin: int, end: int) -> None:
+def test_windows_are_parsed(text: str, days: set[int], begin: int, end: int) -> None:
     assert parse_window(text) == Window(days=frozenset(days), begin=begin, end=end)
 
 
 @pytest.mark.parametrize(
     "text", ["", "nightly", "Mon 20-6", "Mond 20:00-06:00", "Xxx 20:00-06:00", "25:00-26:00", "10:77-11:00"]
 )
-def test_bad_texts_say_what_is_wanted(text: str) -> None:
+def test_bad_windows_say_what_is_wanted(text: str) -> None:
     with pytest.raises(BadSetting, match="wanted"):
         parse_window(text)
 
@@ -53,7 +53,7 @@ def test_bad_texts_say_what_is_wanted(text: str) -> None:
         ([], at(0, "10:00"), None),
     ],
 )
-def test_when_hours_end(texts: list[str], now: datetime, until: datetime | None) -> None:
+def test_the_end_of_a_window(texts: list[str], now: datetime, until: datetime | None) -> None:
     assert open_until([parse_window(text) for text in texts], now) == until
 
 
@@ -63,8 +63,8 @@ def test_when_hours_end(texts: list[str], now: datetime, until: datetime | None)
     end=st.integers(0, 1440),
     minute=st.integers(0, 7 * 1440 - 1),
 )
-def test_open_is_what_counting_minutes_says(days: frozenset[int], begin: int, end: int, minute: int) -> None:
-    """Against a model that steps through the week minute by minute."""
+def test_open_until_agrees_with_counting_minutes(days: frozenset[int], begin: int, end: int, minute: int) -> None:
+    """Compares with a model that steps through the week minute by minute."""
     length = (end - begin) % 1440 or 1440
     opened = {(day * 1440 + begin + step) % (7 * 1440) for day in days for step in range(length)}
     until = open_until([Window(days=days, begin=begin, end=end)], MONDAY + timedelta(minutes=minute))

@@ -153,7 +153,7 @@ def _setting(unit: SettingUnit, minimum: int | None = None) -> Setting:
         (SettingUnit.TEXT, "", ""),
     ],
 )
-def test_texts(unit: SettingUnit, text: str, value: object) -> None:
+def test_windows_are_parsed(unit: SettingUnit, text: str, value: object) -> None:
     parsed = parse(_setting(unit), text)
     assert parsed == value
     assert type(parsed) is type(value)
