@@ -1,1 +1,1 @@
-"""Locks as Hive means them: kinds, compatibility, order of requests, waiting times. Pure."""
+"""Hive's locks: types, compatibility, order of requests, waiting times and the locks of statements. Pure."""

@@ -1,4 +1,4 @@
-"""The four lock types of Hive 4 and which may stand beside which (Hive's ``CheckLockFunction``)."""
+"""The four lock types of Hive 4, and which locks conflict (Hive's ``CheckLockFunction``)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class LockType(enum.Enum):
 
     @property
     def strength(self) -> int:
-        """Rank by what a lock keeps out; a stronger one keeps out all that a weaker one does."""
+        """The lock's rank: a stronger lock excludes every lock that a weaker one excludes."""
         return _STRENGTH[self]
 
 
 _STRENGTH = {kind: rank for rank, kind in enumerate(LockType)}
 _R, _W, _X, _E = LockType
 
-#: For each requested type, the existing ones that it may stand beside. Symmetric, as in Hive 4.
+#: For each requested type, the existing types it is compatible with. Symmetric, as in Hive 4.
 _COMPATIBLE = {
     _R: frozenset({_R, _W, _X}),
     _W: frozenset({_R, _W}),
@@ -33,7 +33,7 @@ _COMPATIBLE = {
 
 
 class Lockable(Protocol):
-    """Anything that names what is locked and how; ``table`` None is the database, ``partition`` None the table."""
+    """A lock's object and type; ``table`` None is the whole database, ``partition`` None the whole table."""
 
     @property
     def database(self) -> str: ...
@@ -46,9 +46,9 @@ class Lockable(Protocol):
 
 
 def compatible(requested: LockType, existing: LockType, *, semi_shared: bool = False) -> bool:
-    """Whether ``requested`` may be granted while ``existing`` is held, or waits before it, on the same object.
+    """Tells whether ``requested`` may be granted while ``existing`` is held, or waits ahead of it, on the same object.
 
-    ``semi_shared`` is Hive 3, whose SHARED_WRITE keeps its like away as EXCL_WRITE does in Hive 4.
+    ``semi_shared`` selects Hive 3, in which a SHARED_WRITE excludes other SHARED_WRITEs.
     """
     if semi_shared and requested is existing is LockType.SHARED_WRITE:
         return False
@@ -56,10 +56,10 @@ def compatible(requested: LockType, existing: LockType, *, semi_shared: bool = F
 
 
 def overlap(a: Lockable, b: Lockable) -> bool:
-    """Whether two locks are about the same thing: equal names, where a missing name covers everything below it.
+    """Tells whether two locks concern the same object: their names are equal, or one covers everything below it.
 
-    A shared read of a whole database doesn't meet an exclusive lock of one of its tables or partitions, in either
-    direction (Hive's exception, so that CREATE TABLE doesn't wait for every DROP).
+    A shared read of a whole database does not overlap an exclusive lock on one of its tables or partitions, in either
+    direction (Hive's exception, so that CREATE TABLE does not wait for every DROP).
     """
     if a.database != b.database or _apart(a.table, b.table) or _apart(a.partition, b.partition):
         return False
@@ -67,7 +67,7 @@ def overlap(a: Lockable, b: Lockable) -> bool:
 
 
 def conflicts(requested: Lockable, existing: Lockable, *, semi_shared: bool = False) -> bool:
-    """Whether ``existing`` keeps ``requested`` waiting. The caller leaves out locks of the same transaction."""
+    """Tells whether ``existing`` makes ``requested`` wait. The caller leaves out locks of the same transaction."""
     return overlap(requested, existing) and not compatible(requested.type, existing.type, semi_shared=semi_shared)
 
 

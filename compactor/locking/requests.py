@@ -1,4 +1,4 @@
-"""What a statement or a role asks to lock, in the one order in which everybody asks."""
+"""Lock requests, and the one order in which every statement and role makes them."""
 
 from __future__ import annotations
 
@@ -27,20 +27,23 @@ class LockRequest:
 
     @property
     def object(self) -> tuple[str, str, str]:
-        """The locked object as a sortable value; a parent sorts before all that is below it."""
+        """The locked object as a sortable value; a parent sorts before everything below it."""
         return (self.database, self.table or "", self.partition or "")
 
     def __lt__(self, other: LockRequest) -> bool:
         return (*self.object, self.type.strength) < (*other.object, other.type.strength)
 
     def __str__(self) -> str:
-        """As EXPLAIN LOCKS prints it: ``db.table.partition -> TYPE``."""
+        """Formats the request as EXPLAIN LOCKS prints it: ``db.table.partition -> TYPE``."""
         names = [name for name in (self.database, self.table, self.partition) if name is not None]
         return f"{'.'.join(names)} -> {self.type.name}"
 
 
 def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
-    """The requests by name, so that two askers meet in the same order; of one object only the strongest."""
+    """Returns the requests sorted by name, only the strongest for each object.
+
+    With one order for all, two requesters cannot deadlock.
+    """
     strongest: dict[tuple[str, str, str], LockRequest] = {}
     for request in requests:
         known = strongest.get(request.object)
@@ -50,9 +53,9 @@ def sorted_requests(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
 
 
 def with_parents(request: LockRequest) -> tuple[LockRequest, ...]:
-    """``request`` behind shared locks of all that is above it: database, table and leading parts of a partition.
+    """Returns shared locks on everything above ``request`` (database, table, leading parts of a partition), then it.
 
-    The manager without transactions needs them, since a lock there says nothing about what is above or below.
+    The lock manager without transactions needs them: there a lock has no effect on the objects above or below it.
     """
     shared, parts = LockType.SHARED_READ, (request.partition or "").split("/")
     above = []

@@ -1,15 +1,19 @@
-"""How long to wait before a lock that was not granted is looked at again (Hive's ``DbLockManager.backoff``)."""
+"""The waiting times between checks of a lock that was not granted (Hive's ``DbLockManager.backoff``)."""
 
 from __future__ import annotations
 
 FIRST_WAIT_MS = 100
-LEAST_CAP_MS = 15_000  #: Hive's floor of the longest wait, whatever ``hive.lock.sleep.between.retries`` says
+LEAST_CAP_MS = 15_000  #: Hive's minimum for the longest wait, whatever ``hive.lock.sleep.between.retries`` says
 
 
 def waiting_times_within(total_ms: int, longest_ms: int) -> tuple[int, ...]:
-    """Milliseconds before each try: 100, doubling up to ``longest_ms`` (``hive.lock.sleep.between.retries``).
+    """Returns the milliseconds before each try: 100, doubling up to ``longest_ms``.
 
-    As many as fit into ``total_ms`` (``compactor.lock.wait``); the last one is cut to fit.
+    There are as many as fit into ``total_ms``; the last one is cut to fit.
+
+    Args:
+        total_ms: ``compactor.lock.wait``.
+        longest_ms: ``hive.lock.sleep.between.retries``.
     """
     cap = max(LEAST_CAP_MS, longest_ms)
     times: list[int] = []

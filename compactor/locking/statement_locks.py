@@ -1,4 +1,4 @@
-"""The locks of a statement: Hive 4's (``locks``) and those of the manager without transactions (``old_locks``)."""
+"""The locks a statement takes: Hive 4's (``locks``) and those of the manager without transactions (``old_locks``)."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from compactor.errors import NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest, sorted_requests, with_parents
 from compactor.locking.statement_parser import Access, Spec, Statement
-from compactor.locking.statement_rules import RULES, Old, Operation, Rule, What
+from compactor.locking.statement_rules import RULES, AccessKind, OldLock, Operation, Rule
 from compactor.locking.statement_tokens import Name
 from compactor.settings.precedence import Settings
 
 _MAX_PARTITIONS = "hive.locks.max.partitions"
-_ROWS = frozenset({What.UPDATE, What.DELETE, What.MERGE_INSERT})
+_ROWS = frozenset({AccessKind.UPDATE, AccessKind.DELETE, AccessKind.MERGE_INSERT})
 
 
 class NamedPartition(Protocol):
@@ -29,7 +29,7 @@ class NamedPartition(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What has to be known of a table to tell its locks."""
+    """The facts about a table on which its locks depend."""
 
     database: str
     table: str
@@ -47,12 +47,12 @@ class TableFacts:
         return f"{self.database}.{self.table}"
 
 
-Look = Callable[[Name], TableFacts]  #: the facts of a table; raises NotFound
+TableLookup = Callable[[Name], TableFacts]  #: returns the facts of a table; raises NotFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
-    """A lock that a statement takes and what it does there."""
+class PlannedLock:
+    """A lock that a statement takes, and the operation it is for."""
 
     request: LockRequest
     operation: Operation
@@ -61,19 +61,21 @@ class Planned:
         return str(self.request)
 
 
-def locks(statement: Statement, look: Look, settings: Settings, current: str = "default") -> tuple[Planned, ...]:
-    """Hive 4's locks, sorted; of one object only the strongest. None at all where nobody supports concurrency.
+def locks(
+    statement: Statement, look: TableLookup, settings: Settings, current: str = "default"
+) -> tuple[PlannedLock, ...]:
+    """Returns Hive 4's locks, sorted, only the strongest for each object; none if locking is off.
 
-    Hive's own default of ``hive.support.concurrency`` is false and ACID tables can't be used with it, so only a false
-    that somebody wrote counts.
+    Hive's own default of ``hive.support.concurrency`` is false, and ACID tables cannot be used with it, so only an
+    explicit false counts.
 
     Raises:
-        Refused: a table or partition key is not there.
-        NotSupported: a view is read, whose query is not known here.
+        Refused: a table or partition key does not exist.
+        NotSupported: the statement reads a view, whose query is not known here.
     """
     if not locking_is_on(settings):
         return ()
-    strongest: dict[tuple[str, str, str], Planned] = {}
+    strongest: dict[tuple[str, str, str], PlannedLock] = {}
     for access in statement.accesses:
         for planned in _of_access(access, look, settings, current):
             known = strongest.get(planned.request.object)
@@ -83,28 +85,28 @@ def locks(statement: Statement, look: Look, settings: Settings, current: str = "
 
 
 def locking_is_on(settings: Settings) -> bool:
-    """Whether statements take locks at all: ``hive.support.concurrency``, where somebody wrote it."""
+    """Tells whether statements take locks at all: always, unless ``hive.support.concurrency`` is explicitly false."""
     key = "hive.support.concurrency"
     return settings.source(key) == "default" or settings.boolean(key)
 
 
-def write_lock(what: What, settings: Settings) -> LockType | None:
-    """The lock of a statement that writes into a transactional table or partition."""
-    return _rule(what, True, settings).lock if locking_is_on(settings) else None
+def write_lock(kind: AccessKind, settings: Settings) -> LockType | None:
+    """Returns the lock of a statement that writes into a transactional table or partition; None for no lock."""
+    return _rule(kind, True, settings).lock if locking_is_on(settings) else None
 
 
-def _of_access(access: Access, look: Look, settings: Settings, current: str) -> Iterator[Planned]:
+def _of_access(access: Access, look: TableLookup, settings: Settings, current: str) -> Iterator[PlannedLock]:
     database = access.name.database or current
     if access.is_database:
         rule = _rule(_on_database(access, database, settings), False, settings)
         if rule.lock is not None:
-            yield Planned(request=LockRequest(database=database, type=rule.lock), operation=rule.operation)
+            yield PlannedLock(request=LockRequest(database=database, type=rule.lock), operation=rule.operation)
         return
-    if access.what is What.CTAS:
-        rule = _rule(access.what, bool(access.makes), settings)
+    if access.kind is AccessKind.CTAS:
+        rule = _rule(access.kind, bool(access.makes), settings)
         if rule.lock is not None:
             request = LockRequest(database=database, table=access.name.table, type=rule.lock)
-            yield Planned(request=request, operation=rule.operation)
+            yield PlannedLock(request=request, operation=rule.operation)
         return
     facts = look(access.name)
     if not _takes_part(access, facts, settings):
@@ -114,67 +116,69 @@ def _of_access(access: Access, look: Look, settings: Settings, current: str) -> 
         return
     for name in _objects(access, facts, settings):
         request = LockRequest(database=facts.database, table=facts.table, partition=name, type=rule.lock)
-        yield Planned(request=request, operation=rule.operation)
+        yield PlannedLock(request=request, operation=rule.operation)
 
 
 def _takes_part(access: Access, facts: TableFacts, settings: Settings) -> bool:
-    if access.what in _ROWS and not facts.transactional:
-        raise Refused(f"{facts}: rows are only updated, deleted and merged in transactional tables, and this is none")
-    if facts.view and access.what is What.READ:
-        raise NotSupported(f"{facts} is a view: its query is not known here; name the tables that it reads")
+    if access.kind in _ROWS and not facts.transactional:
+        raise Refused(
+            f"{facts} is not transactional: rows are only updated, deleted and merged in transactional tables"
+        )
+    if facts.view and access.kind is AccessKind.READ:
+        raise NotSupported(f"{facts} is a view: its query is not known here; name the tables it reads")
     if facts.view:
         return False
     return not facts.external or settings.boolean("hive.txn.ext.locking.enabled")
 
 
-def _on_database(access: Access, database: str, settings: Settings) -> What:
+def _on_database(access: Access, database: str, settings: Settings) -> AccessKind:
     if access.command is None or not settings.boolean("hive.acid.lockless.reads.enabled"):
-        return access.what
+        return access.kind
     if access.cascades:
         raise NotSupported(
             f"DROP DATABASE {database} CASCADE: with hive.acid.lockless.reads.enabled Hive locks it as a whole or table "
-            "by table, by how each was made, which is not known here"
+            "by table, depending on how each was created, which is not known here"
         )
-    return What.DDL_EXCL_WRITE
+    return AccessKind.DDL_EXCL_WRITE
 
 
-def _what(access: Access, facts: TableFacts, settings: Settings) -> What:
-    """Changes that leave the old files to the cleaner let readers be."""
+def _what(access: Access, facts: TableFacts, settings: Settings) -> AccessKind:
+    """Returns the kind of access, softened for changes that leave the old files to the cleaner and so spare readers."""
     command = access.command
-    if command is None or not facts.transactional or access.what is What.DDL_NO_LOCK:
-        return access.what
+    if command is None or not facts.transactional or access.kind is AccessKind.DDL_NO_LOCK:
+        return access.kind
     if settings.boolean("hive.acid.lockless.reads.enabled"):
         adds = access.makes is not None
-        soft = command.lockless and (access.what is What.DDL_EXCLUSIVE or adds)
-        return What.DDL_EXCL_WRITE if soft else access.what
-    if command.soft is None or not settings.boolean(command.soft):
-        return access.what
+        soft = command.lockless and (access.kind is AccessKind.DDL_EXCLUSIVE or adds)
+        return AccessKind.DDL_EXCL_WRITE if soft else access.kind
+    if command.softened_by is None or not settings.boolean(command.softened_by):
+        return access.kind
     drops = command.words[0] == "drop" and "partition" not in command.words
-    return access.what if drops and not facts.soft_deletes else What.DDL_EXCL_WRITE
+    return access.kind if drops and not facts.soft_deletes else AccessKind.DDL_EXCL_WRITE
 
 
-def _rule(what: What, transactional: bool, settings: Settings) -> Rule:
+def _rule(kind: AccessKind, transactional: bool, settings: Settings) -> Rule:
     for rule in RULES:
-        fits = rule.what is what and rule.transactional in (None, transactional)
+        fits = rule.kind is kind and rule.transactional in (None, transactional)
         if fits and all(settings.boolean(key) is wanted for key, wanted in rule.when):
             return rule
-    raise AssertionError(f"every {what} has a last rule without conditions")
+    raise AssertionError(f"every {kind} has a final rule without conditions")
 
 
 def _objects(access: Access, facts: TableFacts, settings: Settings) -> Sequence[str | None]:
-    """The partitions to lock, or None for the table."""
+    """Returns the partitions to lock; None stands for the table."""
     if not facts.keys:
         if access.partition is not None:
             raise Refused(f"{facts} is not partitioned, but the statement names a partition")
         return (None,)
-    if access.what in (What.INSERT, What.INSERT_OVERWRITE):
+    if access.kind in (AccessKind.INSERT, AccessKind.INSERT_OVERWRITE):
         return (_static(access.partition, facts),)
     if access.makes is not None or (access.partition is None and access.command is not None):
         return (None,)
-    if access.what is What.MERGE_INSERT:
+    if access.kind is AccessKind.MERGE_INSERT:
         return (None,)
     found: list[str | None] = [p.name for p in _matching(access, facts)]
-    if access.what is What.READ and 0 < settings.integer(_MAX_PARTITIONS) <= len(found):
+    if access.kind is AccessKind.READ and 0 < settings.integer(_MAX_PARTITIONS) <= len(found):
         return (None,)
     if access.moves:
         return [*found, None]
@@ -182,7 +186,7 @@ def _objects(access: Access, facts: TableFacts, settings: Settings) -> Sequence[
 
 
 def _static(spec: Spec | None, facts: TableFacts) -> str | None:
-    """The one partition that is written, None (the table) where a value is only known row by row."""
+    """Returns the one partition that is written; None (the table) if a value is only known row by row."""
     values = dict(_checked(spec or (), facts))
     plain = [values.get(key) for key in facts.keys]
     known = [value for value in plain if value is not None]
@@ -205,10 +209,10 @@ def _checked(spec: Spec, facts: TableFacts) -> Spec:
     return spec
 
 
-def old_locks(statement: Statement, look: Look, current: str = "default") -> tuple[LockRequest, ...]:
-    """The shared and exclusive locks of the manager without transactions, parents included, in sorted order.
+def old_locks(statement: Statement, look: TableLookup, current: str = "default") -> tuple[LockRequest, ...]:
+    """Returns the shared and exclusive locks of the manager without transactions, including parents, sorted.
 
-    A partition ``p=1/q=2`` has the parents ``p=1``, its table and its database, each locked shared.
+    A partition ``p=1/q=2`` has the parents ``p=1``, its table and its database, each with a shared lock.
     """
     wanted: list[LockRequest] = []
     for access in statement.accesses:
@@ -216,16 +220,16 @@ def old_locks(statement: Statement, look: Look, current: str = "default") -> tup
     return sorted_requests(wanted)
 
 
-def _old(access: Access, look: Look, current: str) -> Iterable[LockRequest]:
+def _old(access: Access, look: TableLookup, current: str) -> Iterable[LockRequest]:
     database = access.name.database or current
     if access.is_database:
-        kind = LockType.EXCLUSIVE if access.what is What.DDL_EXCLUSIVE else LockType.SHARED_READ
+        kind = LockType.EXCLUSIVE if access.kind is AccessKind.DDL_EXCLUSIVE else LockType.SHARED_READ
         return [LockRequest(database=database, type=kind)]
-    if access.what is What.CTAS:
+    if access.kind is AccessKind.CTAS:
         return _with_parents(database, access.name.table, None, LockType.EXCLUSIVE)
     facts = look(access.name)
     here = (facts.database, facts.table)
-    if access.what is What.READ:
+    if access.kind is AccessKind.READ:
         read = [p.name for p in _matching(access, facts)] if facts.keys else []
         return [r for name in (None, *read) for r in _with_parents(*here, name, LockType.SHARED_READ)]
     if access.command is not None:
@@ -236,19 +240,19 @@ def _old(access: Access, look: Look, current: str) -> Iterable[LockRequest]:
 def _old_command(access: Access, facts: TableFacts) -> tuple[LockRequest, ...]:
     assert access.command is not None
     here = (facts.database, facts.table)
-    match access.command.old:
+    match access.command.old_lock:
         case None:
             return ()
-        case Old.SHARED:
+        case OldLock.SHARED:
             return _with_parents(*here, None, LockType.SHARED_READ)
-        case Old.PARTITION if access.partition is not None:
+        case OldLock.PARTITION if access.partition is not None:
             return _with_parents(*here, _prefix(access.partition, facts), LockType.EXCLUSIVE)
         case _:
             return _with_parents(*here, None, LockType.EXCLUSIVE)
 
 
 def _prefix(spec: Spec | None, facts: TableFacts) -> str | None:
-    """The part of a partition's name that is known before rows are: all leading keys with a value."""
+    """Returns the part of a partition's name known before any row is: all leading keys with a value."""
     values = dict(_checked(spec or (), facts))
     known: list[str] = []
     for key in facts.keys:

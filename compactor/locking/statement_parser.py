@@ -1,4 +1,4 @@
-"""A statement's text as what it does to which object (``compactor explain-locks``). Unknown statements are refused."""
+"""Parses a statement into its accesses to objects (``compactor explain-locks``). Unknown statements are refused."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from itertools import pairwise
 
 from compactor.errors import Refused
 from compactor.locking import statement_rules as data
-from compactor.locking.statement_rules import Command, Old, What
-from compactor.locking.statement_tokens import Name, QueriedTable, Reader, Token, conditions, sources, tokens
+from compactor.locking.statement_rules import AccessKind, Command, OldLock
+from compactor.locking.statement_tokens import Name, QueriedTable, Token, TokenReader, conditions, sources, tokens
 
-Spec = tuple[tuple[str, str | None], ...]  #: PARTITION (...): keys with their plain values, None where not given
+Spec = tuple[tuple[str, str | None], ...]  #: PARTITION (...): keys with their plain values, None if not given
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One thing that a statement does. ``name.table`` is empty where it is about a database.
+    """One access of a statement to an object.
 
-    ``partition`` is the PARTITION clause, ``where`` what the condition of a row change or a query demands of columns.
-    ``makes`` says that the table isn't there yet, with whether it will be transactional; ``moves`` that rows may get
-    into other partitions; ``cascades`` that what is inside goes too.
+    Attributes:
+        name: its ``table`` is empty for a database.
+        partition: the PARTITION clause.
+        where: the values that the condition of a row change or a query demands of columns.
+        makes: for a table that does not exist yet, whether it will be transactional; else None.
+        moves: true if rows may move to other partitions.
+        cascades: true if the contents of a database are dropped too.
     """
 
-    what: What
+    kind: AccessKind
     name: Name
     partition: Spec | None = None
     where: tuple[tuple[str, str], ...] = ()
@@ -39,20 +43,20 @@ class Access:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """``name`` is its form, such as INSERT OVERWRITE or ALTER TABLE ADD COLUMNS."""
+    """A parsed statement; ``name`` is its form, such as INSERT OVERWRITE or ALTER TABLE ADD COLUMNS."""
 
     name: str
     accesses: tuple[Access, ...] = ()
 
 
 def parse(text: str) -> Statement:
-    """What ``text``, one statement of HiveQL, does.
+    """Parses ``text``, one statement of HiveQL.
 
     Raises:
-        Refused: it is none of the known forms, or breaks off; the message names it.
+        Refused: its form is unknown, or it breaks off; the message names it.
     """
     found = tokens(text)
-    reader = Reader(found)
+    reader = TokenReader(found)
     if not found:
         raise Refused("statement: it is empty")
     for words, form in _FORMS:
@@ -71,12 +75,12 @@ def _database(name: str | None) -> Name:
 
 
 def _reads(read: Sequence[QueriedTable]) -> tuple[Access, ...]:
-    return tuple(Access(what=What.READ, name=s.name, where=s.where) for s in read)
+    return tuple(Access(kind=AccessKind.READ, name=s.name, where=s.where) for s in read)
 
 
 def _query(found: Sequence[Token]) -> Statement:
-    """SELECT, and INSERT behind FROM or WITH: one or several."""
-    reader = Reader(found)
+    """Parses SELECT, and one or several INSERTs after FROM or WITH."""
+    reader = TokenReader(found)
     writes: list[Access] = []
     names: list[str] = []
     while reader.skip_to("insert"):
@@ -85,115 +89,115 @@ def _query(found: Sequence[Token]) -> Statement:
         writes.append(written)
         names.append(_insert_name(written))
     if not writes and reader.at("update"):
-        raise Refused("statement: UPDATE stands in a query")
+        raise Refused("statement: a query contains UPDATE")
     name = names[0] if names and len(set(names)) == 1 else "MULTI INSERT" if names else "SELECT"
     return Statement(name=name, accesses=(*writes, *_reads(sources(found))))
 
 
 def _insert_name(access: Access) -> str:
-    return "INSERT OVERWRITE" if access.what is What.INSERT_OVERWRITE else "INSERT"
+    return "INSERT OVERWRITE" if access.kind is AccessKind.INSERT_OVERWRITE else "INSERT"
 
 
-def _target(reader: Reader) -> Access:
+def _target(reader: TokenReader) -> Access:
     overwrite = reader.take("overwrite")
     if not overwrite:
         reader.need("into")
     if overwrite and (reader.at("directory") or reader.at("local", "directory")):
         raise Refused("statement: INSERT OVERWRITE DIRECTORY writes no table; explain the locks of its query")
     reader.take("table")
-    what = What.INSERT_OVERWRITE if overwrite else What.INSERT
-    return Access(what=what, name=reader.name(), partition=reader.partition())
+    kind = AccessKind.INSERT_OVERWRITE if overwrite else AccessKind.INSERT
+    return Access(kind=kind, name=reader.name(), partition=reader.partition())
 
 
-def _insert(reader: Reader) -> Statement:
+def _insert(reader: TokenReader) -> Statement:
     written = _target(reader)
     reader.take("if", "not", "exists")
     return Statement(name=_insert_name(written), accesses=(written, *_reads(sources(reader.rest))))
 
 
-def _update(reader: Reader) -> Statement:
+def _update(reader: TokenReader) -> Statement:
     name = reader.name()
-    return _row_change("UPDATE", What.UPDATE, name, reader)
+    return _row_change("UPDATE", AccessKind.UPDATE, name, reader)
 
 
-def _delete(reader: Reader) -> Statement:
+def _delete(reader: TokenReader) -> Statement:
     reader.need("from")
     name = reader.name()
-    return _row_change("DELETE", What.DELETE, name, reader)
+    return _row_change("DELETE", AccessKind.DELETE, name, reader)
 
 
-def _row_change(form: str, what: What, name: Name, reader: Reader) -> Statement:
-    """Its own table is not read with a lock of its own; what subqueries read is."""
+def _row_change(form: str, kind: AccessKind, name: Name, reader: TokenReader) -> Statement:
+    """Parses UPDATE or DELETE; tables in subqueries are read under locks of their own, the changed table is not."""
     read = [s for s in sources(reader.rest) if s.name != name]
     reader.skip_to("where")
     where = conditions(reader.rest[1:])
-    change = Access(what=what, name=name, where=where, moves=what is What.UPDATE)
+    change = Access(kind=kind, name=name, where=where, moves=kind is AccessKind.UPDATE)
     return Statement(name=form, accesses=(change, *_reads(read)))
 
 
-def _merge(reader: Reader) -> Statement:
+def _merge(reader: TokenReader) -> Statement:
     reader.need("into")
     name = reader.name()
     if not reader.skip_to("using"):
         raise Refused("statement: MERGE INTO has no USING")
     reader.need("using")
     read = [s for s in sources((Token(kind="word", value="from"), *reader.rest)) if s.name != name]
-    branches: dict[What, None] = {}
+    branches: dict[AccessKind, None] = {}
     words = [token.value for token in reader.rest if token.kind == "word"]
     for before, word in pairwise(words):
         if before == "then" and word in _BRANCHES:
             branches[_BRANCHES[word]] = None
     if not branches:
         raise Refused("statement: MERGE INTO has no WHEN ... THEN UPDATE, DELETE or INSERT")
-    writes = tuple(Access(what=what, name=name) for what in branches)
+    writes = tuple(Access(kind=kind, name=name) for kind in branches)
     return Statement(name="MERGE", accesses=(*writes, *_reads([replace(s, where=()) for s in read])))
 
 
-_BRANCHES = {"update": What.UPDATE, "delete": What.DELETE, "insert": What.MERGE_INSERT}
+_BRANCHES = {"update": AccessKind.UPDATE, "delete": AccessKind.DELETE, "insert": AccessKind.MERGE_INSERT}
 
 
-def _load(reader: Reader) -> Statement:
+def _load(reader: TokenReader) -> Statement:
     reader.need("data")
     if not reader.skip_to("overwrite", "into"):
         raise Refused("statement: LOAD DATA has no INTO TABLE")
     overwrite = reader.take("overwrite")
     reader.need("into", "table")
-    what = What.INSERT_OVERWRITE if overwrite else What.INSERT
-    access = Access(what=what, name=reader.name(), partition=reader.partition())
+    kind = AccessKind.INSERT_OVERWRITE if overwrite else AccessKind.INSERT
+    access = Access(kind=kind, name=reader.name(), partition=reader.partition())
     return Statement(name="LOAD DATA OVERWRITE" if overwrite else "LOAD DATA", accesses=(access,))
 
 
-def _commanded(command: Command, name: Name, partition: Spec | None = None) -> Access:
-    return Access(what=command.what, name=name, partition=partition, command=command)
+def _command_access(command: Command, name: Name, partition: Spec | None = None) -> Access:
+    return Access(kind=command.kind, name=name, partition=partition, command=command)
 
 
-def _truncate(reader: Reader) -> Statement:
+def _truncate(reader: TokenReader) -> Statement:
     reader.take("table")
-    access = _commanded(data.TRUNCATE, reader.name(), reader.partition())
+    access = _command_access(data.TRUNCATE, reader.name(), reader.partition())
     return Statement(name="TRUNCATE TABLE", accesses=(access,))
 
 
-def _analyze(reader: Reader) -> Statement:
+def _analyze(reader: TokenReader) -> Statement:
     reader.need("table")
-    access = _commanded(data.ANALYZE, reader.name(), reader.partition())
+    access = _command_access(data.ANALYZE, reader.name(), reader.partition())
     return Statement(name="ANALYZE TABLE", accesses=(access,))
 
 
-def _msck(reader: Reader) -> Statement:
+def _msck(reader: TokenReader) -> Statement:
     reader.take("repair")
     reader.need("table")
-    return Statement(name="MSCK", accesses=(_commanded(data.MSCK, reader.name()),))
+    return Statement(name="MSCK", accesses=(_command_access(data.MSCK, reader.name()),))
 
 
-def _nothing(name: str) -> Callable[[Reader], Statement]:
+def _nothing(name: str) -> Callable[[TokenReader], Statement]:
     return lambda reader: Statement(name=name)
 
 
-def _drop(reader: Reader) -> Statement:
+def _drop(reader: TokenReader) -> Statement:
     if reader.take("database") or reader.take("schema"):
         reader.take("if", "exists")
         dropped = _database(reader.name().table)
-        access = replace(_commanded(data.DROP_DATABASE, dropped), cascades=reader.take("cascade"))
+        access = replace(_command_access(data.DROP_DATABASE, dropped), cascades=reader.take("cascade"))
         return Statement(name="DROP DATABASE", accesses=(access,))
     if reader.at("view") or reader.at("connector"):
         return Statement(name=f"DROP {reader.skip()}".upper())
@@ -202,11 +206,11 @@ def _drop(reader: Reader) -> Statement:
         reader.need("table")
     reader.take("if", "exists")
     name = reader.name()
-    parent = Access(what=What.DDL_SHARED, name=_database(name.database))
-    return Statement(name=command.name, accesses=(_commanded(command, name), parent))
+    parent = Access(kind=AccessKind.DDL_SHARED, name=_database(name.database))
+    return Statement(name=command.name, accesses=(_command_access(command, name), parent))
 
 
-def _create(reader: Reader) -> Statement:
+def _create(reader: TokenReader) -> Statement:
     for words in (("database",), ("schema",), ("connector",), ("temporary", "table")):
         if reader.at(*words):
             return Statement(name=f"CREATE {' '.join(words)}".upper())
@@ -222,22 +226,22 @@ def _create(reader: Reader) -> Statement:
         reader.need("table")
     reader.take("if", "not", "exists")
     name = reader.name()
-    parent = Access(what=What.DDL_SHARED, name=_database(name.database))
-    read = _reads(sources(_behind_as(reader)))
+    parent = Access(kind=AccessKind.DDL_SHARED, name=_database(name.database))
+    read = _reads(sources(_query_after_as(reader)))
     if view or not _is_query(reader):
         return Statement(name="CREATE VIEW" if view else "CREATE TABLE", accesses=(parent, *read))
-    makes = transactional or _says_transactional(reader.rest)
-    made = Access(what=What.CTAS, name=name, makes=makes)
+    makes = transactional or _sets_transactional(reader.rest)
+    made = Access(kind=AccessKind.CTAS, name=name, makes=makes)
     return Statement(name="CREATE TABLE AS", accesses=(made, parent, *read))
 
 
-def _is_query(reader: Reader) -> bool:
-    return bool(_behind_as(reader))
+def _is_query(reader: TokenReader) -> bool:
+    return bool(_query_after_as(reader))
 
 
-def _behind_as(reader: Reader) -> tuple[Token, ...]:
-    """The query behind AS; nothing where there is none."""
-    look = Reader(reader.rest)
+def _query_after_as(reader: TokenReader) -> tuple[Token, ...]:
+    """Returns the query after AS; empty if there is none."""
+    look = TokenReader(reader.rest)
     while look.skip_to("as"):
         look.need("as")
         if look.at("select") or look.at("with") or look.at("from") or look.at("("):
@@ -245,13 +249,13 @@ def _behind_as(reader: Reader) -> tuple[Token, ...]:
     return ()
 
 
-def _says_transactional(found: Sequence[Token]) -> bool:
-    """Whether TBLPROPERTIES sets ``transactional`` to true."""
+def _sets_transactional(found: Sequence[Token]) -> bool:
+    """Tells whether TBLPROPERTIES sets ``transactional`` to true."""
     triples = zip(found, found[1:], found[2:], strict=False)
     return any((a.value.lower(), b.value, c.value.lower()) == ("transactional", "=", "true") for a, b, c in triples)
 
 
-def _alter(reader: Reader) -> Statement:
+def _alter(reader: TokenReader) -> Statement:
     if reader.take("materialized", "view"):
         return _alter_materialized_view(reader)
     for words in (("view",), ("database",), ("schema",), ("connector",)):
@@ -270,50 +274,53 @@ def _alter(reader: Reader) -> Statement:
     return Statement(name=f"ALTER TABLE {command.name}", accesses=tuple(_altered(reader, command, name, partition)))
 
 
-def _altered(reader: Reader, command: Command, name: Name, partition: Spec | None) -> list[Access]:
+def _altered(reader: TokenReader, command: Command, name: Name, partition: Spec | None) -> list[Access]:
     if command.words[-1] == "partition" and reader.at("("):
-        named = Reader((Token(kind="word", value="partition"), *reader.rest)).partition()
+        named = TokenReader((Token(kind="word", value="partition"), *reader.rest)).partition()
         partition = named if partition is None else partition
     if command.words == ("set", "tblproperties") and any(t.value.lower() == "transactional" for t in reader.rest):
         command = data.CONVERSION
     adds = command.words[0] == "add" and command.words[-1] == "partition"
     if adds:
-        # Hive locks the table, since there is no partition yet; the old manager locks the name it will have.
-        return [replace(_commanded(command, name, partition), makes=False)]
+        # Hive locks the table, since the partition does not exist yet; the old manager locks its future name.
+        return [replace(_command_access(command, name, partition), makes=False)]
     if command.words == ("rename", "to"):
         renamed = reader.name()
-        parent = Access(what=What.DDL_SHARED, name=_database(renamed.database or name.database))
-        return [_commanded(command, name), parent]
+        parent = Access(kind=AccessKind.DDL_SHARED, name=_database(renamed.database or name.database))
+        return [_command_access(command, name), parent]
     if command.words[0] == "exchange":
         reader.skip_to("with")
         reader.need("with", "table")
-        return [replace(_commanded(command, name, partition), makes=False), Access(what=What.READ, name=reader.name())]
-    if partition is not None and command.old is Old.TABLE:
-        command = replace(command, old=Old.PARTITION)
-    return [_commanded(command, name, partition)]
+        return [
+            replace(_command_access(command, name, partition), makes=False),
+            Access(kind=AccessKind.READ, name=reader.name()),
+        ]
+    if partition is not None and command.old_lock is OldLock.TABLE:
+        command = replace(command, old_lock=OldLock.PARTITION)
+    return [_command_access(command, name, partition)]
 
 
-def _alter_materialized_view(reader: Reader) -> Statement:
+def _alter_materialized_view(reader: TokenReader) -> Statement:
     name = reader.name()
     if reader.at("enable", "rewrite") or reader.at("disable", "rewrite"):
-        return Statement(name="ALTER MATERIALIZED VIEW REWRITE", accesses=(_commanded(data.REWRITE, name),))
+        return Statement(name="ALTER MATERIALIZED VIEW REWRITE", accesses=(_command_access(data.REWRITE, name),))
     raise Refused(
         f"statement ALTER MATERIALIZED VIEW {name} {' '.join(map(str, reader.rest[:1])).upper()} is unknown to "
         "explain-locks: it locks what the view's own query reads; explain that query"
     )
 
 
-def _show(reader: Reader) -> Statement:
-    """SHOW TABLES reads its database; the others lock nothing."""
+def _show(reader: TokenReader) -> Statement:
+    """Parses SHOW: SHOW TABLES reads its database, the other forms lock nothing."""
     if not reader.take("tables"):
         return Statement(name="SHOW")
     named = reader.take("in") or reader.take("from")
     database = _database(reader.name().table if named else None)
-    return Statement(name="SHOW TABLES", accesses=(Access(what=What.READ, name=database),))
+    return Statement(name="SHOW TABLES", accesses=(Access(kind=AccessKind.READ, name=database),))
 
 
-def _explain(reader: Reader) -> Statement:
-    """EXPLAIN runs nothing, so it locks nothing; EXPLAIN LOCKS asks what we are asked."""
+def _explain(reader: TokenReader) -> Statement:
+    """Parses EXPLAIN, which runs and locks nothing; for EXPLAIN LOCKS, the explained statement."""
     if reader.take("locks"):
         return parse(" ".join(_quoted(token) for token in reader.rest))
     return Statement(name="EXPLAIN")
@@ -326,7 +333,7 @@ def _quoted(token: Token) -> str:
     return f"`{token.value.replace('`', '``')}`" if token.kind == "quoted" else token.value
 
 
-_FORMS: tuple[tuple[tuple[str, ...], Callable[[Reader], Statement]], ...] = (
+_FORMS: tuple[tuple[tuple[str, ...], Callable[[TokenReader], Statement]], ...] = (
     (("explain",), _explain),
     (("insert",), _insert),
     (("update",), _update),

@@ -1,7 +1,7 @@
-"""Which statement does what to which object, and which lock Hive 4 takes for that: tables of data, read by ``plan``.
+"""The lock rules of statements as tables of data: the access each command makes, and the lock Hive 4 takes for it.
 
-Hive: ``AcidUtils.makeLockComponents`` for the rules, ``WriteEntity.determineAlterTableWriteType`` and the analyzers for
-the commands. ``Old`` is the table of locks of the manager without transactions (shared and exclusive only).
+From Hive: ``AcidUtils.makeLockComponents`` for the rules, ``WriteEntity.determineAlterTableWriteType`` and the analyzers
+for the commands. ``OldLock`` lists the locks of the manager without transactions (shared and exclusive only).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from compactor.locking.lock_types import LockType
 
 
-class What(enum.Enum):
-    """What a statement does to an object: Hive's ``WriteEntity.WriteType``, and reading."""
+class AccessKind(enum.Enum):
+    """The kind of access of a statement to an object: Hive's ``WriteEntity.WriteType``, and reading."""
 
     READ = "read"
     INSERT = "insert"
@@ -29,7 +29,7 @@ class What(enum.Enum):
 
 
 class Operation(enum.Enum):
-    """Hive's ``DataOperationType``: what becomes a row of TXN_COMPONENTS; SELECT and NO_TXN don't."""
+    """Hive's ``DataOperationType``, stored in TXN_COMPONENTS except for SELECT and NO_TXN."""
 
     SELECT = "select"
     INSERT = "insert"
@@ -38,8 +38,8 @@ class Operation(enum.Enum):
     NO_TXN = "no_txn"
 
 
-class Old(enum.Enum):
-    """What the manager without transactions locks exclusively; parents of it are locked shared."""
+class OldLock(enum.Enum):
+    """The object that the manager without transactions locks exclusively; its parents are locked shared."""
 
     TABLE = "X on the table"
     PARTITION = "S on the table, X on the partition"
@@ -48,12 +48,12 @@ class Old(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """``lock`` (None is none) for ``what`` on a table, where all of ``when`` (settings and their values) hold.
+    """The ``lock`` (None for no lock) that ``kind`` takes on a table if all of ``when`` (settings and values) hold.
 
     ``transactional`` None is any table.
     """
 
-    what: What
+    kind: AccessKind
     transactional: bool | None = None
     when: tuple[tuple[str, bool], ...] = ()
     lock: LockType | None
@@ -65,75 +65,75 @@ _XWRITE, _XIOW = "hive.txn.xlock.write", "hive.txn.xlock.iow"
 _R, _W, _X, _E = LockType
 _SELECT, _INSERT, _UPDATE, _DELETE, _NO_TXN = Operation
 
-#: The first rule that fits decides.
+#: The first rule that applies decides.
 RULES: tuple[Rule, ...] = (
-    Rule(what=What.READ, when=(("hive.txn.read.locks", False),), lock=None, operation=_SELECT),
-    Rule(what=What.READ, transactional=True, when=((_LOCKLESS, True),), lock=None, operation=_SELECT),
+    Rule(kind=AccessKind.READ, when=(("hive.txn.read.locks", False),), lock=None, operation=_SELECT),
+    Rule(kind=AccessKind.READ, transactional=True, when=((_LOCKLESS, True),), lock=None, operation=_SELECT),
     Rule(
-        what=What.READ,
+        kind=AccessKind.READ,
         transactional=False,
         when=(("hive.txn.nonacid.read.locks", False),),
         lock=None,
         operation=_SELECT,
     ),
-    Rule(what=What.READ, lock=_R, operation=_SELECT),
-    Rule(what=What.INSERT, transactional=True, when=((_XWRITE, False),), lock=_W, operation=_INSERT),
-    Rule(what=What.INSERT, transactional=True, when=((_LOCKLESS, True),), lock=_W, operation=_INSERT),
-    Rule(what=What.INSERT, transactional=True, lock=_R, operation=_INSERT),
-    Rule(what=What.INSERT, when=(("hive.txn.strict.locking.mode", True),), lock=_E, operation=_INSERT),
-    Rule(what=What.INSERT, lock=_R, operation=_INSERT),
+    Rule(kind=AccessKind.READ, lock=_R, operation=_SELECT),
+    Rule(kind=AccessKind.INSERT, transactional=True, when=((_XWRITE, False),), lock=_W, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT, transactional=True, when=((_LOCKLESS, True),), lock=_W, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT, transactional=True, lock=_R, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT, when=(("hive.txn.strict.locking.mode", True),), lock=_E, operation=_INSERT),
+    Rule(kind=AccessKind.INSERT, lock=_R, operation=_INSERT),
     Rule(
-        what=What.MERGE_INSERT,
+        kind=AccessKind.MERGE_INSERT,
         transactional=True,
         when=(("hive.txn.xlock.mergeinsert", True), (_XWRITE, True)),
         lock=_X,
         operation=_UPDATE,
     ),
     Rule(
-        what=What.MERGE_INSERT,
+        kind=AccessKind.MERGE_INSERT,
         transactional=True,
         when=(("hive.txn.xlock.mergeinsert", True),),
         lock=_W,
         operation=_UPDATE,
     ),
-    Rule(what=What.MERGE_INSERT, transactional=True, when=((_XWRITE, False),), lock=_W, operation=_INSERT),
-    Rule(what=What.MERGE_INSERT, transactional=True, when=((_LOCKLESS, True),), lock=_W, operation=_INSERT),
-    Rule(what=What.MERGE_INSERT, transactional=True, lock=_R, operation=_INSERT),
+    Rule(kind=AccessKind.MERGE_INSERT, transactional=True, when=((_XWRITE, False),), lock=_W, operation=_INSERT),
+    Rule(kind=AccessKind.MERGE_INSERT, transactional=True, when=((_LOCKLESS, True),), lock=_W, operation=_INSERT),
+    Rule(kind=AccessKind.MERGE_INSERT, transactional=True, lock=_R, operation=_INSERT),
     Rule(
-        what=What.INSERT_OVERWRITE,
+        kind=AccessKind.INSERT_OVERWRITE,
         transactional=True,
         when=((_XIOW, True), (_XWRITE, True), (_LOCKLESS, False)),
         lock=_E,
         operation=_UPDATE,
     ),
-    Rule(what=What.INSERT_OVERWRITE, transactional=True, lock=_X, operation=_UPDATE),
-    Rule(what=What.INSERT_OVERWRITE, lock=_E, operation=_NO_TXN),
-    Rule(what=What.UPDATE, when=((_XWRITE, False),), lock=_W, operation=_UPDATE),
-    Rule(what=What.UPDATE, lock=_X, operation=_UPDATE),
-    Rule(what=What.DELETE, when=((_XWRITE, False),), lock=_W, operation=_DELETE),
-    Rule(what=What.DELETE, lock=_X, operation=_DELETE),
-    Rule(what=What.CTAS, when=(("hive.txn.xlock.ctas", False),), lock=None, operation=_NO_TXN),
-    Rule(what=What.CTAS, transactional=True, lock=_X, operation=_INSERT),
-    Rule(what=What.CTAS, lock=_E, operation=_NO_TXN),
-    Rule(what=What.DDL_EXCLUSIVE, lock=_E, operation=_NO_TXN),
-    Rule(what=What.DDL_EXCL_WRITE, lock=_X, operation=_NO_TXN),
-    Rule(what=What.DDL_SHARED, lock=_R, operation=_NO_TXN),
-    Rule(what=What.DDL_NO_LOCK, lock=None, operation=_NO_TXN),
+    Rule(kind=AccessKind.INSERT_OVERWRITE, transactional=True, lock=_X, operation=_UPDATE),
+    Rule(kind=AccessKind.INSERT_OVERWRITE, lock=_E, operation=_NO_TXN),
+    Rule(kind=AccessKind.UPDATE, when=((_XWRITE, False),), lock=_W, operation=_UPDATE),
+    Rule(kind=AccessKind.UPDATE, lock=_X, operation=_UPDATE),
+    Rule(kind=AccessKind.DELETE, when=((_XWRITE, False),), lock=_W, operation=_DELETE),
+    Rule(kind=AccessKind.DELETE, lock=_X, operation=_DELETE),
+    Rule(kind=AccessKind.CTAS, when=(("hive.txn.xlock.ctas", False),), lock=None, operation=_NO_TXN),
+    Rule(kind=AccessKind.CTAS, transactional=True, lock=_X, operation=_INSERT),
+    Rule(kind=AccessKind.CTAS, lock=_E, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_EXCLUSIVE, lock=_E, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_EXCL_WRITE, lock=_X, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_SHARED, lock=_R, operation=_NO_TXN),
+    Rule(kind=AccessKind.DDL_NO_LOCK, lock=None, operation=_NO_TXN),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One form of ALTER TABLE or of another command, by the words that follow the object's name (or begin it).
+    """One form of ALTER TABLE or of another command, by the words after the object's name (or its first words).
 
-    ``soft`` names the setting that makes ``what`` of a transactional table an EXCL_WRITE; with lockless reads it is
-    one wherever ``lockless`` says so.
+    ``softened_by`` names the setting that turns ``kind`` into an EXCL_WRITE for a transactional table; with lockless
+    reads ``lockless`` alone does.
     """
 
     words: tuple[str, ...]
-    what: What
-    old: Old | None = Old.TABLE
-    soft: str | None = None
+    kind: AccessKind
+    old_lock: OldLock | None = OldLock.TABLE
+    softened_by: str | None = None
     lockless: bool = True
 
     @property
@@ -141,26 +141,31 @@ class Command:
         return " ".join(self.words).upper()
 
 
-_EXCLUSIVE, _SHARED, _NONE = What.DDL_EXCLUSIVE, What.DDL_SHARED, What.DDL_NO_LOCK
+_EXCLUSIVE, _SHARED, _NONE = AccessKind.DDL_EXCLUSIVE, AccessKind.DDL_SHARED, AccessKind.DDL_NO_LOCK
 
 
 def _command(
-    words: str, what: What, old: Old | None = Old.TABLE, soft: str | None = None, *, lockless: bool = True
+    words: str,
+    kind: AccessKind,
+    old_lock: OldLock | None = OldLock.TABLE,
+    softened_by: str | None = None,
+    *,
+    lockless: bool = True,
 ) -> Command:
-    return Command(words=tuple(words.split()), what=what, old=old, soft=soft, lockless=lockless)
+    return Command(words=tuple(words.split()), kind=kind, old_lock=old_lock, softened_by=softened_by, lockless=lockless)
 
 
-#: ALTER TABLE name [PARTITION (...)] and these words; the longest that fits is meant.
+#: ALTER TABLE name [PARTITION (...)] followed by these words; the longest match wins.
 ALTER: tuple[Command, ...] = (
     _command("add columns", _EXCLUSIVE),
     _command("replace columns", _EXCLUSIVE),
     _command("change", _EXCLUSIVE),
     _command("rename to", _EXCLUSIVE),
-    _command("rename to partition", _EXCLUSIVE, Old.PARTITION, "hive.acid.renamepartition.makecopy"),
-    _command("set fileformat", _EXCLUSIVE, Old.SHARED),
-    _command("set serde", _EXCLUSIVE, Old.SHARED),
-    _command("set serdeproperties", _SHARED, Old.SHARED),
-    _command("unset serdeproperties", _EXCLUSIVE, Old.SHARED),
+    _command("rename to partition", _EXCLUSIVE, OldLock.PARTITION, "hive.acid.renamepartition.makecopy"),
+    _command("set fileformat", _EXCLUSIVE, OldLock.SHARED),
+    _command("set serde", _EXCLUSIVE, OldLock.SHARED),
+    _command("set serdeproperties", _SHARED, OldLock.SHARED),
+    _command("unset serdeproperties", _EXCLUSIVE, OldLock.SHARED),
     _command("set tblproperties", _SHARED),
     _command("unset tblproperties", _EXCLUSIVE),
     _command("set owner", _EXCLUSIVE),
@@ -175,26 +180,26 @@ ALTER: tuple[Command, ...] = (
     _command("add constraint", _EXCLUSIVE),
     _command("drop constraint", _EXCLUSIVE),
     _command("concatenate", _EXCLUSIVE, lockless=False),
-    _command("archive partition", _EXCLUSIVE, Old.PARTITION, lockless=False),
-    _command("unarchive partition", _EXCLUSIVE, Old.PARTITION, lockless=False),
+    _command("archive partition", _EXCLUSIVE, OldLock.PARTITION, lockless=False),
+    _command("unarchive partition", _EXCLUSIVE, OldLock.PARTITION, lockless=False),
     _command("partition column", _EXCLUSIVE, lockless=False),
-    _command("add partition", _SHARED, Old.PARTITION),
-    _command("add if not exists partition", _SHARED, Old.PARTITION),
-    _command("drop partition", _EXCLUSIVE, Old.PARTITION, "hive.acid.droppartition.usebase"),
-    _command("drop if exists partition", _EXCLUSIVE, Old.PARTITION, "hive.acid.droppartition.usebase"),
-    _command("exchange partition", _SHARED, Old.PARTITION),
-    _command("update statistics", _SHARED, Old.SHARED),
-    _command("touch", _NONE, Old.TABLE),
-    _command("touch partition", _NONE, Old.PARTITION),
+    _command("add partition", _SHARED, OldLock.PARTITION),
+    _command("add if not exists partition", _SHARED, OldLock.PARTITION),
+    _command("drop partition", _EXCLUSIVE, OldLock.PARTITION, "hive.acid.droppartition.usebase"),
+    _command("drop if exists partition", _EXCLUSIVE, OldLock.PARTITION, "hive.acid.droppartition.usebase"),
+    _command("exchange partition", _SHARED, OldLock.PARTITION),
+    _command("update statistics", _SHARED, OldLock.SHARED),
+    _command("touch", _NONE, OldLock.TABLE),
+    _command("touch partition", _NONE, OldLock.PARTITION),
     _command("compact", _NONE, None),
 )
 
-TRUNCATE = _command("truncate table", _EXCLUSIVE, soft="hive.acid.truncate.usebase")
-DROP_TABLE = _command("drop table", _EXCLUSIVE, soft="hive.acid.createtable.softdelete")
-DROP_MATERIALIZED_VIEW = _command("drop materialized view", _EXCLUSIVE, soft="hive.acid.createtable.softdelete")
+TRUNCATE = _command("truncate table", _EXCLUSIVE, softened_by="hive.acid.truncate.usebase")
+DROP_TABLE = _command("drop table", _EXCLUSIVE, softened_by="hive.acid.createtable.softdelete")
+DROP_MATERIALIZED_VIEW = _command("drop materialized view", _EXCLUSIVE, softened_by="hive.acid.createtable.softdelete")
 DROP_DATABASE = _command("drop database", _EXCLUSIVE)
 MSCK = _command("msck", _EXCLUSIVE)
-ANALYZE = _command("analyze table", _SHARED, Old.SHARED)
+ANALYZE = _command("analyze table", _SHARED, OldLock.SHARED)
 REWRITE = _command("alter materialized view", _EXCLUSIVE)
-#: ALTER TABLE ... SET TBLPROPERTIES that names ``transactional`` makes the table another kind.
+#: ALTER TABLE ... SET TBLPROPERTIES with ``transactional`` converts the table to another kind.
 CONVERSION = _command("set tblproperties", _EXCLUSIVE)

@@ -1,6 +1,7 @@
-"""A statement's text as words, names and texts, as far as finding its locks needs it. No SQL is understood beyond that.
+"""Splits a statement into words, names and string literals, and finds the tables its queries read.
 
-Keywords and names aren't case sensitive in Hive and come out in lower case; texts keep theirs.
+It understands only as much SQL as finding locks needs. Keywords and names are not case sensitive in Hive and come out in
+lower case; string literals keep their case.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: Words that end a list of tables in FROM when they stand outside parentheses.
+#: Words that end a list of tables in FROM outside parentheses.
 _ENDS_FROM = frozenset(
     ("where", "group", "having", "order", "sort", "distribute", "cluster", "limit", "union", "intersect", "except")
 ) | frozenset(("minus", "select", "insert", "window", "qualify", "when", "set", "lateral", "on", "using"))
@@ -32,7 +33,7 @@ _QUERIES = frozenset(("select", "with", "from", "("))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """``kind`` is word, quoted, text, number or sign; ``value`` is lower case except for texts."""
+    """A word, quoted name, text, number or sign (``kind``); ``value`` is in lower case except for texts."""
 
     kind: str
     value: str
@@ -46,7 +47,7 @@ _FROM = Token(kind="word", value="from")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Name:
-    """A table or a database as a statement names it. ``database`` None is the current one."""
+    """The name of a table or database in a statement. ``database`` None is the current one."""
 
     database: str | None = None
     table: str
@@ -56,17 +57,17 @@ class Name:
 
 
 def tokens(text: str) -> tuple[Token, ...]:
-    """The words and signs of one statement, without comments and the semicolon at its end.
+    """Returns the words and signs of one statement, without comments and the semicolon at its end.
 
     Raises:
-        Refused: a character that belongs to no word, a text without an end, or several statements.
+        Refused: a character belongs to no word, a text is unterminated, or there are several statements.
     """
     found: list[Token] = []
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise Refused(f"statement: {text[at : at + 20]!r} at character {at + 1} is no word, name, text or sign")
+            raise Refused(f"statement: {text[at : at + 20]!r} at character {at + 1} is not a word, name, text or sign")
         at = match.end()
         kind, value = match.lastgroup or "", match.group()
         if kind == "text":
@@ -81,12 +82,12 @@ def tokens(text: str) -> tuple[Token, ...]:
     while found and found[-1] == Token(kind="sign", value=";"):
         found.pop()
     if Token(kind="sign", value=";") in found:
-        raise Refused("statement: there are several; ask for the locks of one at a time")
+        raise Refused("statement: there are several; explain the locks of one at a time")
     return tuple(found)
 
 
-class Reader:
-    """Goes through the tokens of a statement from left to right."""
+class TokenReader:
+    """A cursor over the tokens of a statement, from left to right."""
 
     def __init__(self, found: Sequence[Token]) -> None:
         self._tokens = found
@@ -94,25 +95,25 @@ class Reader:
 
     @property
     def rest(self) -> tuple[Token, ...]:
-        """What has not been read yet."""
+        """The tokens not read yet."""
         return tuple(self._tokens[self._at :])
 
     def at(self, *words: str) -> bool:
-        """Whether these words or signs come next."""
+        """Tells whether these words or signs come next."""
         following = self._tokens[self._at : self._at + len(words)]
         return len(following) == len(words) and all(
             token.kind in ("word", "sign") and token.value == word for token, word in zip(following, words, strict=True)
         )
 
     def take(self, *words: str) -> bool:
-        """Pass over these words if they come next."""
+        """Skips these words if they come next; returns true if they did."""
         if not self.at(*words):
             return False
         self._at += len(words)
         return True
 
     def need(self, *words: str) -> None:
-        """Pass over these words.
+        """Skips these words.
 
         Raises:
             Refused: something else comes next.
@@ -121,7 +122,7 @@ class Reader:
             raise Refused(f"statement: {' '.join(words).upper()} is expected {self._where()}")
 
     def name(self) -> Name:
-        """A name, with or without its database. A catalog before it must be Hive's own.
+        """Reads a name, with or without its database. A catalog before it must be Hive's own.
 
         Raises:
             Refused: no name comes next.
@@ -142,10 +143,10 @@ class Reader:
         raise Refused(f"statement: a name is expected {self._where()}")
 
     def partition(self) -> tuple[tuple[str, str | None], ...] | None:
-        """``PARTITION (k='v', k2)`` if it comes next: each key with its plain value, None where that is dynamic.
+        """Reads ``PARTITION (k='v', k2)`` if it comes next: each key with its plain value, None for a dynamic one.
 
         Raises:
-            Refused: it is no list of keys.
+            Refused: the clause is not a list of keys.
         """
         if not self.take("partition"):
             return None
@@ -175,7 +176,7 @@ class Reader:
         raise Refused(f"statement: a partition's value is expected {self._where()}")
 
     def group(self) -> tuple[Token, ...]:
-        """What stands in the parentheses that open next.
+        """Reads the contents of the parentheses that open next.
 
         Raises:
             Refused: they are never closed.
@@ -192,14 +193,14 @@ class Reader:
         raise Refused("statement: a parenthesis is never closed")
 
     def skip(self) -> Token | None:
-        """The next token, passed over; None at the end."""
+        """Reads the next token; None at the end."""
         if self._at >= len(self._tokens):
             return None
         self._at += 1
         return self._tokens[self._at - 1]
 
     def skip_to(self, *words: str) -> bool:
-        """Pass over everything before the first of ``words`` that stands outside parentheses; False if there is none."""
+        """Skips to the first of ``words`` outside parentheses; returns false if there is none."""
         while self._at < len(self._tokens):
             if self.at("("):
                 self.group()
@@ -212,23 +213,23 @@ class Reader:
     def _where(self) -> str:
         if self._at >= len(self._tokens):
             return "at the end"
-        return f"where {' '.join(map(str, self._tokens[self._at : self._at + 3]))!r} stands"
+        return f"before {' '.join(map(str, self._tokens[self._at : self._at + 3]))!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueriedTable:
-    """A table that a query reads, with the plain values that its WHERE demands of columns: ``where k = 'v' and ...``."""
+    """A table that a query reads, with the plain values its WHERE demands of columns: ``where k = 'v' and ...``."""
 
     name: Name
     where: tuple[tuple[str, str], ...] = ()
 
 
 def sources(found: Sequence[Token], defined: frozenset[str] = frozenset()) -> tuple[QueriedTable, ...]:
-    """Every table that a query names after FROM or JOIN, in subqueries too; no names that WITH defines.
+    """Returns every table that a query names after FROM or JOIN, including subqueries but not names defined by WITH.
 
-    Conditions are only taken where FROM has one table, so that nobody else's column can be meant.
+    Conditions are only used if FROM has one table, so that a column cannot belong to another table.
     """
-    reader = Reader(found)
+    reader = TokenReader(found)
     read: list[QueriedTable] = []
     if reader.take("with"):
         reader.take("recursive")
@@ -266,8 +267,8 @@ def sources(found: Sequence[Token], defined: frozenset[str] = frozenset()) -> tu
 
 
 def conditions(found: Sequence[Token]) -> tuple[tuple[str, str], ...]:
-    """``k = literal`` for each such term of a WHERE whose terms are joined by AND; none where anything else joins them."""
-    reader = Reader(found)
+    """Returns ``k = literal`` for each such term of a WHERE that joins its terms by AND; otherwise nothing."""
+    reader = TokenReader(found)
     terms: list[list[Token]] = [[]]
     while (token := next(iter(reader.rest), None)) is not None:
         if reader.at("("):
@@ -302,10 +303,10 @@ def _with_conditions(names: Sequence[Name], joined: bool, where: tuple[tuple[str
 
 
 def _inside(group: Sequence[Token], defined: frozenset[str]) -> tuple[QueriedTable, ...]:
-    """What a parenthesis reads. FROM in one that is no query is a function's (``extract(year from d)``)."""
+    """Returns the tables a parenthesis reads. FROM outside a query belongs to a function (``extract(year from d)``)."""
     if group and group[0].kind in ("word", "sign") and group[0].value in _QUERIES:
         return sources(group, defined)
-    reader, read = Reader(group), list[QueriedTable]()
+    reader, read = TokenReader(group), list[QueriedTable]()
     while reader.rest:
         if reader.at("("):
             read += _inside(reader.group(), defined)
@@ -314,8 +315,8 @@ def _inside(group: Sequence[Token], defined: frozenset[str]) -> tuple[QueriedTab
     return tuple(read)
 
 
-def _from(reader: Reader, defined: frozenset[str]) -> tuple[list[Name], list[QueriedTable]]:
-    """The tables of one FROM up to its end or the next JOIN, and what its subqueries read."""
+def _from(reader: TokenReader, defined: frozenset[str]) -> tuple[list[Name], list[QueriedTable]]:
+    """Returns the tables of one FROM up to its end or the next JOIN, and those its subqueries read."""
     names: list[Name] = []
     nested: list[QueriedTable] = []
     while True:

@@ -21,7 +21,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType
 from compactor.locking.retry import waiting_times_within
 from compactor.locking.statement_locks import write_lock
-from compactor.locking.statement_rules import What
+from compactor.locking.statement_rules import AccessKind
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site, Target
 
@@ -36,9 +36,9 @@ class WriteOperation(enum.Enum):
 
 #: Decides, together with the site's ``hive.txn.xlock.*``, which lock is taken.
 _WHAT = {
-    WriteOperation.INSERT: What.INSERT,
-    WriteOperation.DELETE: What.DELETE,
-    WriteOperation.UPDATE: What.INSERT_OVERWRITE,
+    WriteOperation.INSERT: AccessKind.INSERT,
+    WriteOperation.DELETE: AccessKind.DELETE,
+    WriteOperation.UPDATE: AccessKind.INSERT_OVERWRITE,
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.entry import Entity
 from compactor.ids import TxnId
-from compactor.locking.statement_locks import Planned, TableFacts, locks
+from compactor.locking.statement_locks import PlannedLock, TableFacts, locks
 from compactor.locking.statement_parser import parse
 from compactor.locking.statement_rules import Operation
 from compactor.locking.statement_tokens import Name
@@ -79,7 +79,7 @@ class Session:
         txn, self.txn = self.txn, NO_TXN
         self._metastore.transactions.abort(txn, "rolled back")
 
-    def _record(self, planned: tuple[Planned, ...]) -> None:
+    def _record(self, planned: tuple[PlannedLock, ...]) -> None:
         tables = {(p.request.database, p.request.table) for p in planned if p.request.partition is not None}
         for p in planned:
             request = p.request

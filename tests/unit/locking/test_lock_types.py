@@ -1,4 +1,4 @@
-"""Which locks stand beside which."""
+"""Compatibility of locks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_codes_are_hives() -> None:
 
 
 @pytest.mark.parametrize("kind", LockType)
-def test_a_stronger_lock_keeps_out_all_that_a_weaker_one_does(kind: LockType) -> None:
+def test_a_stronger_lock_excludes_all_that_a_weaker_one_does(kind: LockType) -> None:
     for stronger in LockType:
         if stronger.strength >= kind.strength:
             assert all(compatible(other, kind) for other in LockType if compatible(other, stronger))
@@ -59,14 +59,14 @@ def test_overlap(a: str, b: str, expected: bool) -> None:
 
 @pytest.mark.parametrize("inside", ["db/t", "db/t/p=1"])
 def test_shared_read_of_a_database_and_exclusive_inside(inside: str) -> None:
-    """Hive's exception, in either direction; it holds for no other pair of types."""
+    """Hive's exception, in either direction; it applies to no other pair of types."""
     for outer, inner in itertools.product(LockType, LockType):
         excepted = (outer, inner) == (R, E)
         assert overlap(_lock("db", outer), _lock(inside, inner)) is not excepted
         assert overlap(_lock(inside, inner), _lock("db", outer)) is not excepted
 
 
-def test_shared_read_of_a_table_is_not_excepted() -> None:
+def test_a_shared_read_of_a_table_is_no_exception() -> None:
     assert conflicts(_lock("db/t", R), _lock("db/t/p=1", E))
     assert conflicts(_lock("db", R), _lock("db", E))
 

@@ -1,4 +1,4 @@
-"""Requests in the one order in which everybody asks."""
+"""The one order of lock requests."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from compactor.locking.requests import LockRequest, sorted_requests
 R, W, X, E = LockType
 
 
-def test_any_order_becomes_one() -> None:
-    """Two askers of the same things meet in the same order, so neither holds what the other waits for."""
+def test_requests_are_sorted_whatever_their_order() -> None:
+    """Two requesters of the same objects lock in the same order, so they cannot deadlock."""
     wanted = (
         LockRequest(database="a", type=R),
         LockRequest(database="a", table="t", type=R),
@@ -25,7 +25,7 @@ def test_any_order_becomes_one() -> None:
         assert sorted_requests(given) == wanted
 
 
-def test_of_one_object_the_strongest_stays() -> None:
+def test_only_the_strongest_request_per_object_stays() -> None:
     requests = [LockRequest(database="a", table="t", type=kind) for kind in (R, E, W)]
     assert sorted_requests(requests) == (requests[1],)
 
@@ -35,6 +35,6 @@ def test_partition_needs_a_table() -> None:
         LockRequest(database="a", partition="p=1", type=R)
 
 
-def test_printed_as_explain_locks() -> None:
+def test_a_request_prints_as_in_explain_locks() -> None:
     assert str(LockRequest(database="a", table="t", partition="p=1/q=2", type=X)) == "a.t.p=1/q=2 -> EXCL_WRITE"
     assert str(LockRequest(database="a", type=R)) == "a -> SHARED_READ"

@@ -10,7 +10,7 @@ from compactor.locking.retry import waiting_times_within
 
 
 def test_waits_double_up_to_a_minute() -> None:
-    """As Hive's do: 100 tries from 100 ms to 60 s are 91 minutes and 42.3 seconds in all."""
+    """The waits are Hive's: 100 tries from 100 ms to 60 s take 91 minutes and 42.3 seconds in all."""
     times = waiting_times_within((91 * 60 + 42) * 1000 + 300, 60_000)
     assert len(times) == 100
     assert times[:4] == (100, 200, 400, 800)

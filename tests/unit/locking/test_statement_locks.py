@@ -1,4 +1,4 @@
-"""Which locks a statement takes: Hive 4's, and the shared and exclusive ones of the manager without transactions."""
+"""The locks of statements: Hive 4's, and the shared and exclusive ones of the manager without transactions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compactor.errors import NotFound, NotSupported, Refused
 from compactor.locking.lock_types import LockType
 from compactor.locking.statement_locks import TableFacts, locks, old_locks
 from compactor.locking.statement_parser import parse
-from compactor.locking.statement_rules import ALTER, RULES, What
+from compactor.locking.statement_rules import ALTER, RULES, AccessKind
 from compactor.locking.statement_tokens import Name
 from compactor.settings.catalogue import lookup
 from compactor.settings.precedence import Layer, Settings
@@ -57,8 +57,8 @@ def settings(**values: str) -> Settings:
     return Settings.of([Layer(name="flag", values=given)])
 
 
-def told(text: str, **values: str) -> list[str]:
-    """The locks as ``object:code``, the database without its name."""
+def lock_texts(text: str, **values: str) -> list[str]:
+    """Returns the locks as ``object:code``, the database without its name."""
     return [_short(p.request) for p in locks(parse(text), look, settings(**values))]
 
 
@@ -214,8 +214,8 @@ CASES: tuple[tuple[str, dict[str, str], list[str]], ...] = (
 
 @pytest.mark.parametrize(("text", "values", "expected"), CASES, ids=[f"{c[0][:50]}-{len(c[1])}" for c in CASES])
 def test_locks_of_hive_4(text: str, values: dict[str, str], expected: list[str]) -> None:
-    """With exclusive writers unless the case says otherwise."""
-    assert told(text, **STRICT | values) == expected
+    """Writers are exclusive unless the case says otherwise."""
+    assert lock_texts(text, **STRICT | values) == expected
 
 
 #: What a live Hive 4.1 put into HIVE_LOCKS with its own defaults, statement by statement.
@@ -243,7 +243,7 @@ SEEN = (
 
 @pytest.mark.parametrize(("text", "expected"), SEEN, ids=[text for text, _ in SEEN])
 def test_locks_of_a_live_hive(text: str, expected: list[str]) -> None:
-    assert told(text) == expected
+    assert lock_texts(text) == expected
 
 
 #: The table of the manager without transactions, as its documentation gives it (S and X; the database is always S).
@@ -279,7 +279,7 @@ OLD = (
 
 @pytest.mark.parametrize(("text", "expected"), OLD, ids=[text for text, _ in OLD])
 def test_locks_without_transactions(text: str, expected: list[str]) -> None:
-    """A parent of whatever is locked is locked shared, so that it can't be dropped meanwhile."""
+    """Every parent of a locked object is locked shared, so that it cannot be dropped meanwhile."""
     found = old_locks(parse(text), look)
     below = [f"{'X' if r.type is LockType.EXCLUSIVE else 'S'} {r.table}" + (f".{r.partition}" if r.partition else "")
              for r in found if r.table is not None]  # fmt: skip
@@ -314,40 +314,40 @@ def test_old_create_and_drop_of_databases() -> None:
         ("insert into part partition (z=1) select 1", "no partition key 'z'"),
     ],
 )
-def test_refused_by_name(text: str, said: str) -> None:
+def test_a_refusal_names_the_statement(text: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         locks(parse(text), look, settings())
 
 
-def test_a_view_is_read_through_its_query_which_is_not_known() -> None:
+def test_reading_a_view_is_not_supported() -> None:
     with pytest.raises(NotSupported, match=r"default\.v is a view"):
         locks(parse("select * from v"), look, settings())
 
 
-def test_a_cascade_without_locks_of_readers_is_refused() -> None:
-    """Hive looks into each table for how it was made."""
+def test_a_cascade_with_lockless_reads_is_refused() -> None:
+    """Hive checks how each table was created."""
     with pytest.raises(NotSupported, match="CASCADE"):
         locks(parse("drop database default cascade"), look, settings(**LOCKLESS))
 
 
-def test_hives_default_of_no_concurrency_is_not_believed() -> None:
+def test_hives_default_of_no_concurrency_is_ignored() -> None:
     """Hive ships hive.support.concurrency=false, with which no ACID table can be used at all."""
     assert locks(parse("select * from acid"), look, Settings.of([]))
 
 
-@pytest.mark.parametrize("what", What)
+@pytest.mark.parametrize("kind", AccessKind)
 @pytest.mark.parametrize("transactional", [True, False])
-def test_some_rule_always_fits(what: What, transactional: bool) -> None:
-    if what is What.MERGE_INSERT and not transactional:
+def test_some_rule_always_applies(kind: AccessKind, transactional: bool) -> None:
+    if kind is AccessKind.MERGE_INSERT and not transactional:
         return  # refused
-    last = [rule for rule in RULES if rule.what is what and rule.transactional in (None, transactional)][-1]
+    last = [rule for rule in RULES if rule.kind is kind and rule.transactional in (None, transactional)][-1]
     assert last.when == ()
 
 
-def test_rules_name_settings_that_are_yes_or_no() -> None:
-    keys = {key for rule in RULES for key, _ in rule.when} | {c.soft for c in ALTER if c.soft}
+def test_rules_depend_on_boolean_settings() -> None:
+    keys = {key for rule in RULES for key, _ in rule.when} | {c.softened_by for c in ALTER if c.softened_by}
     assert {lookup(key).unit for key in keys} == {SettingUnit.BOOLEAN}
 
 
-def test_every_form_of_alter_table_stands_once() -> None:
+def test_every_form_of_alter_table_is_listed_once() -> None:
     assert len({command.words for command in ALTER}) == len(ALTER)

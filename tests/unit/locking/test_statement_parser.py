@@ -1,4 +1,4 @@
-"""Texts of statements as what they do; ``test_plan`` has the locks that follow."""
+"""Parsing statements into accesses; ``test_statement_locks`` has the locks that follow."""
 
 from __future__ import annotations
 
@@ -6,40 +6,44 @@ import pytest
 
 from compactor.errors import Refused
 from compactor.locking.statement_parser import Access, parse
-from compactor.locking.statement_rules import DROP_DATABASE, What
+from compactor.locking.statement_rules import DROP_DATABASE, AccessKind
 from compactor.locking.statement_tokens import Name
 
 FORMS = [
-    ("select a from t", "SELECT", [(What.READ, "t")]),
-    ("with x as (select * from s) select * from x", "SELECT", [(What.READ, "s")]),
-    ("insert into t select * from s", "INSERT", [(What.INSERT, "t"), (What.READ, "s")]),
-    ("insert overwrite table t values (1)", "INSERT OVERWRITE", [(What.INSERT_OVERWRITE, "t")]),
-    ("from s insert into t select a insert into u select b", "INSERT", [*[(What.INSERT, n) for n in "tu"], None]),
+    ("select a from t", "SELECT", [(AccessKind.READ, "t")]),
+    ("with x as (select * from s) select * from x", "SELECT", [(AccessKind.READ, "s")]),
+    ("insert into t select * from s", "INSERT", [(AccessKind.INSERT, "t"), (AccessKind.READ, "s")]),
+    ("insert overwrite table t values (1)", "INSERT OVERWRITE", [(AccessKind.INSERT_OVERWRITE, "t")]),
+    ("from s insert into t select a insert into u select b", "INSERT", [*[(AccessKind.INSERT, n) for n in "tu"], None]),
     (
         "from s insert into t select a insert overwrite table u select b",
         "MULTI INSERT",
-        [(What.INSERT, "t"), (What.INSERT_OVERWRITE, "u"), None],
+        [(AccessKind.INSERT, "t"), (AccessKind.INSERT_OVERWRITE, "u"), None],
     ),
-    ("update t set a = 1", "UPDATE", [(What.UPDATE, "t")]),
-    ("delete from t where a in (select a from s)", "DELETE", [(What.DELETE, "t"), (What.READ, "s")]),
+    ("update t set a = 1", "UPDATE", [(AccessKind.UPDATE, "t")]),
+    ("delete from t where a in (select a from s)", "DELETE", [(AccessKind.DELETE, "t"), (AccessKind.READ, "s")]),
     (
         "merge into t using s on t.a = s.a when matched then delete when not matched then insert values (1)",
         "MERGE",
-        [(What.DELETE, "t"), (What.MERGE_INSERT, "t"), (What.READ, "s")],
+        [(AccessKind.DELETE, "t"), (AccessKind.MERGE_INSERT, "t"), (AccessKind.READ, "s")],
     ),
-    ("load data inpath '/x' overwrite into table t", "LOAD DATA OVERWRITE", [(What.INSERT_OVERWRITE, "t")]),
-    ("truncate table t", "TRUNCATE TABLE", [(What.DDL_EXCLUSIVE, "t")]),
-    ("analyze table t compute statistics", "ANALYZE TABLE", [(What.DDL_SHARED, "t")]),
-    ("msck repair table t", "MSCK", [(What.DDL_EXCLUSIVE, "t")]),
-    ("create table t (a int)", "CREATE TABLE", [(What.DDL_SHARED, "")]),
-    ("create view v as select * from s", "CREATE VIEW", [(What.DDL_SHARED, ""), (What.READ, "s")]),
-    ("drop table if exists t", "DROP TABLE", [(What.DDL_EXCLUSIVE, "t"), (What.DDL_SHARED, "")]),
-    ("alter table t compact 'major'", "ALTER TABLE COMPACT", [(What.DDL_NO_LOCK, "t")]),
-    ("alter table t rename to u", "ALTER TABLE RENAME TO", [(What.DDL_EXCLUSIVE, "t"), (What.DDL_SHARED, "")]),
-    ("show tables", "SHOW TABLES", [(What.READ, "")]),
+    ("load data inpath '/x' overwrite into table t", "LOAD DATA OVERWRITE", [(AccessKind.INSERT_OVERWRITE, "t")]),
+    ("truncate table t", "TRUNCATE TABLE", [(AccessKind.DDL_EXCLUSIVE, "t")]),
+    ("analyze table t compute statistics", "ANALYZE TABLE", [(AccessKind.DDL_SHARED, "t")]),
+    ("msck repair table t", "MSCK", [(AccessKind.DDL_EXCLUSIVE, "t")]),
+    ("create table t (a int)", "CREATE TABLE", [(AccessKind.DDL_SHARED, "")]),
+    ("create view v as select * from s", "CREATE VIEW", [(AccessKind.DDL_SHARED, ""), (AccessKind.READ, "s")]),
+    ("drop table if exists t", "DROP TABLE", [(AccessKind.DDL_EXCLUSIVE, "t"), (AccessKind.DDL_SHARED, "")]),
+    ("alter table t compact 'major'", "ALTER TABLE COMPACT", [(AccessKind.DDL_NO_LOCK, "t")]),
+    (
+        "alter table t rename to u",
+        "ALTER TABLE RENAME TO",
+        [(AccessKind.DDL_EXCLUSIVE, "t"), (AccessKind.DDL_SHARED, "")],
+    ),
+    ("show tables", "SHOW TABLES", [(AccessKind.READ, "")]),
     ("describe t", "DESCRIBE", []),
     ("explain delete from t", "EXPLAIN", []),
-    ("explain locks delete from t", "DELETE", [(What.DELETE, "t")]),
+    ("explain locks delete from t", "DELETE", [(AccessKind.DELETE, "t")]),
 ]
 
 
@@ -48,10 +52,10 @@ def one(text: str) -> Access:
 
 
 @pytest.mark.parametrize(("text", "name", "accesses"), FORMS, ids=[text for text, _, _ in FORMS])
-def test_what_a_statement_does(text: str, name: str, accesses: list[tuple[What, str] | None]) -> None:
+def test_the_accesses_of_a_statement(text: str, name: str, accesses: list[tuple[AccessKind, str] | None]) -> None:
     found = parse(text)
-    wanted = [(What.READ, "s") if access is None else access for access in accesses]
-    assert (found.name, [(a.what, a.name.table) for a in found.accesses]) == (name, wanted)
+    wanted = [(AccessKind.READ, "s") if access is None else access for access in accesses]
+    assert (found.name, [(a.kind, a.name.table) for a in found.accesses]) == (name, wanted)
     assert parse(text.upper().replace("'MAJOR'", "'major'")).name == name
 
 
@@ -60,7 +64,7 @@ def test_the_partition_is_kept_with_and_without_values() -> None:
     assert one("insert into t select 1").partition is None
 
 
-def test_what_the_condition_demands_of_columns() -> None:
+def test_the_column_values_that_a_condition_demands() -> None:
     change = one("delete from d.t where p = '1' and q = 'x'")
     assert change.name == Name(database="d", table="t")
     assert set(change.where) == {("p", "1"), ("q", "x")}
@@ -80,12 +84,12 @@ def test_only_an_update_may_move_rows() -> None:
         ("create external table t as select 1", False),
     ],
 )
-def test_a_table_that_is_made_with_rows(text: str, transactional: bool) -> None:
+def test_create_table_as(text: str, transactional: bool) -> None:
     made = one(text)
-    assert (made.what, made.makes) == (What.CTAS, transactional)
+    assert (made.kind, made.makes) == (AccessKind.CTAS, transactional)
 
 
-def test_dropping_a_database_with_and_without_what_is_inside() -> None:
+def test_dropping_a_database_with_and_without_its_contents() -> None:
     dropped = one("drop database d cascade")
     assert dropped.is_database
     assert (dropped.command, dropped.name.database, dropped.cascades) == (DROP_DATABASE, "d", True)
@@ -105,6 +109,6 @@ def test_dropping_a_database_with_and_without_what_is_inside() -> None:
         ("alter materialized view v rebuild", "explain that query"),
     ],
 )
-def test_what_is_not_known_is_refused_by_its_words(text: str, said: str) -> None:
+def test_an_unknown_statement_is_refused_by_its_words(text: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         parse(text)

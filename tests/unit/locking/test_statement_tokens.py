@@ -1,11 +1,11 @@
-"""Statements as words, and which tables a query reads."""
+"""Statements as tokens, and the tables a query reads."""
 
 from __future__ import annotations
 
 import pytest
 
 from compactor.errors import Refused
-from compactor.locking.statement_tokens import Name, Reader, conditions, sources, tokens
+from compactor.locking.statement_tokens import Name, TokenReader, conditions, sources, tokens
 
 
 def _read(text: str) -> list[str]:
@@ -54,7 +54,7 @@ def test_conditions_that_name_one_value(where: str, known: dict[str, str]) -> No
     assert dict(conditions(tokens(where))) == known
 
 
-def test_conditions_belong_to_a_table_only_where_no_other_is_read_beside_it() -> None:
+def test_conditions_apply_only_to_a_query_of_one_table() -> None:
     assert sources(tokens("select * from a where p = 1"))[0].where == (("p", "1"),)
     assert [s.where for s in sources(tokens("select * from a, b where p = 1"))] == [(), ()]
     assert [s.where for s in sources(tokens("select * from a join b on true where p = 1"))] == [(), ()]
@@ -69,35 +69,35 @@ def test_conditions_belong_to_a_table_only_where_no_other_is_read_beside_it() ->
         ("select 1; select 2", "there are several"),
     ],
 )
-def test_what_is_no_statement_is_refused(text: str, said: str) -> None:
+def test_a_text_that_is_no_statement_is_refused(text: str, said: str) -> None:
     with pytest.raises(Refused, match=said):
         tokens(text)
 
 
-def test_the_semicolon_at_the_end_is_no_second_statement() -> None:
+def test_a_final_semicolon_starts_no_second_statement() -> None:
     assert [str(token) for token in tokens("Select 1 ;; ")] == ["select", "1"]
 
 
 def test_names() -> None:
-    assert Reader(tokens("A.B")).name() == Name(database="a", table="b")
-    assert Reader(tokens("2024_x")).name() == Name(table="2024_x")
+    assert TokenReader(tokens("A.B")).name() == Name(database="a", table="b")
+    assert TokenReader(tokens("2024_x")).name() == Name(table="2024_x")
     with pytest.raises(Refused, match="too many parts"):
-        Reader(tokens("a.b.c")).name()
-    with pytest.raises(Refused, match="a name is expected where '= 1' stands"):
-        Reader(tokens("= 1")).name()
+        TokenReader(tokens("a.b.c")).name()
+    with pytest.raises(Refused, match="a name is expected before '= 1'"):
+        TokenReader(tokens("= 1")).name()
 
 
 def test_partition_clause() -> None:
-    assert Reader(tokens("partition (p='a b', Q, r=-3)")).partition() == (("p", "a b"), ("q", None), ("r", "-3"))
-    assert Reader(tokens("partition (p > '2024', q=date '2024-01-01')")).partition() == (
+    assert TokenReader(tokens("partition (p='a b', Q, r=-3)")).partition() == (("p", "a b"), ("q", None), ("r", "-3"))
+    assert TokenReader(tokens("partition (p > '2024', q=date '2024-01-01')")).partition() == (
         ("p", None),
         ("q", "2024-01-01"),
     )
-    assert Reader(tokens("select")).partition() is None
+    assert TokenReader(tokens("select")).partition() is None
     with pytest.raises(Refused, match="a partition's value is expected at the end"):
-        Reader(tokens("partition (p=")).partition()
+        TokenReader(tokens("partition (p=")).partition()
 
 
-def test_a_parenthesis_that_never_closes() -> None:
+def test_an_unclosed_parenthesis_is_refused() -> None:
     with pytest.raises(Refused, match="never closed"):
-        Reader(tokens("(a (b)")).group()
+        TokenReader(tokens("(a (b)")).group()

@@ -85,7 +85,7 @@ def test_unknown_metastore() -> None:
         ("[metastore.default.settings]\n'compactor.batch.bytes' = [1]", "wanted a text, a number"),
     ],
 )
-def test_refused_by_name(text: str, reason: str) -> None:
+def test_a_refusal_names_the_statement(text: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         parse_profile(text)
 
