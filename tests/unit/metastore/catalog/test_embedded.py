@@ -25,12 +25,12 @@ def catalog(metastore: Metastore, embedded: EmbeddedCatalog) -> Catalog:
 
 
 @pytest.fixture
-def partitioned(catalog: Catalog) -> Table:
-    return catalog.create_table(NewTable("default", "p", "file:///w/p/", [INT], partition_keys=KEYS))
+def partitioned(embedded: EmbeddedCatalog) -> Table:
+    return embedded.create_table(NewTable("default", "p", "file:///w/p/", [INT], partition_keys=KEYS))
 
 
-def test_a_table_comes_back_as_made(catalog: Catalog) -> None:
-    made = catalog.create_table(
+def test_a_table_comes_back_as_made(catalog: Catalog, embedded: EmbeddedCatalog) -> None:
+    made = embedded.create_table(
         NewTable(
             "DEFAULT",
             "T",
@@ -53,61 +53,61 @@ def test_a_table_comes_back_as_made(catalog: Catalog) -> None:
     assert made.input_format.endswith("OrcInputFormat")
 
 
-def test_names_that_exist_are_refused(catalog: Catalog) -> None:
-    catalog.create_table(NewTable("default", "t", "/t", [INT]))
+def test_names_that_exist_are_refused(catalog: Catalog, embedded: EmbeddedCatalog) -> None:
+    embedded.create_table(NewTable("default", "t", "/t", [INT]))
     with pytest.raises(Refused, match=r"default\.t"):
-        catalog.create_table(NewTable("default", "t", "/t", [INT]))
+        embedded.create_table(NewTable("default", "t", "/t", [INT]))
     with pytest.raises(Refused, match="default"):
-        catalog.create_database("default", "/")
+        embedded.create_database("default", "/")
     with pytest.raises(NotFound, match="none"):
-        catalog.create_table(NewTable("none", "t", "/t", [INT]))
+        embedded.create_table(NewTable("none", "t", "/t", [INT]))
     with pytest.raises(NotFound, match=r"default\.x"):
         catalog.table("default", "x")
 
 
-def test_partitions(catalog: Catalog, partitioned: Table) -> None:
-    odd = catalog.add_partition(partitioned, ["a b=c/d%", "3"])
-    plain = catalog.add_partition(partitioned, ["x", "1"], "hdfs://nn/elsewhere")
+def test_partitions(catalog: Catalog, embedded: EmbeddedCatalog, partitioned: Table) -> None:
+    odd = embedded.add_partition(partitioned, ["a b=c/d%", "3"])
+    plain = embedded.add_partition(partitioned, ["x", "1"], "hdfs://nn/elsewhere")
     assert odd.name == "d=a b%3Dc%2Fd%25/n=3"
     assert odd.location == "file:///w/p/d=a b%3Dc%2Fd%25/n=3"
     assert (plain.location, plain.values) == ("hdfs://nn/elsewhere", ("x", "1"))
     assert catalog.partitions(partitioned) == [odd, plain]
     assert catalog.partition(partitioned, odd.name) == odd
     with pytest.raises(Refused, match="exists"):
-        catalog.add_partition(partitioned, ["x", "1"])
+        embedded.add_partition(partitioned, ["x", "1"])
     with pytest.raises(Refused, match="2 partition keys"):
-        catalog.add_partition(partitioned, ["x"])
+        embedded.add_partition(partitioned, ["x"])
     with pytest.raises(NotFound, match="d=y"):
         catalog.partition(partitioned, "d=y/n=1")
 
 
-def test_properties(catalog: Catalog) -> None:
-    made = catalog.create_table(NewTable("default", "t", "/t", [INT]))
-    assert catalog.set_table_parameter(made, "no_cleanup", "true").no_cleanup
-    assert not catalog.set_table_parameter(made, "no_cleanup", None).no_cleanup
-    catalog.set_database_parameter("default", "no_auto_compaction", "true")
+def test_properties(catalog: Catalog, embedded: EmbeddedCatalog) -> None:
+    made = embedded.create_table(NewTable("default", "t", "/t", [INT]))
+    assert embedded.set_table_parameter(made, "no_cleanup", "true").no_cleanup
+    assert not embedded.set_table_parameter(made, "no_cleanup", None).no_cleanup
+    embedded.set_database_parameter("default", "no_auto_compaction", "true")
     assert catalog.table("default", "t").no_auto_compaction
     assert catalog.databases()["default"] == {"no_auto_compaction": "true"}
     with pytest.raises(NotFound, match="none"):
-        catalog.set_database_parameter("none", "a", "b")
+        embedded.set_database_parameter("none", "a", "b")
 
 
-def test_dropping_leaves_no_row(metastore: Metastore, catalog: Catalog) -> None:
+def test_dropping_leaves_no_row(metastore: Metastore, catalog: Catalog, embedded: EmbeddedCatalog) -> None:
     def left() -> dict[str, int]:
         counted = [name for name in t.metadata.tables if name != "SEQUENCE_TABLE"]
         with metastore.database.read() as conn:
             return {name: conn.exec_driver_sql(f'SELECT COUNT(*) FROM "{name}"').scalar_one() for name in counted}
 
     before = left()
-    made = catalog.create_table(
+    made = embedded.create_table(
         NewTable(
             "default", "p", "/p", [INT], partition_keys=KEYS, parameters={"a": "b"}, bucket_columns=["a"], buckets=1
         )
     )
     for number in "12":
-        catalog.add_partition(made, ["x", number])
-    catalog.drop_partition(made, "d=x/n=1")
+        embedded.add_partition(made, ["x", number])
+    embedded.drop_partition(made, "d=x/n=1")
     assert [part.values for part in catalog.partitions(made)] == [("x", "2")]
-    catalog.drop_table(made)
+    embedded.drop_table(made)
     assert left() == before
-    assert catalog.create_table(NewTable("default", "p", "/p", [INT])).id != made.id
+    assert embedded.create_table(NewTable("default", "p", "/p", [INT])).id != made.id

@@ -28,8 +28,8 @@ def catalog(metastore: Metastore, embedded: EmbeddedCatalog) -> Catalog:
 
 
 @pytest.fixture
-def partitioned(catalog: Catalog) -> Table:
-    return catalog.create_table(NewTable("default", "p", "file:///w/p/", [INT], partition_keys=KEYS))
+def partitioned(embedded: EmbeddedCatalog) -> Table:
+    return embedded.create_table(NewTable("default", "p", "file:///w/p/", [INT], partition_keys=KEYS))
 
 
 @pytest.mark.parametrize(
@@ -43,19 +43,19 @@ def partitioned(catalog: Catalog) -> Table:
     ],
 )
 def test_a_partition_is_found_by_its_stored_name_or_plain_values(
-    text: str, catalog: Catalog, partitioned: Table
+    text: str, catalog: Catalog, embedded: EmbeddedCatalog, partitioned: Table
 ) -> None:
-    odd = catalog.add_partition(partitioned, ["a b=c/d%", "3"])
+    odd = embedded.add_partition(partitioned, ["a b=c/d%", "3"])
     assert catalog.resolve_partition(partitioned, text) == odd.name
 
 
-def test_what_is_no_partition(catalog: Catalog, partitioned: Table) -> None:
+def test_what_is_no_partition(catalog: Catalog, embedded: EmbeddedCatalog, partitioned: Table) -> None:
     with pytest.raises(NotFound, match="d=x,n=1"):
         catalog.resolve_partition(partitioned, "d=x,n=1")
     for text in ("d=x", "n=1,d=x"):
         with pytest.raises(Refused, match="keys d, n in this order"):
             catalog.resolve_partition(partitioned, text)
-    flat = catalog.create_table(NewTable("default", "flat", "/f", [INT]))
+    flat = embedded.create_table(NewTable("default", "flat", "/f", [INT]))
     with pytest.raises(Refused, match="not partitioned"):
         catalog.resolve_partition(flat, "d=x")
 
@@ -74,28 +74,32 @@ def statements(metastore: Metastore, call: Any) -> int:
     return len(seen)
 
 
-def test_the_number_of_statements_does_not_grow(metastore: Metastore, catalog: Catalog, partitioned: Table) -> None:
-    catalog.add_partition(partitioned, ["x", "0"])
+def test_the_number_of_statements_does_not_grow(
+    metastore: Metastore, catalog: Catalog, embedded: EmbeddedCatalog, partitioned: Table
+) -> None:
+    embedded.add_partition(partitioned, ["x", "0"])
     few = statements(metastore, catalog.tables), statements(metastore, lambda: catalog.partitions(partitioned))
     for number in range(1, 8):
-        catalog.create_table(NewTable("default", f"t{number}", "/t", [INT], parameters={"a": "b"}))
-        catalog.add_partition(partitioned, ["x", str(number)])
+        embedded.create_table(NewTable("default", f"t{number}", "/t", [INT], parameters={"a": "b"}))
+        embedded.add_partition(partitioned, ["x", str(number)])
     many = statements(metastore, catalog.tables), statements(metastore, lambda: catalog.partitions(partitioned))
     assert len(catalog.tables()) >= 8
     assert many == few
 
 
-def test_views_are_no_tables(metastore: Metastore, catalog: Catalog) -> None:
-    catalog.create_table(NewTable("default", "t", "/t", [INT]))
+def test_views_are_no_tables(metastore: Metastore, catalog: Catalog, embedded: EmbeddedCatalog) -> None:
+    embedded.create_table(NewTable("default", "t", "/t", [INT]))
     with metastore.database.write() as conn:
         conn.execute(t.TBLS.update().where(t.TBLS.c.TBL_NAME == "t").values(TBL_TYPE="VIRTUAL_VIEW"))
     assert "t" not in [found.name for found in catalog.tables()]
 
 
-def test_parameters_alone_are_those_of_the_table_and_its_database(metastore: Metastore, catalog: Catalog) -> None:
-    catalog.create_table(NewTable("default", "T1", "/t", [INT], parameters={"a": "b"}))
-    catalog.create_table(NewTable("default", "t2", "/t", [INT], parameters={"c": "d"}))
-    catalog.set_database_parameter("default", "e", "f")
+def test_parameters_alone_are_those_of_the_table_and_its_database(
+    metastore: Metastore, catalog: Catalog, embedded: EmbeddedCatalog
+) -> None:
+    embedded.create_table(NewTable("default", "T1", "/t", [INT], parameters={"a": "b"}))
+    embedded.create_table(NewTable("default", "t2", "/t", [INT], parameters={"c": "d"}))
+    embedded.set_database_parameter("default", "e", "f")
     table = catalog.table("default", "t1")
     assert (
         catalog.parameters("DEFAULT", "T1") == (table.parameters, table.database_parameters) == ({"a": "b"}, {"e": "f"})
