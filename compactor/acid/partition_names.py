@@ -44,7 +44,7 @@ def escaped_once_less(name: str) -> str:
     return less if escaped_again(less) == name else name
 
 
-def forms(name: str | None) -> tuple[str | None, ...]:
+def recorded_names(name: str | None) -> tuple[str | None, ...]:
     """Returns every form in which writers record the partition stored as ``name``, the stored one first."""
     if name is None or "%" not in name:
         return (name,)

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from compactor.orc.codecs.choice import ARROW, PYORC
-from compactor.orc.codecs.codec import Codec, Unfit, root_names
+from compactor.orc.codecs.codec import Codec, Unfit, column_names
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.io.source import Source
@@ -52,7 +52,7 @@ def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[dict[str, objec
 
 
 def _decoded(codec: Codec, source: Source, tail: Tail, stripe: int) -> Iterator[dict[str, object]]:
-    names = root_names(tail.types)
+    names = column_names(tail.types)
     children = tail.types[0].children
     for batch in codec.read_batches(source, tail, stripes=[stripe]):
         for index in range(batch.num_rows):

@@ -12,16 +12,16 @@ from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.stripe_footer import check_key_index, read_stripe_footer
 from compactor.orc.format.tail import MAGIC, Stripe, Tail, empty_tail
 from compactor.orc.format.tail_writer import tail_bytes
-from compactor.orc.format.types import Types, same
+from compactor.orc.format.types import Types, same_shape
 from compactor.orc.io.running_checksum import RunningChecksum
 from compactor.orc.io.source import CHUNK, Sink, Source, chunks
-from compactor.orc.stripe_compatibility import copyable
+from compactor.orc.stripe_compatibility import is_copyable
 
 JAVA = 0  #: the writer recorded for stripes of several writers: its oldest version promises the least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenFile:
     """A finished file: ``length`` in bytes, ``checksum`` the CRC-32 of the whole file if requested."""
 
     length: int
@@ -43,7 +43,7 @@ class Assembler:
         self._like = like
         self._class = like.stripe_class
         self._types = like.types if types is None else types
-        if not same(self._types, like.types):
+        if not same_shape(self._types, like.types):
             raise NotLossless(
                 f"file {like.name}: its stripes hold {schema_text(like.types)}, {schema_text(self._types)} is wanted; "
                 "re-encode them"
@@ -84,7 +84,7 @@ class Assembler:
             raise NotLossless(
                 f"file {tail.name}: its stripes are {tail.stripe_class}, the target's {self._class}; re-encode them"
             )
-        if not copyable(tail) or tail.stripe_statistics is None:
+        if not is_copyable(tail) or tail.stripe_statistics is None:
             raise NotLossless(
                 f"file {tail.name}: writer version {tail.writer_version}, row index stride {tail.row_index_stride}, "
                 f"complete statistics: {tail.complete_statistics}, encrypted: {tail.encrypted}; "
@@ -133,7 +133,7 @@ class Assembler:
         if self._checksum is not None:
             self._checksum.close()
 
-    def close(self, user_metadata: Mapping[str, bytes]) -> Written:
+    def close(self, user_metadata: Mapping[str, bytes]) -> WrittenFile:
         """Writes the tail and completes the sink."""
         self._flush()
         tail = replace(
@@ -152,7 +152,7 @@ class Assembler:
         self._write(tail_bytes(tail))
         self._sink.close()
         checksum = None if self._checksum is None else self._checksum.value()
-        return Written(length=self._position, rows=self.rows, stripes=self.stripes, checksum=checksum)
+        return WrittenFile(length=self._position, rows=self.rows, stripes=self.stripes, checksum=checksum)
 
 
 def write_empty(
@@ -163,7 +163,7 @@ def write_empty(
     like: Tail | None = None,
     user_metadata: Mapping[str, bytes] | None = None,
     checksum: bool = False,
-) -> Written:
+) -> WrittenFile:
     """Writes a file without rows, for a directory that lost all its rows: if it were empty, Trino would show old rows."""
     target = replace(like, types=types) if like else empty_tail(types, compression=compression)
     return Assembler(sink, like=target, checksum=checksum).close(user_metadata or {})

@@ -15,7 +15,7 @@ from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import KeyStatistics, Tail
 from compactor.orc.format.types import ACID_FIELDS, Types, acid_types
 from compactor.orc.io.source import Source
-from compactor.orc.widened_rows import adapt
+from compactor.orc.widened_rows import widen_rows
 
 #: The rows to keep: one boolean per row, as a numpy or Arrow array.
 Mask: TypeAlias = Any
@@ -69,7 +69,7 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
     for batch in codec.read_batches(piece.source, tail, stripes=[piece.stripe_index]):
         rows = batch.num_rows
         if piece.dense is not None:
-            _must_be_dense(batch, piece, piece.dense, start)
+            _check_dense(batch, piece, piece.dense, start)
         if piece.original:
             batch = _with_keys(batch, piece.original, start, codec.schema(found))
         if piece.keep is not None:
@@ -78,14 +78,14 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         if piece.as_inserts:
             batch = batch.set_column(0, batch.schema.field(0), pa.array(np.zeros(batch.num_rows, np.int32)))
         if batch.num_rows:
-            yield adapt(batch, found, types, codec, tail.name) if types is not None else batch
+            yield widen_rows(batch, found, types, codec, tail.name) if types is not None else batch
     if start != stripe_rows:
         raise NotLossless(
             f"file {tail.name}, stripe {piece.stripe_index}: {start} rows were decoded, the footer says {stripe_rows}"
         )
 
 
-def _must_be_dense(batch: pa.RecordBatch, piece: Piece, said: KeyStatistics, start: int) -> None:
+def _check_dense(batch: pa.RecordBatch, piece: Piece, said: KeyStatistics, start: int) -> None:
     first = said.row_id.minimum + start
     wanted: tuple[Any, ...] = (
         said.operation.minimum,

@@ -18,14 +18,14 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.codecs.bloom_filters import MISREAD, Ambiguous, check_hashes, filtered_columns
 from compactor.orc.codecs.choice import ARROW, with_codec
 from compactor.orc.codecs.codec import Codec, Unfit
-from compactor.orc.codecs.stripe_view import batch_rows, may_join
+from compactor.orc.codecs.stripe_view import batch_rows, can_decode_together
 from compactor.orc.format.tail import Tail
-from compactor.orc.format.tail_writer import Metadata, no_metadata, seal
-from compactor.orc.format.types import Types, same
+from compactor.orc.format.tail_writer import Metadata, no_metadata, replace_tail
+from compactor.orc.format.types import Types, same_shape
 from compactor.orc.last_keys import last_of
 from compactor.orc.pieces import Piece, piece_batches
-from compactor.orc.stripe_compatibility import one_calendar
-from compactor.orc.widened_rows import adapt
+from compactor.orc.stripe_compatibility import calendars_agree
+from compactor.orc.widened_rows import widen_rows
 
 log = logging.getLogger(__name__)
 JOINT_BYTES, JOINT_ROWS = 256 * 1024, 16_384  #: limits of stripes that are decoded together
@@ -49,7 +49,7 @@ def reencode(
         check_calendar(piece.tail, like)
 
     def rows(codec: Codec) -> Iterator[pa.RecordBatch]:
-        return joined(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
+        return concatenate_small_batches(batch for run in _runs(pieces) for batch in _run_batches(run, codec, types))
 
     def encode(filtered: frozenset[int]) -> Tail:
         return with_codec(
@@ -71,7 +71,7 @@ def reencode(
 def _filtered(pieces: Sequence[Piece], types: Types) -> frozenset[int]:
     """Returns the columns with bloom filters in the longest stripe of files of ``types``; columns with filters that some
     readers misread must have them in all stripes. In a single row group filters would be of no use."""
-    alike = [piece for piece in pieces if same(piece.tail.types, types) and not piece.tail.encrypted]
+    alike = [piece for piece in pieces if same_shape(piece.tail.types, types) and not piece.tail.encrypted]
     stripes = [piece.tail.stripes[piece.stripe_index] for piece in alike]
     if sum(stripe.rows for stripe in stripes) <= max((piece.tail.row_index_stride for piece in alike), default=0):
         return frozenset()
@@ -94,7 +94,7 @@ def _runs(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         stripe = piece.tail.stripes[piece.stripe_index]
         size, rows = size + stripe.length, rows + stripe.rows
         fits = size <= JOINT_BYTES and rows <= JOINT_ROWS and piece.is_whole
-        if run and not (fits and run[-1].is_whole and may_join(run[-1].tail, piece.tail)):
+        if run and not (fits and run[-1].is_whole and can_decode_together(run[-1].tail, piece.tail)):
             yield run
             run, size, rows = [], stripe.length, stripe.rows
         run.append(piece)
@@ -111,7 +111,7 @@ def _run_batches(run: Sequence[Piece], codec: Codec, types: Types) -> Iterator[p
             log.info("small stripes are decoded one by one: %s", error)  # which names the file that it applies to
         else:
             if batch.num_rows == sum(piece.tail.stripes[piece.stripe_index].rows for piece in run):
-                yield adapt(batch, tail.types, types, codec, tail.name)
+                yield widen_rows(batch, tail.types, types, codec, tail.name)
                 return
     for piece in run:
         yield from piece_batches(piece, codec, types)
@@ -148,13 +148,13 @@ def encode_acid(
                 check_hashes(batch, types, filtered)
                 writer.write(batch)
                 last = batch if batch.num_rows else last
-        return seal(path, like, types, metadata, last_of(last) if last is not None and types.is_acid else None)
+        return replace_tail(path, like, types, metadata, last_of(last) if last is not None and types.is_acid else None)
     except BaseException:
         Path(path).unlink(missing_ok=True)
         raise
 
 
-def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def concatenate_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the same rows with small batches concatenated: writing a batch costs more than writing a few rows."""
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -182,7 +182,7 @@ def check_calendar(tail: Tail, like: Tail) -> None:
     Raises:
         NotLossless: a column may hold days before 1582-10-15.
     """
-    if one_calendar(tail, like):
+    if calendars_agree(tail, like):
         return
     raise NotLossless(
         f"file {tail.name}: its calendar is {tail.calendar}, that of {like.name} is {like.calendar}, and it may hold "

@@ -16,7 +16,7 @@ DAY = 86_400_000  #: milliseconds
 ORC_135 = 6  #: the first writer version whose timestamp statistics are in UTC
 
 
-def copyable(tail: Tail) -> bool:
+def is_copyable(tail: Tail) -> bool:
     """Returns true if stripes of this file may be copied into a file of their class at all.
 
     Not copied are stripes with encrypted columns (keys are in the footer), of writers before ORC-135 (their timestamp
@@ -28,12 +28,12 @@ def copyable(tail: Tail) -> bool:
     )
 
 
-def writable(tail: Tail) -> bool:
+def is_writable(tail: Tail) -> bool:
     """Returns true if rows can be encoded in the class of this file."""
     return tail.compression in WRITABLE and tail.file_version == FILE_VERSION
 
 
-def target_of(tail: Tail) -> Tail:
+def encodable_target(tail: Tail) -> Tail:
     """Returns ``tail`` as a target to encode for: with a row index even if its own file has none (PROTOCOL 2.2), and with
     a compression and file version that can be written."""
     if tail.row_index_stride == 0:
@@ -43,7 +43,7 @@ def target_of(tail: Tail) -> Tail:
     return replace(tail, file_version=FILE_VERSION)
 
 
-def one_calendar(tail: Tail, like: Tail) -> bool:
+def calendars_agree(tail: Tail, like: Tail) -> bool:
     """Returns true if the days of ``tail`` may be in a file of ``like``: both have one calendar, or all calendars agree
     on these days.
 

@@ -9,11 +9,11 @@ from compactor.errors import NotLossless
 from compactor.orc.codecs.arrow_types import Array, ArrowType
 from compactor.orc.codecs.codec import Codec, relabelled
 from compactor.orc.format.hive_types import schema_text
-from compactor.orc.format.types import TypeKind, Types, same
+from compactor.orc.format.types import TypeKind, Types, same_shape
 from compactor.orc.format.widening import widens
 
 
-def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec, name: str) -> pa.RecordBatch:
+def widen_rows(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec, name: str) -> pa.RecordBatch:
     """Returns ``batch``, rows of types ``found``, as rows of ``wanted``: by position, missing trailing fields as NULL.
 
     ``name`` is the file's, for the error.
@@ -22,7 +22,7 @@ def adapt(batch: pa.RecordBatch, found: Types, wanted: Types, codec: Codec, name
         NotLossless: some value of ``found`` might not be one of ``wanted``.
     """
     schema = codec.schema(wanted)
-    if same(found, wanted):
+    if same_shape(found, wanted):
         return pa.RecordBatch.from_arrays(
             [relabelled(column, field.type) for column, field in zip(batch.columns, schema, strict=True)], schema=schema
         )

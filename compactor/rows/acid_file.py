@@ -41,9 +41,9 @@ from compactor.rows.keys import (
     KeyBlock,
     Numbers,
     key_block,
-    numbers,
+    to_numbers,
 )
-from compactor.rows.opening import LOCAL, open_source
+from compactor.rows.remote_source import LOCAL, open_source
 from compactor.storage.protocol import Storage
 
 _KEYS = (OPERATION, WRITE_ID, BUCKET, ROW_ID, CURRENT)
@@ -147,24 +147,24 @@ def _flush_length(storage: Storage, path: str) -> int:
     return int(length)
 
 
-def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
+def stripe_keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
     """Yields the keys of one stripe's rows in file order, in batches; keys of raw rows need no decoding.
 
     Raises:
-        BadFile: as ``of_batch`` does, or because keys contradict the stripe's statistics: a damaged write ID could make
+        BadFile: as ``keys_of_batch`` does, or because keys contradict the stripe's statistics: a damaged write ID could make
             all rows of a stripe look invisible, and they would be left out.
-        NotLossless: as ``of_batch`` does.
+        NotLossless: as ``keys_of_batch`` does.
     """
     rows = file.tail.stripes[stripe].rows
     if file.is_raw:
-        yield synthetic(file, file.first_row_id + file.first_row_of(stripe), rows)
+        yield synthetic_keys(file, file.first_row_id + file.first_row_of(stripe), rows)
         return
     known = key_statistics(file.tail, stripe)
     total = 0
     for batch in arrow_codec.read_batches(file.source, file.tail, columns=_KEYS, stripes=[stripe]):
-        found = of_batch(file, batch)
+        found = keys_of_batch(file, batch)
         if known is not None:
-            _must_agree(file, stripe, found, known)
+            _check_against_statistics(file, stripe, found, known)
             total += int(found.block["row_id"].sum())
         yield found
     if known is not None and known.row_id.total not in (None, total):
@@ -174,7 +174,7 @@ def keys(file: AcidFile, stripe: int) -> Iterator[Keys]:
         )
 
 
-def _must_agree(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) -> None:
+def _check_against_statistics(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) -> None:
     columns = (
         (found.operation, known.operation),
         (found.block["write_id"], known.original_transaction),
@@ -190,7 +190,7 @@ def _must_agree(file: AcidFile, stripe: int, found: Keys, known: KeyStatistics) 
             )
 
 
-def synthetic(file: AcidFile, first_row_id: int, rows: int) -> Keys:
+def synthetic_keys(file: AcidFile, first_row_id: int, rows: int) -> Keys:
     """Returns the keys of ``rows`` raw rows from ``first_row_id`` on, inserted by the directory's write ID."""
     write_id = np.full(rows, file.write_id, dtype=np.int64)
     return Keys(
@@ -204,7 +204,7 @@ def synthetic(file: AcidFile, first_row_id: int, rows: int) -> Keys:
     )
 
 
-def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
+def keys_of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
     """Returns the keys of a batch with columns operation, originalTransaction, bucket, rowId, currentTransaction.
 
     Raises:
@@ -213,20 +213,20 @@ def of_batch(file: AcidFile, batch: pa.RecordBatch) -> Keys:
     """
     if any(batch.column(i).null_count for i in range(5)):
         raise BadFile(f"{file.path}: an ACID column has a null; expected a number in every row; restore the file")
-    bucket = numbers(batch.column(2)).astype(np.int32)
+    bucket = to_numbers(batch.column(2)).astype(np.int32)
     if len(bucket) and int((bucket.view(np.uint32) >> 29).max()) > 1:
         raise NotLossless(
             f"{file.path}: bucket property {int(bucket.view(np.uint32).max())} is of an unknown version; the known ones "
             "are 0 (Hive 2) and 1; look for a later release"
         )
     return Keys(
-        block=key_block(numbers(batch.column(1)), bucket, numbers(batch.column(3))),
-        current=numbers(batch.column(4)).astype(np.int64),
-        operation=numbers(batch.column(0)).astype(np.int64),
+        block=key_block(to_numbers(batch.column(1)), bucket, to_numbers(batch.column(3))),
+        current=to_numbers(batch.column(4)).astype(np.int64),
+        operation=to_numbers(batch.column(0)).astype(np.int64),
     )
 
 
-def must_insert(file: AcidFile, found: Keys) -> Keys:
+def check_only_rows(file: AcidFile, found: Keys) -> Keys:
     """Returns ``found`` if all are rows: insert events, or in a base, where Hive 2 left them, update events too.
 
     Raises:
@@ -240,7 +240,7 @@ def must_insert(file: AcidFile, found: Keys) -> Keys:
     return found
 
 
-def write_empty(storage: Storage, path: str, row_type: str, *, version: bytes | None = ACID_VERSION) -> int:
+def write_empty_acid_file(storage: Storage, path: str, row_type: str, *, version: bytes | None = ACID_VERSION) -> int:
     """Writes an ACID file without rows to ``path`` and returns its length.
 
     Args:

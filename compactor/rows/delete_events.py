@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compactor.acid.row_id import RowId
-from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at
+from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, row_id_at, sort_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class DeleteEvents:
         parts = list(blocks)
         keys = np.concatenate([k for k, _ in parts]) if parts else np.empty(0, dtype=KEY)
         current = np.concatenate([c for _, c in parts]) if parts else np.empty(0, dtype=np.int64)
-        by_key = order(keys)
+        by_key = sort_order(keys)
         return cls(keys=keys[by_key], current=current[by_key])
 
     def __len__(self) -> int:
@@ -60,7 +60,7 @@ class DeleteEvents:
         if not len(self.keys) or not len(block):
             return mask
         in_order = is_sorted(block)
-        ends = block if in_order else block[order(block)[[0, -1]]]
+        ends = block if in_order else block[sort_order(block)[[0, -1]]]
         first, last = row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)
         events = self.keys[self._position(first, after=False) : self._position(last, after=True)]
         if not len(events):
@@ -84,7 +84,7 @@ class DeleteEvents:
         first, last = self._position(low, after=False), self._position(high, after=True)
         keys, current = self.keys[first:last], self.current[first:last]
         both = np.concatenate([keys, block])
-        by_key = order(both)
+        by_key = sort_order(both)
         sorted_keys = both[by_key]
         begins = np.ones(len(both), dtype=np.bool_)
         begins[1:] = sorted_keys[1:] != sorted_keys[:-1]
@@ -97,14 +97,14 @@ class DeleteEvents:
 
 def _ends(block: KeyBlock) -> tuple[RowId, RowId]:
     """Returns the smallest and the largest key of a block that is not empty."""
-    ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+    ends = block if is_sorted(block) else block[sort_order(block)[[0, -1]]]
     return row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)
 
 
 def _among(block: KeyBlock, events: KeyBlock) -> Mask:
     """Returns the mask of the keys of ``block`` that are in ``events``, by sorting both together."""
     both = np.concatenate([events, block])
-    by_key = order(both)
+    by_key = sort_order(both)
     keys = both[by_key]
     begins = np.ones(len(keys), dtype=np.bool_)
     begins[1:] = keys[1:] != keys[:-1]

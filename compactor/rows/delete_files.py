@@ -11,18 +11,18 @@ import pyarrow as pa
 
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import NotLossless
-from compactor.orc.assembler import Written
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.tail import Tail
 from compactor.orc.format.types import Types
 from compactor.orc.reencode import encode_acid
-from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
+from compactor.rows.acid_file import AcidFile, Keys, open_files, stripe_keys
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.inputs import Input
 from compactor.rows.keys import DELETE, KeyBlock, Numbers, valid_mask
-from compactor.rows.opening import LOCAL
-from compactor.rows.sealing import Seal, written
+from compactor.rows.output_metadata import OutputMetadata, written_file
+from compactor.rows.remote_source import LOCAL
 from compactor.storage.protocol import Storage
 
 BATCH_ROWS = 65_536
@@ -93,7 +93,7 @@ def stored_events(
 
 def _only_deletes(file: AcidFile) -> Iterator[Keys]:
     for stripe in range(len(file.tail.stripes)):
-        for found in keys(file, stripe):
+        for found in stripe_keys(file, stripe):
             if np.any(found.operation != DELETE):
                 raise NotLossless(f"{file.path}: expected delete events only (operation 2), found others")
             yield found
@@ -118,13 +118,15 @@ class Events(Protocol):
         """Returns the events from position ``start`` to before ``stop``."""
 
 
-def write_events(events: Events, path: str, *, like: Tail, types: Types, seal: Seal | None = None) -> Written:
+def write_events(
+    events: Events, path: str, *, like: Tail, types: Types, output_metadata: OutputMetadata | None = None
+) -> WrittenFile:
     """Writes a file of delete events in key order, each with a null row, as Hive does.
 
     Args:
-        seal: a seal of delete events, which afterwards has the file's last keys.
+        output_metadata: that of delete events; afterwards it has the file's last keys.
     """
-    metadata = (seal or Seal(deletes=True)).metadata
+    metadata = (output_metadata or OutputMetadata(deletes=True)).compute
 
     def batches(codec: Codec) -> Iterator[pa.RecordBatch]:
         schema = codec.schema(types)
@@ -135,7 +137,7 @@ def write_events(events: Events, path: str, *, like: Tail, types: Types, seal: S
         [types],
         lambda codec: encode_acid(batches(codec), path, like=like, types=types, metadata=metadata, codec=codec),
     )
-    return written(path, tail)
+    return written_file(path, tail)
 
 
 def _batch(events: DeleteEvents, schema: pa.Schema) -> pa.RecordBatch:

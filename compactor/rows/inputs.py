@@ -27,13 +27,13 @@ class Input:
     has_flush_length: bool = False
 
 
-def of_originals(directory: AcidDirectory) -> Iterator[tuple[int, Input]]:
+def inputs_of_originals(directory: AcidDirectory) -> Iterator[tuple[int, Input]]:
     """Yields the file number and input of each original file, in path order."""
     for file in directory.originals:
         yield file.number, Input(path=file.path, length=file.length, raw=True, group="originals")
 
 
-def of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
+def inputs_of_directory(directory: AcidDir) -> Iterator[tuple[int, Input]]:
     """Yields the file number and input of each data file of a base or delta, in path order."""
     acid = directory.acid
     write_id, statement_id = (acid.write_id, None) if isinstance(acid, Base) else (acid.min_write_id, acid.statement_id)

@@ -31,13 +31,13 @@ def key_block(write_id: Numbers, bucket: npt.NDArray[np.int32], row_id: Numbers)
     return block
 
 
-def keys_in(rows: pa.RecordBatch | pa.Table) -> KeyBlock:
+def keys_of_events(rows: pa.RecordBatch | pa.Table) -> KeyBlock:
     """Returns the keys of events; the columns are ordered as in a file."""
-    write_id, bucket, row_id = (numbers(rows.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))
+    write_id, bucket, row_id = (to_numbers(rows.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))
     return key_block(write_id, bucket.astype(np.int32), row_id)
 
 
-def numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
+def to_numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
     """Returns a column of integers without nulls as a numpy array."""
     return np.asarray(column.to_numpy(zero_copy_only=False))
 
@@ -56,7 +56,7 @@ def is_sorted(block: KeyBlock) -> bool:
     return bool(np.all((dw > 0) | ((dw == 0) & ((db > 0) | ((db == 0) & (dr > 0))))))
 
 
-def order(block: KeyBlock) -> npt.NDArray[np.intp]:
+def sort_order(block: KeyBlock) -> npt.NDArray[np.intp]:
     """Returns the positions of the block's keys in ascending order, by a stable sort."""
     return np.lexsort((block["row_id"], block["bucket"], block["write_id"]))
 

@@ -16,12 +16,12 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.format.widening import widens
 from compactor.orc.pieces import Piece, SyntheticKeys, piece_batches
-from compactor.rows.acid_file import AcidFile, keys, must_insert, open_files
+from compactor.rows.acid_file import AcidFile, check_only_rows, open_files, stripe_keys
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import load_events
-from compactor.rows.inputs import Input, of_directory, of_originals
+from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.rows.keys import BUCKET, ROW, ROW_ID, WRITE_ID, Mask, valid_mask
-from compactor.rows.opening import LOCAL
+from compactor.rows.remote_source import LOCAL
 from compactor.storage.protocol import Storage
 
 ROW_ID_COLUMNS = ("writeid", "bucketid", "rowid")  #: the fields of Hive's ROW__ID, in its words
@@ -57,13 +57,13 @@ def read_snapshot(
 def _by_number(directory: AcidDirectory) -> tuple[dict[int, list[Input]], dict[int, list[Input]]]:
     inserts: dict[int, list[Input]] = defaultdict(list)
     deletes: dict[int, list[Input]] = defaultdict(list)
-    for number, source in of_originals(directory):
+    for number, source in inputs_of_originals(directory):
         inserts[number].append(source)
     for one in (*((directory.base,) if directory.base else ()), *directory.insert_deltas):
-        for number, source in of_directory(one):
+        for number, source in inputs_of_directory(one):
             inserts[number].append(source)
     for delta in directory.delete_deltas:
-        for number, source in of_directory(delta):
+        for number, source in inputs_of_directory(delta):
             deletes[number].append(source)
     return inserts, deletes
 
@@ -112,7 +112,7 @@ def _flat(piece: Piece, codec: Codec, types: Types) -> Iterator[pa.RecordBatch]:
 
 def _visible(file: AcidFile, stripe: int, events: DeleteEvents, write_ids: ValidWriteIdList) -> Mask:
     masks = []
-    for found in keys(file, stripe):
-        must_insert(file, found)
+    for found in stripe_keys(file, stripe):
+        check_only_rows(file, found)
         masks.append(valid_mask(write_ids, found.current) & ~events.hits(found.block))
     return np.concatenate(masks) if masks else np.zeros(0, dtype=np.bool_)

@@ -15,7 +15,7 @@ from compactor.acid import bucket
 from compactor.acid.names import ACID_VERSION, ACID_VERSION_FILE, BucketFile, Delta, DeltaKind
 from compactor.errors import StorageError
 from compactor.ids import WriteId
-from compactor.orc.assembler import Written
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.compression import Compression
@@ -25,9 +25,9 @@ from compactor.orc.format.types import Types, acid_types
 from compactor.orc.reencode import encode_acid
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import write_events
-from compactor.rows.keys import INSERT, key_block, numbers
+from compactor.rows.keys import INSERT, key_block, to_numbers
+from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.rows.reader import ROW_ID_COLUMNS
-from compactor.rows.sealing import Seal, written
 
 
 def write_rows(
@@ -39,7 +39,7 @@ def write_rows(
     statement_id: int,
     number: int = 0,
     compression: Compression = Compression.ZLIB,
-) -> Written:
+) -> WrittenFile:
     """Writes ``rows``, the table's columns in their order, as file ``number`` of the statement's delta below ``location``.
 
     Raises:
@@ -56,16 +56,16 @@ def write_rows(
             path,
             like=like,
             types=types,
-            metadata=Seal().metadata,
+            metadata=OutputMetadata().compute,
             codec=codec,
         ),
     )
-    return written(path, tail)
+    return written_file(path, tail)
 
 
 def write_deletes(
     location: str, row_type: str, row_ids: pa.Table, *, write_id: WriteId, statement_id: int, number: int = 0
-) -> Written:
+) -> WrittenFile:
     """Writes delete events for the rows with these ROW__IDs, as file ``number`` of the statement's delete delta.
 
     Args:
@@ -74,7 +74,7 @@ def write_deletes(
     """
     types = acid_types(parse_hive_type(row_type))
     path = _path(location, DeltaKind.DELETE, write_id, statement_id, number)
-    write, bucket_property, row_id = (numbers(row_ids[name]) for name in ROW_ID_COLUMNS)
+    write, bucket_property, row_id = (to_numbers(row_ids[name]) for name in ROW_ID_COLUMNS)
     keys = key_block(write, bucket_property.astype(np.int32), row_id)
     events = DeleteEvents.of([(keys, np.full(len(keys), write_id, dtype=np.int64))])
     return write_events(events, path, like=empty_tail(types, name=path), types=types)

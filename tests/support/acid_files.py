@@ -18,7 +18,7 @@ from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
 from compactor.rows.keys import KEY, KeyBlock
-from compactor.rows.sealing import Seal
+from compactor.rows.output_metadata import OutputMetadata
 
 ROW_TYPE = "struct<a:int>"
 TYPES = acid_types(parse_hive_type(ROW_TYPE))
@@ -59,7 +59,9 @@ def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None
         ],
         schema=schema,
     )
-    encode_acid([batch], str(path), like=like(str(path)), types=TYPES, metadata=Seal(deletes=operation == 2).metadata)
+    encode_acid(
+        [batch], str(path), like=like(str(path)), types=TYPES, metadata=OutputMetadata(deletes=operation == 2).compute
+    )
     return path
 
 

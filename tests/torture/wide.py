@@ -19,7 +19,7 @@ from compactor.orc.format.types import acid_types
 from compactor.rewrite.plan.plan import plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
-from compactor.rows.sealing import Seal
+from compactor.rows.output_metadata import OutputMetadata
 from compactor.storage.local import LocalStorage
 from tests.support.units import run_units
 from tests.torture.child import forget_peak, peak
@@ -54,9 +54,9 @@ def write(path: Path) -> None:
                 rows[:count],
             ]
             writer.write(pa.RecordBatch.from_arrays(columns, schema=schema))
-    from compactor.orc.format.tail_writer import seal
+    from compactor.orc.format.tail_writer import replace_tail
 
-    seal(path, like, types, Seal().metadata)
+    replace_tail(path, like, types, OutputMetadata().compute)
 
 
 def compact(table: Path, shape: Shape) -> int:

@@ -222,7 +222,7 @@ class Locks:
         if table is not None:
             conditions.append(column.HL_TABLE == table)
         if partition is not None:
-            conditions.append(column.HL_PARTITION.in_(partition_names.forms(partition)))
+            conditions.append(column.HL_PARTITION.in_(partition_names.recorded_names(partition)))
         if txn is not None:
             conditions.append(column.HL_TXNID == txn)
         with self._database.read() as conn:
@@ -294,7 +294,7 @@ def _touches(row: LockRow, entity: Entity) -> bool:
         overlap(
             LockRequest(database=entity.database, table=entity.table, partition=name, type=LockType.SHARED_READ), row
         )
-        for name in partition_names.forms(entity.partition)
+        for name in partition_names.recorded_names(entity.partition)
     )
 
 
@@ -304,5 +304,7 @@ def _not_granted(txn: TxnId, blockers: Mapping[LockRequest, LockRow]) -> None:
 
 def _both_forms(requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
     return sorted_requests(
-        replace(request, partition=name) for request in requests for name in partition_names.forms(request.partition)
+        replace(request, partition=name)
+        for request in requests
+        for name in partition_names.recorded_names(request.partition)
     )

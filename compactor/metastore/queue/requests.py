@@ -189,4 +189,4 @@ def _forms(partition: str | None) -> tuple[str | None, ...]:
     if partition is None:
         return (None,)
     less = partition_names.escaped_once_less(partition)
-    return tuple(dict.fromkeys((*partition_names.forms(partition), less)))
+    return tuple(dict.fromkeys((*partition_names.recorded_names(partition), less)))

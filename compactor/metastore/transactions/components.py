@@ -20,7 +20,7 @@ def recorded_forms(conn: Connection, entity: Entity) -> tuple[str | None, ...]:
     The twice escaped form is left out where it is itself the stored name of another partition, whose aborted
     transactions must not be forgotten with ours: their rows would count as committed.
     """
-    names = partition_names.forms(entity.partition)
+    names = partition_names.recorded_names(entity.partition)
     if len(names) == 1:
         return names
     other = (

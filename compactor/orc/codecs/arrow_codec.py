@@ -17,7 +17,14 @@ import pyarrow.orc as po
 from compactor.errors import NotSupported
 from compactor.orc.codecs.arrow_encoder import Encoder, ZlibEncoder
 from compactor.orc.codecs.arrow_types import Array, arrow_type
-from compactor.orc.codecs.codec import STRIPE_BYTES, Unfit, decoding_failed, named, relabelled_batch, root_names
+from compactor.orc.codecs.codec import (
+    STRIPE_BYTES,
+    Unfit,
+    column_names,
+    decoding_failed,
+    naming_the_file,
+    relabelled_batch,
+)
 from compactor.orc.codecs.library_writer import COMPRESSIONS
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows, joint_file
 from compactor.orc.format.compression import Compression
@@ -38,7 +45,7 @@ def schema(types: Types) -> pa.Schema:
 
 @lru_cache(maxsize=256)
 def _schema(types: Types, places: tuple[int, ...]) -> pa.Schema:
-    names, children = root_names(types), types[0].children
+    names, children = column_names(types), types[0].children
     return pa.schema([pa.field(names[place], arrow_type(types, children[place])) for place in places])
 
 
@@ -59,7 +66,7 @@ def read_batches(
     """
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
-    with named(tail):
+    with naming_the_file(tail):
         wanted = _schema(tail.types, tuple(places))
     if not any(tail.stripes[number].rows for number in chosen):
         return

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.errors import StorageError
-from compactor.orc.codecs.codec import encoder_block
+from compactor.orc.codecs.codec import encoder_block_size
 from compactor.orc.codecs.library_writer import library_writer
-from compactor.orc.codecs.plain_stripe import PlainStripe, keys_apart, rows_at_once
+from compactor.orc.codecs.plain_stripe import PlainStripe, can_encode_keys_apart, max_rows_at_once
 from compactor.orc.codecs.recompress import Recompressor
 from compactor.orc.format.tail import Tail
 
@@ -63,12 +63,12 @@ class ZlibEncoder:
         self._like, self._schema, self._filtered = like, schema, filtered
         # the uncompressed size at which a stripe is complete; compression roughly halves it
         self._plain_size = 2 * stripe_size
-        self._target = Recompressor(path, block_size=encoder_block(like))
+        self._target = Recompressor(path, block_size=encoder_block_size(like))
         self._stripe: PlainStripe | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Appends rows; see ``Encoder``."""
-        apart = keys_apart(batch, self._like)
+        apart = can_encode_keys_apart(batch, self._like)
         if self._stripe is not None and self._stripe.apart != apart:
             self._end_stripe()
         start = 0
@@ -79,7 +79,7 @@ class ZlibEncoder:
                     self._schema,
                     apart=apart,
                     size=self._plain_size,
-                    max_rows=rows_at_once(batch),
+                    max_rows=max_rows_at_once(batch),
                     filtered=self._filtered,
                 )
             start += self._stripe.write(batch, start)

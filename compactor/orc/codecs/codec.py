@@ -67,7 +67,7 @@ class Codec(Protocol):
         """Returns a writer of rows of ``types`` in the class of ``like``, with bloom filters of the columns ``filtered``."""
 
 
-def root_names(types: Types) -> tuple[str, ...]:
+def column_names(types: Types) -> tuple[str, ...]:
     """Returns the names of a batch's columns: for an ACID file in Hive's spelling, whatever case the file uses."""
     return ACID_FIELDS if types.is_acid else tuple(map(valid_name, types[0].field_names))
 
@@ -98,7 +98,7 @@ def relabelled_batch(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch
     return pa.record_batch(source)
 
 
-def encoder_block(like: Tail) -> int:
+def encoder_block_size(like: Tail) -> int:
     """Returns the compression block size to encode with, in bytes: the ORC C++ library accepts only multiples of its
     memory block. It may differ from that of ``like``; a file with several records the largest (PROTOCOL 2.2)."""
     blocks = -(-like.compression_block_size // MEMORY_BLOCK)
@@ -106,7 +106,7 @@ def encoder_block(like: Tail) -> int:
 
 
 @contextmanager
-def named(tail: Tail) -> Iterator[None]:
+def naming_the_file(tail: Tail) -> Iterator[None]:
     """Names the file in the error about a type that a codec has no equal for."""
     try:
         yield

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.orc as po
 
 from compactor.orc.codecs.bloom_filters import FALSE_POSITIVES
-from compactor.orc.codecs.codec import encoder_block
+from compactor.orc.codecs.codec import encoder_block_size
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.tail import Tail
 
@@ -38,7 +38,7 @@ def library_writer(
         file_version=".".join(str(part) for part in like.file_version),
         batch_size=batch_size,
         compression=COMPRESSIONS[compression],
-        compression_block_size=encoder_block(like),
+        compression_block_size=encoder_block_size(like),
         row_index_stride=like.row_index_stride,
         stripe_size=stripe_size,
         dictionary_key_size_threshold=0.8,

@@ -22,7 +22,7 @@ PIECE_BYTES = 8 * 1024 * 1024  #: size of the rows that the library gets at once
 _KEY_TYPES = [pa.int32(), pa.int64(), pa.int32(), pa.int64(), pa.int64()]
 
 
-def keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
+def can_encode_keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
     """Returns true if ``batch`` looks like ACID events with all their keys, and files of the class of ``like`` have
     version 2 of the run-length encoding and a row index."""
     types = batch.schema.types
@@ -36,7 +36,7 @@ def keys_apart(batch: pa.RecordBatch, like: Tail) -> bool:
     )
 
 
-def rows_at_once(batch: pa.RecordBatch) -> int:
+def max_rows_at_once(batch: pa.RecordBatch) -> int:
     """Returns the number of rows like those of ``batch`` that the library may get at once: it allocates for as many."""
     return max(1, min(BATCH_ROWS, int(batch.num_rows * PIECE_BYTES / max(1, batch.nbytes))))
 

@@ -21,7 +21,7 @@ from pyorc.converters import ORCConverter
 from compactor.errors import NotLossless, NotSupported
 from compactor.orc.codecs.arrow_types import Array, ArrowType, arrow_type
 from compactor.orc.codecs.bloom_filters import FALSE_POSITIVES
-from compactor.orc.codecs.codec import STRIPE_BYTES, decoding_failed, encoder_block, named, root_names
+from compactor.orc.codecs.codec import STRIPE_BYTES, column_names, decoding_failed, encoder_block_size, naming_the_file
 from compactor.orc.codecs.stripe_view import StripeView, batch_rows
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import schema_text
@@ -96,7 +96,7 @@ def raw_type(types: Types, root: int = 0) -> ArrowType:
 def schema(types: Types) -> pa.Schema:
     """Returns the Arrow schema of a file's batches."""
     fields = [raw_type(types, child) for child in types[0].children]
-    return pa.schema([pa.field(field, kind) for field, kind in zip(root_names(types), fields, strict=True)])
+    return pa.schema([pa.field(field, kind) for field, kind in zip(column_names(types), fields, strict=True)])
 
 
 def read_batches(
@@ -117,10 +117,10 @@ def read_batches(
     chosen = range(len(tail.stripes)) if stripes is None else stripes
     places = range(len(tail.types[0].children)) if columns is None else columns
     children = [tail.types[0].children[place] for place in places]
-    with named(tail):
+    with naming_the_file(tail):
         kinds = [raw_type(tail.types, child) for child in children]
     wanted = pa.schema(
-        [pa.field(root_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
+        [pa.field(column_names(tail.types)[place], kind) for place, kind in zip(places, kinds, strict=True)]
     )
     size = max(16, (rows or batch_rows(tail, chosen, columns)) // (1 if rows else 8))
     view = StripeView(source, tail, chosen, columns)
@@ -210,7 +210,7 @@ class PyorcWriter:
             stripe_size=STRIPE_BYTES,
             row_index_stride=like.row_index_stride,
             compression=COMPRESSIONS[like.compression],
-            compression_block_size=encoder_block(like),
+            compression_block_size=encoder_block_size(like),
             dict_key_size_threshold=0.8,
             bloom_filter_columns=sorted(filtered),
             bloom_filter_fpp=FALSE_POSITIVES,

@@ -59,7 +59,7 @@ class StripeView(Readable):
         return b"".join(found)
 
 
-def may_join(a: Tail, b: Tail) -> bool:
+def can_decode_together(a: Tail, b: Tail) -> bool:
     """Returns true if stripes of both files can be decoded as if they belonged to one file."""
     found = [
         (
@@ -78,8 +78,9 @@ def may_join(a: Tail, b: Tail) -> bool:
 
 
 def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
-    """Returns a file in memory of these stripes, each given by its file and its number there; ``may_join`` must hold for
-    any two of the files.
+    """Returns a file in memory of these stripes, each given by its file and its number there.
+
+    ``can_decode_together`` must hold for any two of the files.
 
     They are so small that they are copied as they are: decompressing them here would take longer than in the decoder.
 
@@ -99,7 +100,7 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
         place += stripe.length
     end = replace(
         tails[0],
-        types=_viewed(tails[0].types, None),
+        types=_view_types(tails[0].types, None),
         compression_block_size=max(tail.compression_block_size for tail in tails),
         stripes=tuple(listed),
         stripe_statistics=None,
@@ -111,7 +112,7 @@ def joint_file(stripes: Sequence[tuple[Source, Tail, int]]) -> bytes:
 
 
 def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tuple[int, ...] | None) -> list[PlainPart]:
-    read = _within(tail.types, columns) | {0}
+    read = _column_ids(tail.types, columns) | {0}
     parts, place, room = [_part(MAGIC)], len(MAGIC), KEPT_BYTES
     listed = []
     for number in stripes:
@@ -134,7 +135,7 @@ def _plain_file(source: Source, tail: Tail, stripes: Sequence[int], columns: tup
         place = listed[-1].end
     whole = replace(
         tail,
-        types=_viewed(tail.types, columns),
+        types=_view_types(tail.types, columns),
         compression=Compression.NONE,
         row_index_stride=0,
         stripes=tuple(listed),
@@ -161,7 +162,7 @@ def _footer(streams: Sequence[PlainStream], footer: messages.Message) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _within(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
+def _column_ids(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
     """Returns the ids of ``columns`` (positions in the root struct, None for all) and of all columns below them."""
     return frozenset(
         number
@@ -172,7 +173,7 @@ def _within(types: Types, columns: tuple[int, ...] | None) -> frozenset[int]:
 
 
 @lru_cache(maxsize=256)
-def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
+def _view_types(types: Types, columns: tuple[int, ...] | None) -> Types:
     unread: set[int] = set()
     for place, column in enumerate(types[0].children):
         if columns is not None and place not in columns:
@@ -189,7 +190,7 @@ def _viewed(types: Types, columns: tuple[int, ...] | None) -> Types:
 
 def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | None) -> int:
     """Returns the number of rows of these stripes to decode at once; bounds memory by rows × width (PROTOCOL 2.4)."""
-    wanted = _within(tail.types, None if columns is None else tuple(columns))
+    wanted = _column_ids(tail.types, None if columns is None else tuple(columns))
     if columns is not None and all(tail.types[number].kind in _FIXED for number in wanted):
         return BATCH_ROWS
     if not tail.complete_statistics or tail.stripe_statistics is None:

@@ -18,7 +18,7 @@ from compactor.orc.format.types import (
     OrcType,
     TypeKind,
     Types,
-    same,
+    same_shape,
     struct_of,
     subtree,
 )
@@ -112,7 +112,7 @@ def _begins(names: Sequence[str], first: Sequence[str]) -> bool:
 def _leaf(column: _Column) -> OrcType:
     items = [tree[0] for _, tree in column.files]
     newest, kinds = items[-1], {item.kind for item in items}
-    if all(same(Types((item,)), Types((newest,))) for item in items):
+    if all(same_shape(Types((item,)), Types((newest,))) for item in items):
         return newest
     if kinds <= INTEGERS:
         return replace(newest, kind=max(kinds))
@@ -131,7 +131,7 @@ def _leaf(column: _Column) -> OrcType:
 
 def _refusal(column: _Column) -> NotLossless:
     name, newest = column.files[-1]
-    other, older = next(((n, t) for n, t in reversed(column.files) if not same(t, newest)), column.files[0])
+    other, older = next(((n, t) for n, t in reversed(column.files) if not same_shape(t, newest)), column.files[0])
     table = "nothing" if column.table is None else schema_text(column.table)
     return NotLossless(
         f"column {column.path}: {other} holds {schema_text(older)}, {name} holds {schema_text(newest)}, the table says "

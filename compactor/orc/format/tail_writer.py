@@ -13,7 +13,7 @@ from compactor.orc.format import messages, statistics
 from compactor.orc.format.compression import Compression, compress
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import MAGIC, Tail, read_tail
-from compactor.orc.format.types import Types, same
+from compactor.orc.format.types import Types, same_shape
 from compactor.orc.io.source import LocalSource, Source
 
 #: Computes a file's user metadata from the file, its tail, and the key of its last row if that is known.
@@ -83,7 +83,7 @@ def no_metadata(_: Source, __: Tail, ___: RowId | None) -> Mapping[str, bytes]:
     return {}
 
 
-def seal(
+def replace_tail(
     path: str | os.PathLike[str],
     like: Tail,
     types: Types,
@@ -100,20 +100,20 @@ def seal(
     """
     with LocalSource(path) as source:
         tail = read_tail(source)
-        _must_be(tail, like, types)
+        _check_encoded(tail, like, types)
         end = max((stripe.end for stripe in tail.stripes), default=len(MAGIC))
-        sealed = replace(tail, types=types, calendar=like.calendar, user_metadata={}, content_length=end)
-        sealed = replace(sealed, user_metadata=metadata(source, sealed, last))
-    written = tail_bytes(sealed)
+        new = replace(tail, types=types, calendar=like.calendar, user_metadata={}, content_length=end)
+        new = replace(new, user_metadata=metadata(source, new, last))
+    written = tail_bytes(new)
     with open(path, "r+b") as file:
         file.truncate(end)
         file.seek(end)
         file.write(written)
-    return replace(sealed, length=end + len(written))
+    return replace(new, length=end + len(written))
 
 
-def _must_be(tail: Tail, like: Tail, types: Types) -> None:
-    if not same(tail.types.for_encoders, types.for_encoders):
+def _check_encoded(tail: Tail, like: Tail, types: Types) -> None:
+    if not same_shape(tail.types.for_encoders, types.for_encoders):
         raise NotLossless(
             f"file {tail.name}: encoded as {schema_text(tail.types)}, {schema_text(types)} was wanted; nothing was kept"
         )

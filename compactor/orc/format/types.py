@@ -280,7 +280,7 @@ def acid_types(row: Types) -> Types:
     return interned(struct_of([*keys[:-1], ("row", row)]))
 
 
-def same(a: Types, b: Types) -> bool:
+def same_shape(a: Types, b: Types) -> bool:
     """Returns true if two trees have the same shape."""
     return a is b or a == b or a.shape == b.shape
 

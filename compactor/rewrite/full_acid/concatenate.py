@@ -9,7 +9,7 @@ from itertools import groupby
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
 from compactor.errors import NotLossless
-from compactor.orc.assembler import Assembler, Written
+from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.format.acid_metadata import KEY_INDEX, last_keys_of, user_metadata
 from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.format.types import Types
@@ -20,7 +20,7 @@ from compactor.rewrite.full_acid.output_format import piece_of
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.plan.unit import Figures, Output
-from compactor.rows.sealing import Seal
+from compactor.rows.output_metadata import OutputMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class EncodedFile:
 class Concatenated:
     """A concatenated file, the last key of each of its stripes, and the stripes that were copied from inputs."""
 
-    written: Written
+    written: WrittenFile
     last_keys: list[RowId]
     copied: list[Choice]
 
@@ -109,7 +109,7 @@ def encode_stripes(
     path = new_path()
     pieces = [piece_of(c) for c in choices]
     try:
-        reencode(pieces, path, like=like, types=types, metadata=Seal().metadata)
+        reencode(pieces, path, like=like, types=types, metadata=OutputMetadata().compute)
     except NotLossless:
         if not any(c.is_only_small for c in choices):
             raise

@@ -23,8 +23,8 @@ from compactor.orc.format.types import Types
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import stored_events
 from compactor.rows.inputs import Input
-from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, order, row_id_at, valid_mask
-from compactor.rows.opening import LOCAL
+from compactor.rows.keys import KEY, KeyBlock, Mask, Numbers, is_sorted, row_id_at, sort_order, valid_mask
+from compactor.rows.remote_source import LOCAL
 from compactor.storage.protocol import Storage
 
 RUN = 1 << 19  #: events that are held and sorted at once, 28 bytes each
@@ -81,7 +81,7 @@ class SortedEvents:
         """Returns a mask of the rows of ``block`` that are deleted."""
         mask: Mask = np.zeros(len(block), dtype=np.bool_)
         if len(block) and len(self):
-            ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+            ends = block if is_sorted(block) else block[sort_order(block)[[0, -1]]]
             for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
                 mask |= part.hits(block)
         return mask
@@ -95,7 +95,7 @@ class SortedEvents:
         """Returns for each row of ``block`` the largest write ID of the events that aim at it; -1 without events."""
         found: Numbers = np.full(len(block), -1, dtype=np.int64)
         if len(block) and len(self):
-            ends = block if is_sorted(block) else block[order(block)[[0, -1]]]
+            ends = block if is_sorted(block) else block[sort_order(block)[[0, -1]]]
             for part in self._near(row_id_at(ends, 0), row_id_at(ends, len(ends) - 1)):
                 np.maximum(found, part.newest(block), out=found)
         return found
@@ -296,7 +296,7 @@ def _keys(events: Events) -> KeyBlock:
 
 def _in_order(events: Events) -> Events:
     block = _keys(events)
-    return events if is_sorted(block) else events[order(block)]
+    return events if is_sorted(block) else events[sort_order(block)]
 
 
 def _blocks(run: int) -> Iterator[Events]:

@@ -17,8 +17,8 @@ from compactor.orc.format.tail import key_statistics
 from compactor.rewrite.full_acid.delete_events import BLOCK, EventSorter, SortedEvents, events_of
 from compactor.rewrite.full_acid.stripe_choice import SupersededRows
 from compactor.rewrite.plan.unit import Unit
-from compactor.rows.acid_file import AcidFile, Keys, keys, open_files
-from compactor.rows.keys import DELETE, INSERT, UPDATE, Mask, order, valid_mask
+from compactor.rows.acid_file import AcidFile, Keys, open_files, stripe_keys
+from compactor.rows.keys import DELETE, INSERT, UPDATE, Mask, sort_order, valid_mask
 from compactor.storage.protocol import Storage
 
 
@@ -62,7 +62,7 @@ def _with_changes(file: AcidFile) -> Iterator[Keys]:
         known = key_statistics(file.tail, stripe)
         if known is not None and known.operation.minimum == known.operation.maximum == INSERT:
             continue
-        for found in keys(file, stripe):
+        for found in stripe_keys(file, stripe):
             if np.any((found.operation < INSERT) | (found.operation > DELETE)):
                 raise NotLossless(
                     f"{file.path}: holds operations other than {INSERT}, {UPDATE} and {DELETE}; restore the file"
@@ -83,7 +83,7 @@ def _must_be_changed_once(unit: Unit, changed: SortedEvents) -> None:
         part = changed.part(start, start + BLOCK)
         keys, current = np.concatenate([keys, part.keys]), np.concatenate([current, part.current])
         by_time = np.argsort(current, kind="stable")
-        by_key = by_time[order(keys[by_time])]
+        by_key = by_time[sort_order(keys[by_time])]
         keys, current = keys[by_key], current[by_key]
         twice = np.flatnonzero((keys[1:] == keys[:-1]) & (current[1:] == current[:-1]))
         if len(twice):

@@ -19,7 +19,7 @@ from compactor.orc.format.types import Types
 from compactor.orc.pieces import Piece, piece_batches
 from compactor.orc.reencode import encode_acid
 from compactor.rewrite.full_acid.sorter import RUN_BYTES, RowSorter, SortKey
-from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_in, order
+from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_of_events, sort_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
                 buffers[number] = pa.Table.from_batches([batch])
         if not buffers:
             return
-        blocks = {number: keys_in(table) for number, table in buffers.items()}
+        blocks = {number: keys_of_events(table) for number, table in buffers.items()}
         # Of the runs that continue, nothing above their buffered last key is known yet.
         limit = min((blocks[n][-1].item() for n in live), default=None)
         taken: list[pa.Table] = []
@@ -95,8 +95,8 @@ def _in_key_order(runs: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.Recor
             if not buffers[number].num_rows and number not in live:
                 del buffers[number]
         together = pa.concat_tables(taken).combine_chunks()
-        block = keys_in(together)
-        by_key = order(block)
+        block = keys_of_events(together)
+        by_key = sort_order(block)
         block = block[by_key]
         _must_be_unique(block if last is None else np.concatenate([last, block]))
         last = block[-1:]

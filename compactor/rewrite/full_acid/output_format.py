@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from compactor.acid.names import DeltaKind
-from compactor.orc.assembler import Written
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.format.common_types import common_types
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, key_statistics
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.pieces import Piece, SyntheticKeys
-from compactor.orc.stripe_compatibility import one_calendar, target_of
+from compactor.orc.stripe_compatibility import calendars_agree, encodable_target
 from compactor.rewrite.full_acid.delete_events import LoadedEvents
 from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rewrite.plan.unit import Output, Unit
@@ -41,13 +41,13 @@ def template_of_files(found: Sequence[Tail], types: Types) -> Tail:
     tails = sorted(found, key=lambda tail: (tail.row_index_stride > 0, tail.length), reverse=True)
     # Days before 1582 must stay in their calendar; if two files have such days in two calendars, encoding raises.
     of_each = {tail.calendar: tail for tail in reversed(tails)}
-    fitting = [t for t in tails if t is of_each[t.calendar] and all(one_calendar(other, t) for other in tails)]
+    fitting = [t for t in tails if t is of_each[t.calendar] and all(calendars_agree(other, t) for other in tails)]
     return new_tail(fitting[0] if fitting else tails[0], types)
 
 
 def new_tail(best: Tail, types: Types) -> Tail:
     """Returns an empty file of the class that ``best`` has, or should have."""
-    target = target_of(best)
+    target = encodable_target(best)
     return empty_tail(
         types,
         compression=target.compression,
@@ -75,7 +75,7 @@ def piece_of(choice: Choice) -> Piece:
     )
 
 
-def output_of(kind: DeltaKind, path: str, number: int, written: Written) -> Output:
+def output_of(kind: DeltaKind, path: str, number: int, written: WrittenFile) -> Output:
     """Returns a finished file as an ``Output`` of its unit."""
     assert written.checksum is not None
     return Output(kind=kind, path=path, number=number, rows=written.rows, length=written.length, crc32=written.checksum)

@@ -21,7 +21,7 @@ from compactor.acid.row_id import RowId
 from compactor.compaction.order_by import OrderBy
 from compactor.errors import NotSupported, VerificationFailed
 from compactor.ids import WriteId
-from compactor.orc.assembler import Written
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.codecs.choice import with_codec
 from compactor.orc.codecs.codec import Codec
 from compactor.orc.format.common_types import common_types
@@ -30,7 +30,7 @@ from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import Types, acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.pieces import Piece, piece_batches
-from compactor.orc.reencode import check_calendar, encode_acid, joined
+from compactor.orc.reencode import check_calendar, concatenate_small_batches, encode_acid
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import output_of, piece_of, template_of_files
 from compactor.rewrite.full_acid.sorter import Direction, RowSorter, SortKey
@@ -44,7 +44,7 @@ from compactor.rows.checksum import MODULUS, checksum
 from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import visible_events
 from compactor.rows.keys import BUCKET, INSERT, ROW, ROW_ID, WRITE_ID
-from compactor.rows.sealing import Seal, written
+from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.storage.protocol import Storage
 
 
@@ -184,20 +184,25 @@ class _Work:
         ]
         return [*keys, *(SortKey(values=table.column(place)) for place in (WRITE_ID, BUCKET, ROW_ID))]
 
-    def _written(self, sorter: RowSorter, codec: Codec) -> dict[int, tuple[Written, list[RowId]]]:
+    def _written(self, sorter: RowSorter, codec: Codec) -> dict[int, tuple[WrittenFile, list[RowId]]]:
         """Writes the files and returns them by number; if there are fewer rows than files, the last files are not made."""
         shares = _rows_per_file(sorter.rows, self.asked.files)
         rows = _Distributed(sorter.sorted())
-        found: dict[int, tuple[Written, list[RowId]]] = {}
+        found: dict[int, tuple[WrittenFile, list[RowId]]] = {}
         first = 0
         for number, share in enumerate(shares):
             path = self._path(number)
             batches = self._numbered(rows.next(share), number, first, codec)
-            seal = Seal()
+            output_metadata = OutputMetadata()
             tail = encode_acid(
-                joined(batches), path, like=self.like, types=self.types, metadata=seal.metadata, codec=codec
+                concatenate_small_batches(batches),
+                path,
+                like=self.like,
+                types=self.types,
+                metadata=output_metadata.compute,
+                codec=codec,
             )
-            found[number] = written(path, tail), seal.last_keys
+            found[number] = written_file(path, tail), output_metadata.last_keys
             first += share
         return found
 
@@ -223,7 +228,7 @@ class _Work:
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
             first += rows
 
-    def _prove(self, written: dict[int, tuple[Written, list[RowId]]], codec: Codec) -> None:
+    def _prove(self, written: dict[int, tuple[WrittenFile, list[RowId]]], codec: Codec) -> None:
         """Checks that the files hold the values that were read, each as often: since keys have changed, only values can
         show it."""
         found = 0

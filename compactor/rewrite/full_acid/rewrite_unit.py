@@ -44,7 +44,7 @@ from compactor.rewrite.full_acid.verify_content import check_same_events, check_
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
 from compactor.rows.acid_file import AcidFile, open_files
 from compactor.rows.delete_files import visible_events, write_events
-from compactor.rows.sealing import Seal, written
+from compactor.rows.output_metadata import OutputMetadata, written_file
 from compactor.storage.protocol import Storage
 
 Done = TypeVar("Done", UnitResult, SplitUnit, UnitResult | SplitUnit)
@@ -185,22 +185,24 @@ def _merged(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, pat
     ]
     pieces = [piece for run in runs for piece in run.pieces]
     encode = partial(merge_runs, [run for run in runs if run.pieces], path, like=like, types=types)
-    return _sealed(unit, pieces, types, path, encode)
+    return _encoded_with_metadata(unit, pieces, types, path, encode)
 
 
 def _without_copies(unit: Unit, choices: Sequence[Choice], like: Tail, types: Types, path: str) -> Concatenated:
     """Writes rows that follow each other when every stripe is re-encoded."""
     pieces = [piece_of(c) for c in choices]
-    return _sealed(unit, pieces, types, path, partial(reencode, pieces, path, like=like, types=types))
+    return _encoded_with_metadata(unit, pieces, types, path, partial(reencode, pieces, path, like=like, types=types))
 
 
-def _sealed(unit: Unit, pieces: Sequence[Piece], types: Types, path: str, encode: Callable[..., Tail]) -> Concatenated:
+def _encoded_with_metadata(
+    unit: Unit, pieces: Sequence[Piece], types: Types, path: str, encode: Callable[..., Tail]
+) -> Concatenated:
     """Runs ``encode``, which writes ``pieces`` to ``path`` and takes the file's metadata from its argument ``metadata``."""
-    seal = Seal(version=unit.acid_version)
-    tail = encode(metadata=seal.metadata)
+    output_metadata = OutputMetadata(version=unit.acid_version)
+    tail = encode(metadata=output_metadata.compute)
     if unit.full_verify:
         check_same_rows(pieces, path, types)
-    return Concatenated(written=written(path, tail), last_keys=seal.last_keys, copied=[])
+    return Concatenated(written=written_file(path, tail), last_keys=output_metadata.last_keys, copied=[])
 
 
 def _write_kept(
@@ -211,7 +213,7 @@ def _write_kept(
     loaded: LoadedEvents,
     path: str,
 ) -> Output:
-    like, seal = new_tail(loaded.like or files[0].tail, types), Seal(deletes=True)
-    made = write_events(events, path, like=like, types=types, seal=seal)
-    verify_file(path, seal.last_keys, rows=len(events), full=False, deletes=None)  # keys may occur twice
+    like, output_metadata = new_tail(loaded.like or files[0].tail, types), OutputMetadata(deletes=True)
+    made = write_events(events, path, like=like, types=types, output_metadata=output_metadata)
+    verify_file(path, output_metadata.last_keys, rows=len(events), full=False, deletes=None)  # keys may occur twice
     return output_of(DeltaKind.DELETE, path, unit.number, made)

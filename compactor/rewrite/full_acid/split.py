@@ -24,7 +24,7 @@ from compactor.rewrite.full_acid.stripe_choice import Action, Choice
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Unit
 from compactor.rows.acid_file import AcidFile
-from compactor.rows.opening import open_source
+from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
 EVEN_TASKS = 12  #: a number of tasks that most numbers of cores divide evenly

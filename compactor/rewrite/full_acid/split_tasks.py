@@ -27,7 +27,7 @@ from compactor.rewrite.full_acid.split import (
 from compactor.rewrite.full_acid.stripe_choice import Choice
 from compactor.rewrite.full_acid.verify import verify_file
 from compactor.rewrite.plan.unit import Output, UnitResult
-from compactor.rows.opening import RemoteSource, open_source
+from compactor.rows.remote_source import RemoteSource, open_source
 from compactor.storage.protocol import Storage
 
 HandOver: TypeAlias = Callable[..., tuple[Output, ...]]  #: hands finished files over to the table's store

@@ -21,10 +21,10 @@ from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
 from compactor.orc.codecs.arrow_types import Array
 from compactor.orc.format.tail import KeyStatistics, StripeClass, Tail, key_statistics
-from compactor.orc.format.types import Types, same
-from compactor.orc.stripe_compatibility import copyable, one_calendar, writable
+from compactor.orc.format.types import Types, same_shape
+from compactor.orc.stripe_compatibility import calendars_agree, is_copyable, is_writable
 from compactor.rewrite.full_acid.delete_events import Deletes
-from compactor.rows.acid_file import AcidFile, Keys, keys, must_insert
+from compactor.rows.acid_file import AcidFile, Keys, check_only_rows, stripe_keys
 from compactor.rows.keys import INSERT, Mask, is_sorted, row_id_at, valid_mask
 
 MASK_ROWS = 1 << 20  #: rows that are judged at once
@@ -180,9 +180,11 @@ def _decode_keys(
     last: RowId | None = None
     in_order = all_inserts = True
     invisible = deleted = 0
-    for found in keys(file, stripe):
+    for found in stripe_keys(file, stripe):
         valid = valid_mask(write_ids, found.current)
-        hit = (deletes.hits(must_insert(file, found).block) if superseded is None else superseded(file, found)) & valid
+        hit = (
+            deletes.hits(check_only_rows(file, found).block) if superseded is None else superseded(file, found)
+        ) & valid
         keep = valid & ~hit
         all_inserts = all_inserts and (superseded is None or not np.any(found.operation[keep] != INSERT))
         invisible += int(np.count_nonzero(~valid))
@@ -237,7 +239,7 @@ def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
     tails: dict[StripeClass, Tail] = {}
     for choice in choices:
         tail = choice.file.tail
-        if choice.action is Action.COPY and copyable(tail) and same(tail.types, types):
+        if choice.action is Action.COPY and is_copyable(tail) and same_shape(tail.types, types):
             found = tail.stripe_class
             bytes_of[found] += choice.length
             tails.setdefault(found, tail)
@@ -248,7 +250,7 @@ def target_tail(choices: Sequence[Choice], types: Types) -> Tail | None:
 def _all_fit(choices: Iterable[Choice], like: Tail) -> bool:
     wanted = like.stripe_class
     others = [c for c in choices if c.action is not Action.DROP and not _can_copy(c, wanted)]
-    return not others or (writable(like) and all(one_calendar(c.file.tail, like) for c in others))
+    return not others or (is_writable(like) and all(calendars_agree(c.file.tail, like) for c in others))
 
 
 def fit_to_class(choices: Sequence[Choice], like: Tail | None, small_stripe_bytes: int) -> list[Choice]:
@@ -260,7 +262,7 @@ def fit_to_class(choices: Sequence[Choice], like: Tail | None, small_stripe_byte
         for choice in choices
         if choice.action is not Action.DROP
     ]
-    if like is None or not writable(like) or not like.types.is_encodable:
+    if like is None or not is_writable(like) or not like.types.is_encodable:
         return placed
     small = [choice.length < small_stripe_bytes for choice in placed]
     return [
@@ -273,4 +275,4 @@ def fit_to_class(choices: Sequence[Choice], like: Tail | None, small_stripe_byte
 
 def _can_copy(choice: Choice, wanted: StripeClass | None) -> bool:
     tail = choice.file.tail
-    return choice.action is Action.COPY and copyable(tail) and tail.stripe_class == wanted
+    return choice.action is Action.COPY and is_copyable(tail) and tail.stripe_class == wanted

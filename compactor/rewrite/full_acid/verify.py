@@ -17,7 +17,7 @@ from compactor.orc.io.source import LocalSource, Source
 from compactor.orc.last_keys import read_keys
 from compactor.orc.point_check import check_points
 from compactor.rewrite.full_acid.delete_events import Deletes
-from compactor.rows.keys import KeyBlock, is_sorted, keys_in
+from compactor.rows.keys import KeyBlock, is_sorted, keys_of_events
 
 
 def verify_file(path: str, last_keys: Sequence[RowId], *, rows: int, full: bool, deletes: Deletes | None) -> None:
@@ -62,7 +62,7 @@ def _check_keys(source: Source, tail: Tail, deletes: Deletes | None) -> None:
     before: KeyBlock | None = None
     for stripe in range(len(tail.stripes)):
         for batch in read_keys(source, tail, stripe):
-            block = keys_in(batch)
+            block = keys_of_events(batch)
             whole = block if before is None else np.concatenate([before, block])
             if not is_sorted(whole) or (deletes is not None and deletes.hits(block).any()):
                 raise VerificationFailed(

@@ -25,9 +25,9 @@ from compactor.rows.keys import (
     OPERATION,
     KeyBlock,
     Numbers,
-    keys_in,
-    numbers,
-    order,
+    keys_of_events,
+    sort_order,
+    to_numbers,
 )
 
 
@@ -93,15 +93,15 @@ def _events_in(path: str) -> Iterator[Block]:
         tail = read_tail(source)
         for stripe in range(len(tail.stripes)):
             for batch in read_keys(source, tail, stripe):
-                keys = keys_in(batch)
+                keys = keys_of_events(batch)
                 together = np.concatenate([before, keys])
-                if not np.array_equal(together[order(together)], together):
+                if not np.array_equal(together[sort_order(together)], together):
                     raise VerificationFailed(
                         f"{path}, stripe {stripe}: its delete events are not in the order of their keys"
                     )
-                if np.any(numbers(batch.column(OPERATION)) != DELETE):
+                if np.any(to_numbers(batch.column(OPERATION)) != DELETE):
                     raise VerificationFailed(f"{path}, stripe {stripe}: holds more than delete events")
-                yield keys, numbers(batch.column(CURRENT))
+                yield keys, to_numbers(batch.column(CURRENT))
                 before = keys[-1:]
 
 

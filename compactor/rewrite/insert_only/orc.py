@@ -14,13 +14,13 @@ from itertools import groupby
 from typing import Any
 
 from compactor.errors import NotLossless, VerificationFailed
-from compactor.orc.assembler import Assembler, Written
+from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.format.tail import Stripe, Tail, read_tail
 from compactor.orc.io.file_pool import FilePool
 from compactor.orc.io.source import LocalSink, LocalSource, Source
 from compactor.orc.pieces import Piece
 from compactor.orc.reencode import reencode
-from compactor.orc.stripe_compatibility import copyable, target_of, writable
+from compactor.orc.stripe_compatibility import encodable_target, is_copyable, is_writable
 from compactor.rewrite.full_acid.verify_content import check_same_bytes, check_same_rows
 from compactor.rewrite.insert_only.output_file import FinishedFile
 from compactor.rows.acid_file import AcidFile
@@ -57,11 +57,11 @@ class JoinedFiles:
         found = [
             OutputStripe(file=file, number=number, copied=can_copy, can_copy=can_copy)
             for file in self.files
-            for can_copy in [copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
+            for can_copy in [is_copyable(file.tail) and file.tail.stripe_class == self.like.stripe_class]
             for number, stripe in enumerate(file.tail.stripes)
             if stripe.rows
         ]
-        if not writable(self.like) or not self.like.types.is_encodable:
+        if not is_writable(self.like) or not self.like.types.is_encodable:
             return found
         small = [stripe.length < small_stripe_bytes for stripe in found]
         return [
@@ -91,12 +91,12 @@ def joinable_files(files: Sequence[AcidFile]) -> list[JoinedFiles]:
 
 
 def _key(tail: Tail) -> tuple[Any, ...]:
-    target = tail if copyable(tail) else target_of(tail)
+    target = tail if is_copyable(tail) else encodable_target(tail)
     return (tail.types, target.stripe_class, tuple(sorted(tail.user_metadata.items())))
 
 
 def _like(files: Sequence[AcidFile]) -> Tail:
-    return next((file.tail for file in files if copyable(file.tail)), target_of(files[0].tail))
+    return next((file.tail for file in files if is_copyable(file.tail)), encodable_target(files[0].tail))
 
 
 def write(files: Sequence[AcidFile], path: str, *, small_stripe_bytes: int, full: bool) -> list[FinishedFile]:
@@ -186,7 +186,7 @@ def _write(group: JoinedFiles, path: str, small_stripe_bytes: int, full: bool) -
     )
 
 
-def _verify(group: JoinedFiles, path: str, written: Written) -> None:
+def _verify(group: JoinedFiles, path: str, written: WrittenFile) -> None:
     """Checks that the file has the rows of its inputs, and as many values in each column."""
     with LocalSource(path) as source:
         tail = read_tail(source)

@@ -20,7 +20,7 @@ from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Output, Unit, UnitResult
 from compactor.rows.acid_file import open_files
 from compactor.rows.inputs import Input
-from compactor.rows.opening import open_source
+from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
 

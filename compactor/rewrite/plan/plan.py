@@ -14,7 +14,7 @@ from compactor.errors import BadFile, BadName, NotLossless, NotSupported, Refuse
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Figures, Shape, Unit
-from compactor.rows.inputs import Input, of_directory, of_originals
+from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 from compactor.storage.options import StoreOptions
 
 
@@ -240,7 +240,7 @@ def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
     """Also files that other writers of insert-only tables named their own way: readers show them all."""
     group = directory.directory
     named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.unnumbered]
-    return [*of_directory(directory), *named]
+    return [*inputs_of_directory(directory), *named]
 
 
 def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) -> tuple[WriteId, WriteId]:
@@ -254,7 +254,7 @@ def _range(directory: AcidDirectory, deltas: Iterable[AcidDir], shape: Shape) ->
 
 
 def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
-    found = list(of_originals(directory))
+    found = list(inputs_of_originals(directory))
     for number, source in found:
         if number < 0:
             raise _no_number(source.path)
@@ -264,7 +264,7 @@ def _originals(directory: AcidDirectory) -> list[tuple[int, Input]]:
 def _inputs(directory: AcidDir) -> list[tuple[int, Input]]:
     for file in directory.unnumbered:
         raise _no_number(file.path)
-    return list(of_directory(directory))
+    return list(inputs_of_directory(directory))
 
 
 def _no_number(path: str) -> BadFile:

@@ -24,7 +24,7 @@ from compactor.acid.names import (
 from compactor.errors import StorageError, VerificationFailed
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, Unit, UnitResult
-from compactor.rows.acid_file import write_empty
+from compactor.rows.acid_file import write_empty_acid_file
 from compactor.steps import Step, reach
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.protocol import Storage
@@ -171,7 +171,7 @@ def _finish_acid(storage: Storage, plan: Plan, path: str, files: list[StagedFile
         number = min((unit.number for unit in plan.units), default=0)
         file = BucketFile(number=number).name
         version = None if plan.layout is Layout.VERSION_1 else ACID_VERSION
-        length = write_empty(storage, f"{path}/{file}", plan.row_type, version=version)
+        length = write_empty_acid_file(storage, f"{path}/{file}", plan.row_type, version=version)
         crc = zlib.crc32(storage.read(f"{path}/{file}"))
         files.append(StagedFile(name=file, length=length, crc32=crc, rows=0))
     if plan.layout is not Layout.VERSION_1:

@@ -13,7 +13,7 @@ from compactor.acid.names import DeltaKind
 from compactor.errors import VerificationFailed
 from compactor.orc.io.source import crc32
 from compactor.rewrite.plan.unit import Output
-from compactor.rows.opening import open_source
+from compactor.rows.remote_source import open_source
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.protocol import Storage
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from compactor.acid.names import ACID_VERSION_FILE, FLUSH_LENGTH_SUFFIX, METADATA_FILE
 from compactor.errors import CompactorError
 from compactor.orc.format.tail import read_tail
-from compactor.rows.opening import open_source
+from compactor.rows.remote_source import open_source
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.storage.protocol import Storage

@@ -22,8 +22,8 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_tail
 from compactor.orc.io.source import Source
-from compactor.rows.keys import INSERT, numbers
-from compactor.rows.opening import open_source
+from compactor.rows.keys import INSERT, to_numbers
+from compactor.rows.remote_source import open_source
 from compactor.service.doctor.finding import Finding, Level, fine
 from compactor.storage.protocol import Storage
 
@@ -149,6 +149,6 @@ def _decoded(source: Source, tail: Tail, stripe: int) -> tuple[int, int]:
     operation, bucket = INSERT, 0
     for batch in arrow_codec.read_batches(source, tail, columns=(_OPERATION, _BUCKET), stripes=[stripe]):
         if batch.num_rows:
-            operation = max(operation, int(np.max(numbers(batch.column(0)))))
-            bucket = max(bucket, int(np.max(numbers(batch.column(1)))))
+            operation = max(operation, int(np.max(to_numbers(batch.column(0)))))
+            bucket = max(bucket, int(np.max(to_numbers(batch.column(1)))))
     return operation, bucket

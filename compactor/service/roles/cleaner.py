@@ -217,7 +217,7 @@ def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | Non
     if seen is None or site.metastore.dialect.layout.has_visibility:
         return None
     here = entry.entity
-    names = partition_names.forms(here.partition)
+    names = partition_names.recorded_names(here.partition)
     wanted = [
         LockRequest(database=here.database, table=here.table, partition=name, type=LockType.EXCLUSIVE) for name in names
     ]

@@ -19,7 +19,7 @@ from compactor.orc.format.tail import empty_tail, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
 from compactor.orc.reencode import encode_acid
-from compactor.rows.sealing import Seal
+from compactor.rows.output_metadata import OutputMetadata
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.tables.transaction import WriteOperation, writing
@@ -76,7 +76,9 @@ def stream(site: Site, table: Table, count: int) -> list[TxnId]:
 
     with_codec(
         [types],
-        lambda codec: encode_acid([batch(codec)], path, like=like, types=types, metadata=Seal().metadata, codec=codec),
+        lambda codec: encode_acid(
+            [batch(codec)], path, like=like, types=types, metadata=OutputMetadata().compute, codec=codec
+        ),
     )
     return list(txns)
 

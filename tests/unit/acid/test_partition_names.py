@@ -54,6 +54,6 @@ def test_once_less_undoes_once_more_and_leaves_other_names(value: str) -> None:
 
 
 def test_forms() -> None:
-    assert names.forms(None) == (None,)
-    assert names.forms("p=1") == ("p=1",)
-    assert names.forms("p=a%3Db") == ("p=a%3Db", "p=a%253Db")
+    assert names.recorded_names(None) == (None,)
+    assert names.recorded_names("p=1") == ("p=1",)
+    assert names.recorded_names("p=a%3Db") == ("p=a%3Db", "p=a%253Db")

@@ -21,7 +21,7 @@ from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import CHUNK, BytesSource, LocalSink, LocalSource
-from compactor.orc.stripe_compatibility import copyable
+from compactor.orc.stripe_compatibility import is_copyable
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 WriteAcid = Callable[..., Path]
@@ -76,7 +76,7 @@ def test_a_copy_is_the_concatenation_of_its_inputs(
         assert sum(1 for _ in reader) == 60_000
         assert reader[4].statistics["maximum"] == 19_999
         assert reader.user_metadata == {"hive.acid.version": b"2"}
-    assert copyable(tail)
+    assert is_copyable(tail)
     assert tail.stripe_class == inputs[0][1].stripe_class
 
 
@@ -113,7 +113,7 @@ def test_real_files_copied_onto_themselves(
     fixture_file: Path, tmp_path: Path, opened: Opened, raw_rows: Callable[[Path], str]
 ) -> None:
     source, tail = opened(fixture_file)
-    if not copyable(tail):
+    if not is_copyable(tail):
         if not tail.stripes:
             return
         with pytest.raises(NotLossless, match="re-encode"):

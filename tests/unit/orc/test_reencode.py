@@ -30,8 +30,8 @@ from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import BytesSource, LocalSink, LocalSource
 from compactor.orc.last_keys import read_keys
 from compactor.orc.pieces import Piece
-from compactor.orc.reencode import check_calendar, encode_acid, joined, reencode
-from compactor.orc.stripe_compatibility import copyable, target_of
+from compactor.orc.reencode import check_calendar, concatenate_small_batches, encode_acid, reencode
+from compactor.orc.stripe_compatibility import encodable_target, is_copyable
 from tests.support.orc_files import acid_source, pieces_of
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
@@ -46,12 +46,12 @@ def test_real_rows_come_back_and_can_be_copied(
     source, tail = opened(fixture_file)
     if not tail.is_acid:
         return
-    like = target_of(tail)
+    like = encodable_target(tail)
     out = reencode(pieces_of(source, tail), tmp_path / "re", like=like, types=tail.types)
     assert raw_rows(tmp_path / "re") == raw_rows(fixture_file)
     assert (out.types, out.rows) == (tail.types, tail.rows)
     assert out.stripe_class == like.stripe_class
-    assert copyable(out)
+    assert is_copyable(out)
     with LocalSource(tmp_path / "re") as encoded:
         assembler = Assembler(LocalSink(tmp_path / "out"), like=like)
         assembler.append_file(encoded, out)
@@ -67,7 +67,7 @@ def test_pyorc_loses_nothing_of_any_type(fixture: str, tmp_path: Path, opened: O
     for number, path in enumerate(paths):
         source, tail = opened(path)
         out = tmp_path / str(number)
-        encode_acid(PYORC.read_batches(source, tail), out, like=target_of(tail), types=tail.types, codec=PYORC)
+        encode_acid(PYORC.read_batches(source, tail), out, like=encodable_target(tail), types=tail.types, codec=PYORC)
         assert raw_rows(out) == raw_rows(path)
 
 
@@ -302,13 +302,13 @@ def test_sliced_batches_are_written_whole(tmp_path: Path, write_acid: WriteAcid,
 def test_small_batches_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order is kept; several batches together never exceed JOINED_BYTES."""
     batches = [pa.record_batch({"a": pa.array(range(n, n + 3))}) for n in range(0, 30, 3)]
-    (whole,) = joined(iter(batches))
+    (whole,) = concatenate_small_batches(iter(batches))
     assert whole.column(0).to_pylist() == list(range(30))
     monkeypatch.setattr(reencode_module, "JOINED_BYTES", 4 * batches[0].nbytes)
-    assert [batch.num_rows for batch in joined(batches)] == [12, 12, 6]
+    assert [batch.num_rows for batch in concatenate_small_batches(batches)] == [12, 12, 6]
     monkeypatch.setattr(reencode_module, "JOINED_BYTES", 1)
-    assert list(joined(batches)) == batches
-    assert list(joined([])) == []
+    assert list(concatenate_small_batches(batches)) == batches
+    assert list(concatenate_small_batches([])) == []
 
 
 _MIXED = "struct<a:int,b:varchar(3),s:struct<x:smallint>,l:array<int>,m:map<string,float>,d:decimal(5,2),t:timestamp>"

@@ -15,7 +15,14 @@ from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Stripe, Tail, empty_tail
 from compactor.orc.format.types import acid_types
 from compactor.orc.io.source import LocalSource
-from compactor.orc.stripe_compatibility import DAY, WRITABLE, copyable, one_calendar, target_of, writable
+from compactor.orc.stripe_compatibility import (
+    DAY,
+    WRITABLE,
+    calendars_agree,
+    encodable_target,
+    is_copyable,
+    is_writable,
+)
 
 Opened = Callable[[Path], tuple[LocalSource, Tail]]
 
@@ -60,8 +67,8 @@ def test_calendars_count_where_a_column_depends_on_one() -> None:
 )
 def test_files_whose_stripes_are_never_copied(change: dict[str, object]) -> None:
     """PROTOCOL 2.2: stripes from before ORC-135 or without a row index are re-encoded."""
-    assert copyable(_tail())
-    assert not copyable(_tail(**change))
+    assert is_copyable(_tail())
+    assert not is_copyable(_tail(**change))
 
 
 def test_old_minors_are_not_copied(opened: Opened) -> None:
@@ -69,24 +76,24 @@ def test_old_minors_are_not_copied(opened: Opened) -> None:
     found = 0
     for path in sorted(Path("tests/fixtures/hive-3.1").rglob("bucket_*")):
         _, tail = opened(path)
-        assert copyable(tail) == (tail.row_index_stride > 0)
+        assert is_copyable(tail) == (tail.row_index_stride > 0)
         found += tail.row_index_stride == 0
     assert found > 10
 
 
 def test_a_target_always_has_a_row_index() -> None:
     """PROTOCOL 2.2: stripes without row index (stride 0, streaming) are always re-encoded."""
-    assert target_of(_tail(row_index_stride=0)).row_index_stride == 10_000
-    assert target_of(_tail(row_index_stride=500)) == _tail(row_index_stride=500)
+    assert encodable_target(_tail(row_index_stride=0)).row_index_stride == 10_000
+    assert encodable_target(_tail(row_index_stride=500)) == _tail(row_index_stride=500)
 
 
 def test_a_target_can_be_written() -> None:
     for codec in (arrow_codec, pyorc_codec):
         assert frozenset(codec.COMPRESSIONS) == WRITABLE
     for strange in (_tail(compression=Compression.BROTLI), _tail(file_version=(0, 11))):
-        assert not writable(strange)
-        assert writable(target_of(strange))
-    assert target_of(_tail(compression=Compression.BROTLI)).compression is Compression.ZLIB
+        assert not is_writable(strange)
+        assert is_writable(encodable_target(strange))
+    assert encodable_target(_tail(compression=Compression.BROTLI)).compression is Compression.ZLIB
 
 
 @pytest.mark.parametrize(
@@ -111,11 +118,11 @@ def test_days_of_two_calendars_meet_where_both_agree(field: str | None, first: i
     types = parse_hive_type("struct<d:date>")
     stripe = Stripe(offset=3, index_length=1, data_length=1, footer_length=1, rows=7)
     tail = replace(empty_tail(types, calendar=1), stripes=(stripe,), stripe_statistics=((root, part),), rows=7)
-    assert one_calendar(tail, replace(tail, calendar=1))
-    assert one_calendar(tail, replace(tail, calendar=2)) is is_modern
-    assert one_calendar(tail, replace(tail, calendar=0)) is is_modern
-    assert not one_calendar(replace(tail, stripe_statistics=None), replace(tail, calendar=2))
-    assert one_calendar(_tail("struct<a:int>", calendar=1), _tail("struct<d:date>", calendar=2))
+    assert calendars_agree(tail, replace(tail, calendar=1))
+    assert calendars_agree(tail, replace(tail, calendar=2)) is is_modern
+    assert calendars_agree(tail, replace(tail, calendar=0)) is is_modern
+    assert not calendars_agree(replace(tail, stripe_statistics=None), replace(tail, calendar=2))
+    assert calendars_agree(_tail("struct<a:int>", calendar=1), _tail("struct<d:date>", calendar=2))
 
 
 def test_a_column_of_nothing_has_no_days() -> None:
@@ -125,4 +132,4 @@ def test_a_column_of_nothing_has_no_days() -> None:
     tail = replace(
         empty_tail(parse_hive_type("struct<d:date>")), stripes=(stripe,), stripe_statistics=((root, part),), rows=7
     )
-    assert one_calendar(tail, replace(tail, calendar=2))
+    assert calendars_agree(tail, replace(tail, calendar=2))

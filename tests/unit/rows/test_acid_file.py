@@ -16,7 +16,7 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.stripe_footer import DATA_STREAMS, read_stripe_footer
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.rows.acid_file import keys, must_insert, open_files, write_empty
+from compactor.rows.acid_file import check_only_rows, open_files, stripe_keys, write_empty_acid_file
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file, write_lying
 
@@ -39,7 +39,7 @@ def test_encoded_keys_are_those_of_the_rows(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(3, 4), current=[3, 3, 4, 4])
     with open_files(str(tmp_path), [Named("d/bucket_00000")], 0) as (file,):
         assert not file.is_raw
-        (found,) = keys(file, 0)
+        (found,) = stripe_keys(file, 0)
     assert [k.item() for k in found.block] == dense(3, 4)
     assert found.current.tolist() == [3, 3, 4, 4]
 
@@ -59,7 +59,7 @@ def test_reading_keys_decodes_no_row(tmp_path: Path) -> None:
     assert garbled
     path.write_bytes(content)
     with open_files(str(tmp_path), [Named("bucket_00000")], 0) as (file,):
-        (found,) = keys(file, 0)
+        (found,) = stripe_keys(file, 0)
         assert [k.item() for k in found.block] == dense(3, 1000)
         with pytest.raises(BadFile, match="bucket_00000"):
             list(arrow_codec.read_batches(file.source, file.tail))
@@ -76,7 +76,7 @@ def test_row_numbers_of_originals_continue_across_the_files_of_a_group(tmp_path:
         Named("delta_0000005_0000005_0002/000001_0", write_id=WriteId(5), statement_id=2, group="delta_5"),
     ]
     with open_files(str(tmp_path), named, 1) as files:
-        found = [next(iter(keys(file, 0))).block for file in files]
+        found = [next(iter(stripe_keys(file, 0))).block for file in files]
         assert all(file.is_raw for file in files)
     assert [[k.item() for k in b] for b in found] == [
         [(0, bucket.encode(1), 0), (0, bucket.encode(1), 1), (0, bucket.encode(1), 2)],
@@ -89,7 +89,7 @@ def test_a_file_number_too_large_for_row_ids(tmp_path: Path) -> None:
     """The bucket in a synthetic ROW__ID has twelve bits; rows that have ROW__IDs need no synthetic ones."""
     write_file(tmp_path / "bucket_05000", dense(1, 3))
     with open_files(str(tmp_path), [Named("bucket_05000")], 5000) as (file,):
-        assert [k.item() for k in next(iter(keys(file, 0))).block] == dense(1, 3)
+        assert [k.item() for k in next(iter(stripe_keys(file, 0))).block] == dense(1, 3)
     raw(tmp_path / "005000_0", 3)
     with (
         pytest.raises(NotLossless, match=r"005000_0: its rows have no ROW__IDs.* 0\.\.4095.*INSERT OVERWRITE"),
@@ -131,10 +131,10 @@ def test_keys_that_contradict_their_statistics_are_damage(
     write_file(tmp_path / "bucket_00000", rows, current=current or [3] * len(rows))
     write_file(tmp_path / "bucket_00001", dense(3, len(rows)), current=[3] * len(rows))
     with open_files(str(tmp_path), [Named("bucket_00000"), Named("bucket_00001")], 0) as (file, other):
-        assert list(keys(file, 0))
+        assert list(stripe_keys(file, 0))
         tail = replace(file.tail, stripe_statistics=other.tail.stripe_statistics)
         with pytest.raises(BadFile, match=f"bucket_00000, stripe 0: {name}.* its statistics say"):
-            list(keys(file._replace(tail=tail), 0))
+            list(stripe_keys(file._replace(tail=tail), 0))
 
 
 def test_row_numbers_with_another_sum_than_the_statistics_say_are_refused(tmp_path: Path) -> None:
@@ -146,21 +146,21 @@ def test_row_numbers_with_another_sum_than_the_statistics_say_are_refused(tmp_pa
             BadFile, match=r"bucket_00000, stripe 0: rowId adds up to 5, its statistics say 6; .* is damaged"
         ),
     ):
-        list(keys(file, 0))
+        list(stripe_keys(file, 0))
 
 
 def test_buckets_of_hive_2_are_read_and_unknown_ones_refused(tmp_path: Path) -> None:
     """PROTOCOL 1.7: files of Hive 2 are read if they have only one meaning; no writer uses other versions yet."""
     write_file(tmp_path / "bucket_00003", [(1, 3, 0), (1, 3, 1)])
     with open_files(str(tmp_path), [Named("bucket_00003")], 3) as (file,):
-        (found,) = keys(file, 0)
+        (found,) = stripe_keys(file, 0)
         assert found.block["bucket"].tolist() == [3, 3]
     write_file(tmp_path / "bucket_00004", [(1, 1 << 30, 0)])
     with (
         open_files(str(tmp_path), [Named("bucket_00004")], 4) as (file,),
         pytest.raises(NotLossless, match=r"bucket_00004: bucket property 1073741824 is of an unknown version"),
     ):
-        list(keys(file, 0))
+        list(stripe_keys(file, 0))
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_events_among_rows_are_refused(tmp_path: Path, operation: int, group: st
     """A base holds only the newest update event, which is the row; in a delta of Hive 2 others apply to it."""
     write_file(tmp_path / "bucket_00000", [(1, FIRST_FILE, 0)], operation=operation)
     with open_files(str(tmp_path), [Named("bucket_00000", group=group)], 0) as (file,):
-        (found,) = keys(file, 0)
+        (found,) = stripe_keys(file, 0)
         with nullcontext() if fits else pytest.raises(NotLossless, match="update or delete events among its rows"):
-            assert must_insert(file, found) is found
+            assert check_only_rows(file, found) is found
 
 
 def test_an_empty_file_is_an_acid_file_without_events(tmp_path: Path) -> None:
     """PROTOCOL 1.4: a file without rows remains if all rows were removed."""
-    length = write_empty(LocalStorage(), str(tmp_path / "bucket_00000"), ROW_TYPE)
+    length = write_empty_acid_file(LocalStorage(), str(tmp_path / "bucket_00000"), ROW_TYPE)
     assert length == (tmp_path / "bucket_00000").stat().st_size
     with LocalSource(tmp_path / "bucket_00000") as source:
         tail = read_tail(source)

@@ -4,7 +4,7 @@ from compactor.acid.directory import acid_directory
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.ids import TxnId, WriteId
-from compactor.rows.inputs import Input, of_directory, of_originals
+from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
 
 
 def test_each_file_comes_with_its_number_and_the_parts_of_its_row_ids() -> None:
@@ -17,11 +17,11 @@ def test_each_file_comes_with_its_number_and_the_parts_of_its_row_ids() -> None:
     listing = Listing(files=tuple(FileStatus(path=path, length=9) for path in paths))
     write_ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(9))
     directory = acid_directory(listing, write_ids, ValidTxnList(high_watermark=TxnId(9)))
-    assert list(of_originals(directory)) == [
+    assert list(inputs_of_originals(directory)) == [
         (0, Input(path=paths[0], length=9, raw=True, group="originals")),
         (1, Input(path=paths[1], length=9, raw=True, group="originals")),
     ]
-    found = [item for delta in directory.deltas for item in of_directory(delta)]
+    found = [item for delta in directory.deltas for item in inputs_of_directory(delta)]
     load, insert = (path.partition("/")[0] for path in paths[2:])
     assert found == [
         (3, Input(path=paths[2], length=9, raw=True, write_id=WriteId(4), statement_id=2, group=load)),

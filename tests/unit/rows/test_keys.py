@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compactor.acid.row_id import RowId
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.ids import WriteId
-from compactor.rows.keys import is_sorted, key_block, keys_in, numbers, order, row_id_at, valid_mask
+from compactor.rows.keys import is_sorted, key_block, keys_of_events, row_id_at, sort_order, to_numbers, valid_mask
 from tests.support.acid_files import block
 
 KEYS = st.tuples(st.integers(0, 4), st.sampled_from([-5, 1 << 29, 1 << 29 | 1]), st.integers(0, 5))
@@ -20,7 +20,7 @@ MANY = st.lists(KEYS, max_size=30)
 @given(MANY)
 def test_order_is_that_of_tuples(keys: list[tuple[int, int, int]]) -> None:
     """originalTransaction, bucket (signed), rowId, ascending (Hive's ReaderKey)."""
-    assert [key.item() for key in block(keys)[order(block(keys))]] == sorted(keys)
+    assert [key.item() for key in block(keys)[sort_order(block(keys))]] == sorted(keys)
 
 
 @given(MANY)
@@ -54,7 +54,7 @@ def test_the_valid_mask_agrees_with_the_list(
 
 def test_blocks_of_columns() -> None:
     found = key_block(
-        np.array([1, 2], dtype=np.int64), np.array([5, -6], dtype=np.int32), numbers(pa.chunked_array([[7], [8]]))
+        np.array([1, 2], dtype=np.int64), np.array([5, -6], dtype=np.int32), to_numbers(pa.chunked_array([[7], [8]]))
     )
     assert row_id_at(found, 1) == RowId(WriteId(2), -6, 8)
 
@@ -64,5 +64,5 @@ def test_keys_of_rows_in_the_columns_of_a_file() -> None:
     write_id, bucket, row_id = (list(column) for column in zip(*keys, strict=True))
     columns = [pa.array(column) for column in ([0, 0, 0], write_id, pa.array(bucket, pa.int32()), row_id, [9, 9, 9])]
     rows = pa.Table.from_arrays(columns, names=[*"owbrc"])
-    assert keys_in(rows).tolist() == keys
-    assert keys_in(rows.to_batches()[0]).tolist() == keys
+    assert keys_of_events(rows).tolist() == keys
+    assert keys_of_events(rows.to_batches()[0]).tolist() == keys

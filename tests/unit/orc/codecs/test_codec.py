@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.errors import BadFile, NotLossless
-from compactor.orc.codecs.codec import decoding_failed, encoder_block, relabelled, relabelled_batch, root_names
+from compactor.orc.codecs.codec import column_names, decoding_failed, encoder_block_size, relabelled, relabelled_batch
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
 from compactor.orc.format.types import Types, acid_types
@@ -17,9 +17,9 @@ ROW = parse_hive_type("struct<A:int,b:string>")
 def test_root_names_are_hives_for_acid_files_and_otherwise_the_files_own() -> None:
     acid = acid_types(ROW)
     lower = Types((replace(acid[0], field_names=tuple(name.lower() for name in acid[0].field_names)), *acid[1:]))
-    assert root_names(lower) == root_names(acid)
-    assert root_names(acid)[1] == "originalTransaction"
-    assert root_names(ROW) == ("A", "b")
+    assert column_names(lower) == column_names(acid)
+    assert column_names(acid)[1] == "originalTransaction"
+    assert column_names(ROW) == ("A", "b")
 
 
 def test_relabelling_does_not_copy() -> None:
@@ -45,11 +45,11 @@ def test_a_batch_is_relabelled_whole() -> None:
     ("like", "block"), [(0, 65_536), (1, 65_536), (65_536, 65_536), (65_537, 131_072), (262_144, 262_144)]
 )
 def test_compression_blocks_are_multiples_of_memory_blocks(like: int, block: int) -> None:
-    assert encoder_block(empty_tail(ROW, compression_block_size=like)) == block
+    assert encoder_block_size(empty_tail(ROW, compression_block_size=like)) == block
 
 
 def test_a_block_has_an_upper_end() -> None:
-    assert encoder_block(empty_tail(ROW, compression_block_size=2**30)) == 4 * 2**20
+    assert encoder_block_size(empty_tail(ROW, compression_block_size=2**30)) == 4 * 2**20
 
 
 def test_a_decoding_error_depends_on_its_cause() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from compactor.orc.codecs import arrow_codec
-from compactor.orc.codecs.plain_stripe import PIECE_BYTES, PlainStripe, keys_apart, rows_at_once
+from compactor.orc.codecs.plain_stripe import PIECE_BYTES, PlainStripe, can_encode_keys_apart, max_rows_at_once
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import Tail, empty_tail, read_tail
 from compactor.orc.format.types import acid_types
@@ -45,7 +45,7 @@ def _with(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch
     ids=["events", "a key is NULL", "delete events", "another type", "no row", "no sixth", "0.11", "no row index"],
 )
 def test_keys_that_are_encoded_apart(batch: pa.RecordBatch, like: Tail, apart: bool) -> None:
-    assert keys_apart(batch, like) is apart
+    assert can_encode_keys_apart(batch, like) is apart
 
 
 @pytest.mark.parametrize("apart", [True, False])
@@ -71,7 +71,7 @@ def test_a_stripe_is_full_only_after_a_whole_batch() -> None:
 
 
 def test_wide_rows_are_written_few_at_once() -> None:
-    assert rows_at_once(_batch(1000)) == 65_536
+    assert max_rows_at_once(_batch(1000)) == 65_536
     wide = pa.record_batch({"a": ["x" * (1 << 20)] * 16})
-    assert rows_at_once(wide) == PIECE_BYTES // (1 << 20) - 1
-    assert rows_at_once(pa.record_batch({"a": ["x" * (2 * PIECE_BYTES)]})) == 1
+    assert max_rows_at_once(wide) == PIECE_BYTES // (1 << 20) - 1
+    assert max_rows_at_once(pa.record_batch({"a": ["x" * (2 * PIECE_BYTES)]})) == 1

@@ -147,6 +147,6 @@ def test_a_damaged_chunk_is_a_bad_file(tmp_path: Path, compression: Compression,
             decompress(damaged.read(start, stream.length), tail.compression, tail.compression_block_size, "f")
         except BadFile:
             refused += 1
-            with pytest.raises(BadFile, match=f"stripe 0: its stream 1 of column 1 is no {compression.name} data"):
+            with pytest.raises(BadFile, match=f"stripe 0: its stream 1 of column 1 is not {compression.name} data"):
                 list(codec.read_batches(damaged, tail))
     assert refused > 3

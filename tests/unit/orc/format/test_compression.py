@@ -43,7 +43,7 @@ def test_a_cut_chunk_is_a_bad_file() -> None:
 def test_a_chunk_that_ends_too_early_is_a_bad_file(codec: Compression) -> None:
     data = bytes(n * n % 251 for n in range(300)) * 3
     packed = compress(data, codec, 4096)[3:-1]
-    with pytest.raises(BadFile, match=f"is no {codec.name} data"):
+    with pytest.raises(BadFile, match=f"is not {codec.name} data"):
         decompress((len(packed) << 1).to_bytes(3, "little") + packed, codec, 4096, "f")
 
 

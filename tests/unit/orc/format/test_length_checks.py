@@ -102,7 +102,7 @@ def forged(data: bytes, stream: bytes) -> bytes:
     [
         (b"\xc0\x02\x05\x13", "has -15 or 5"),  # a run that falls by 10 from 5
         (b"\x38" + b"\x7f" * 8, "a length is within"),  # three times 2**63 or so
-        (b"\x1d" + b"\x7f\xff\xff\xff", "adds up to 17179869176, more than the 6"),
+        (b"\x1d" + b"\x7f\xff\xff\xff", "adds up to 17179869176, more than the possible 6"),
         (b"\x40", "is cut off"),
         (b"\xc0\x02" + b"\xff" * 12, "more than 64 bits"),
         (b"\xfe\x00\x01\x01" * 3 + b"\x40", "is cut off"),  # one value and steps of 64 bits, none backwards

@@ -11,7 +11,7 @@ from compactor.errors import NotLossless
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type, schema_text
 from compactor.orc.format.tail import MAGIC, Tail, empty_tail, read_tail
-from compactor.orc.format.tail_writer import seal, tail_bytes
+from compactor.orc.format.tail_writer import replace_tail, tail_bytes
 from compactor.orc.io.source import BytesSource, LocalSource
 
 TEXT = parse_hive_type("struct<a:int,b:string>")
@@ -58,16 +58,16 @@ def test_without_stripe_statistics_a_file_has_none(tmp_path: Path) -> None:
     assert (found.rows, list(found.statistics), found.stripe_statistics) == (3, [], None)
 
 
-def test_sealing_changes_the_tail_and_no_row(tmp_path: Path) -> None:
+def test_replacing_the_tail_changes_no_row(tmp_path: Path) -> None:
     """PROTOCOL 2.2: the footer has the wanted types, whatever types the encoder got."""
     path = tmp_path / "f"
     before = encoded(path)
     like = replace(before, calendar=2)
     rows = path.read_bytes()[: before.stripes[-1].end]
-    sealed = seal(path, like, VARCHAR, lambda *_: {"hive.acid.version": b"2"})
+    found = replace_tail(path, like, VARCHAR, lambda *_: {"hive.acid.version": b"2"})
     assert path.read_bytes()[: before.stripes[-1].end] == rows
-    assert (sealed.types, sealed.calendar, sealed.rows) == (VARCHAR, 2, 3)
-    assert sealed == replace(read_tail(LocalSource(path)), name=sealed.name)
+    assert (found.types, found.calendar, found.rows) == (VARCHAR, 2, 3)
+    assert found == replace(read_tail(LocalSource(path)), name=found.name)
     with open(path, "rb") as file:
         reader = pyorc.Reader(file)
         assert (str(reader.schema), list(reader)) == (schema_text(VARCHAR), [(1, "x"), (2, None), (3, "yy")])
@@ -77,7 +77,7 @@ def test_sealing_changes_the_tail_and_no_row(tmp_path: Path) -> None:
 def test_an_encoder_that_wrote_something_else_is_caught(tmp_path: Path) -> None:
     tail = encoded(tmp_path / "f")
     with pytest.raises(NotLossless, match="nothing was kept"):
-        seal(tmp_path / "f", tail, parse_hive_type("struct<a:bigint,b:string>"))
+        replace_tail(tmp_path / "f", tail, parse_hive_type("struct<a:bigint,b:string>"))
     with pytest.raises(NotLossless, match="row index stride"):
-        seal(tmp_path / "f", replace(tail, row_index_stride=7), TEXT)
+        replace_tail(tmp_path / "f", replace(tail, row_index_stride=7), TEXT)
     assert read_tail(BytesSource((tmp_path / "f").read_bytes())) == tail

@@ -16,7 +16,7 @@ from compactor.orc.format.types import (
     Types,
     acid_types,
     from_messages,
-    same,
+    same_shape,
 )
 
 
@@ -70,11 +70,11 @@ def test_names_of_columns_do_not_count_and_names_inside_columns_do() -> None:
     def acid(text: str) -> Types:
         return acid_types(parse_hive_type(text))
 
-    assert same(acid("struct<a:int,b:string>"), acid("struct<_col0:int,_col1:string>"))
-    assert same(acid("struct<a:struct<x:int>>"), acid("struct<b:struct<X:int>>"))
-    assert not same(acid("struct<a:struct<x:int>>"), acid("struct<a:struct<y:int>>"))
-    assert not same(acid("struct<a:varchar(3)>"), acid("struct<a:varchar(4)>"))
-    assert not same(acid("struct<a:decimal(10,2)>"), acid("struct<a:decimal(10,3)>"))
+    assert same_shape(acid("struct<a:int,b:string>"), acid("struct<_col0:int,_col1:string>"))
+    assert same_shape(acid("struct<a:struct<x:int>>"), acid("struct<b:struct<X:int>>"))
+    assert not same_shape(acid("struct<a:struct<x:int>>"), acid("struct<a:struct<y:int>>"))
+    assert not same_shape(acid("struct<a:varchar(3)>"), acid("struct<a:varchar(4)>"))
+    assert not same_shape(acid("struct<a:decimal(10,2)>"), acid("struct<a:decimal(10,3)>"))
 
 
 @pytest.mark.parametrize(

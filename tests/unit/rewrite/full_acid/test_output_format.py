@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from compactor.acid.names import DeltaKind
-from compactor.orc.assembler import Written
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.format.compression import Compression
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.types import acid_types
@@ -29,6 +29,6 @@ def test_a_new_file_is_of_the_class_and_empty() -> None:
 
 
 def test_what_is_handed_over(tmp_path: Path) -> None:
-    written = Written(length=5, rows=3, stripes=1, checksum=9)
+    written = WrittenFile(length=5, rows=3, stripes=1, checksum=9)
     output = output_of(DeltaKind.DELETE, str(tmp_path / "f"), 7, written)
     assert (output.kind, output.number, output.rows, output.length, output.crc32) == (DeltaKind.DELETE, 7, 3, 5, 9)

@@ -12,7 +12,7 @@ from compactor.acid.row_id import RowId
 from compactor.errors import BadFile, CompactorError, VerificationFailed
 from compactor.ids import WriteId
 from compactor.orc.format.tail import read_tail
-from compactor.orc.format.tail_writer import seal, tail_bytes
+from compactor.orc.format.tail_writer import replace_tail, tail_bytes
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid.verify import verify_file
 from compactor.rows.delete_events import DeleteEvents
@@ -51,7 +51,7 @@ def test_a_wrong_key_index(path: Path, index: bytes) -> None:
     """With a wrong entry a row-by-row reader of Hive loses rows."""
     with LocalSource(path) as source:
         metadata = dict(read_tail(source).user_metadata)
-    seal(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": index})
+    replace_tail(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": index})
     with pytest.raises(VerificationFailed, match="key index"):
         verify_file(str(path), LAST, rows=100, full=False, deletes=NONE)
 
@@ -61,7 +61,7 @@ def test_last_keys_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(3, 100, first=1))
     with LocalSource(path) as source:
         metadata = dict(read_tail(source).user_metadata)
-    seal(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": b"3,536870912,500;"})
+    replace_tail(str(path), like(), TYPES, lambda *_: {**metadata, "hive.acid.key.index": b"3,536870912,500;"})
     with pytest.raises(VerificationFailed):
         verify_file(str(path), [RowId(WriteId(3), FIRST_FILE, 500)], rows=100, full=False, deletes=NONE)
 

@@ -15,7 +15,7 @@ import pytest
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import VerificationFailed
 from compactor.ids import WriteId
-from compactor.orc.assembler import Assembler, Written
+from compactor.orc.assembler import Assembler, WrittenFile
 from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSink, LocalSource
@@ -29,7 +29,7 @@ from compactor.rows.delete_events import DeleteEvents
 from compactor.rows.delete_files import Events, write_events
 from compactor.rows.inputs import Input
 from compactor.rows.keys import KEY, KeyBlock, Numbers
-from compactor.rows.sealing import Seal
+from compactor.rows.output_metadata import OutputMetadata
 from tests.support.acid_files import FIRST_FILE, TYPES, Key, block, dense, write_file
 from tests.support.split_units import WHOLE, large_unit
 from tests.support.units import execute, small_unit
@@ -47,7 +47,7 @@ def encoded_again(path: Path, change: Callable[[list[dict[str, Any]]], list[dict
         [row for batch in batches for row in pa.RecordBatch.from_arrays(batch.columns, schema=schema).to_pylist()]
     )
     made = [pa.RecordBatch.from_pylist(rows, schema=schema)]
-    encode_acid(made, path, like=tail, types=TYPES, metadata=Seal().metadata)
+    encode_acid(made, path, like=tail, types=TYPES, metadata=OutputMetadata().compute)
 
 
 def another_value(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -189,7 +189,7 @@ def test_kept_delete_events_that_are_not_those_that_were_read(
 ) -> None:
     """PROTOCOL 4: a lost one brings its row back, another one loses a row."""
 
-    def broken(events: Events, *given: Any, **how: Any) -> Written:
+    def broken(events: Events, *given: Any, **how: Any) -> WrittenFile:
         part = events.part(0, len(events))
         keys, current = change(part.keys, part.current)
         return write_events(DeleteEvents(keys=keys, current=current), *given, **how)

@@ -13,7 +13,7 @@ from compactor.rewrite.insert_only.rewrite_unit import preview_figures, rewrite_
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
-from compactor.rows.opening import LOCAL
+from compactor.rows.remote_source import LOCAL
 from tests.support.insert_only import INPUTS, read_file, rows, write_file
 
 

@@ -1,4 +1,4 @@
-"""Opens a data file in any store: directly if it is local, else as ranges read from the store."""
+"""Data files in any store: a local one is opened directly, a remote one is read in ranges."""
 
 from __future__ import annotations
 

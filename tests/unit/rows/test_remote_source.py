@@ -6,7 +6,7 @@ import pytest
 
 from compactor.errors import BadFile, StorageError
 from compactor.orc.io.source import CHUNK, LocalSource
-from compactor.rows.opening import LOCAL, RemoteSource, open_source
+from compactor.rows.remote_source import LOCAL, RemoteSource, open_source
 from compactor.storage.local import LocalStorage
 
 

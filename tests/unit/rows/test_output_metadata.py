@@ -7,7 +7,7 @@ from compactor.acid.row_id import RowId
 from compactor.ids import WriteId
 from compactor.orc.format.tail import Tail, read_tail
 from compactor.orc.io.source import LocalSource
-from compactor.rows.sealing import Seal, written
+from compactor.rows.output_metadata import OutputMetadata, written_file
 from tests.support.acid_files import FIRST_FILE, dense, write_file
 
 
@@ -19,10 +19,10 @@ def _tail(path: Path) -> Tail:
 def test_metadata_is_computed_from_the_rows(tmp_path: Path) -> None:
     """DESIGN 4: the key index has one exact entry per stripe."""
     path = write_file(tmp_path / "bucket_00000", [*dense(7, 2), *dense(9, 3)])
-    seal = Seal()
+    output_metadata = OutputMetadata()
     with LocalSource(path) as source:
-        metadata = seal.metadata(source, _tail(path), None)
-    assert seal.last_keys == [RowId(WriteId(9), FIRST_FILE, 2)]
+        metadata = output_metadata.compute(source, _tail(path), None)
+    assert output_metadata.last_keys == [RowId(WriteId(9), FIRST_FILE, 2)]
     assert metadata == {
         "hive.acid.key.index": f"9,{FIRST_FILE},2;".encode(),
         "hive.acid.stats": b"5,0,0",
@@ -34,10 +34,10 @@ def test_metadata_is_computed_from_the_rows(tmp_path: Path) -> None:
 def test_a_known_last_key_is_not_read_again(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(7, 3))
     known = RowId(WriteId(8), FIRST_FILE, 5)
-    seal = Seal(version=None)
+    output_metadata = OutputMetadata(version=None)
     with LocalSource(path) as source:
-        metadata = seal.metadata(source, _tail(path), known)
-    assert seal.last_keys == [known]
+        metadata = output_metadata.compute(source, _tail(path), known)
+    assert output_metadata.last_keys == [known]
     assert metadata == {"hive.acid.key.index": f"8,{FIRST_FILE},5;".encode(), "hive.acid.stats": b"3,0,0"}
 
 
@@ -48,6 +48,6 @@ def test_deletes_are_counted_as_deletes(tmp_path: Path) -> None:
 
 def test_what_was_written(tmp_path: Path) -> None:
     path = write_file(tmp_path / "bucket_00000", dense(7, 3))
-    found = written(str(path), _tail(path))
+    found = written_file(str(path), _tail(path))
     assert (found.rows, found.stripes) == (3, 1)
     assert (found.length, found.checksum) == (path.stat().st_size, zlib.crc32(path.read_bytes()))

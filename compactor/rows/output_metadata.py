@@ -1,4 +1,4 @@
-"""The last step of writing an ACID file: its user metadata, computed from its rows."""
+"""The user metadata of a new ACID file, computed from its rows once they are written."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from compactor.acid.names import ACID_VERSION
 from compactor.acid.row_id import RowId
-from compactor.orc.assembler import Written
+from compactor.orc.assembler import WrittenFile
 from compactor.orc.format.acid_metadata import user_metadata
 from compactor.orc.format.tail import Tail
 from compactor.orc.io.source import LocalSource, Source, crc32
 from compactor.orc.last_keys import last_key
 
 
-class Seal:
+class OutputMetadata:
     """The user metadata of one file, which an encoder requests once all rows are written.
 
     Args:
@@ -25,7 +25,7 @@ class Seal:
         self._deletes, self._version = deletes, version
         self.last_keys: list[RowId] = []  #: one per stripe
 
-    def metadata(self, source: Source, tail: Tail, last: RowId | None) -> Mapping[str, bytes]:
+    def compute(self, source: Source, tail: Tail, last: RowId | None) -> Mapping[str, bytes]:
         """Returns the entries; see ``tail_writer.Metadata``."""
         stripes = range(len(tail.stripes))
         sought = stripes if last is None else stripes[:-1]
@@ -34,8 +34,8 @@ class Seal:
         return user_metadata(self.last_keys, inserts=inserts, deletes=deletes, version=self._version)
 
 
-def written(path: str, tail: Tail) -> Written:
+def written_file(path: str, tail: Tail) -> WrittenFile:
     """Describes the finished file at ``path``, which has the tail ``tail``."""
     with LocalSource(path) as source:
         checksum = crc32(source, 0, source.length)
-        return Written(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)
+        return WrittenFile(length=source.length, rows=tail.rows, stripes=len(tail.stripes), checksum=checksum)
