@@ -72,7 +72,7 @@ def page() -> str:
         "",
         "Hive's tests of its transaction store, its locks and its snapshots, by class and name, and which test of ours",
         f"shows the same behaviour. {covered} of {len(everything)} are covered; the others don't apply here, for the",
-        "reason that stands beside them. Rendered by `python -m tests.support.hive_tests`.",
+        "reason given beside them. Rendered by `python -m tests.support.hive_tests`.",
     ]
     for group in dict.fromkeys(line.group for line in everything):
         parts += ["", f"## {group}", "", "| Hive's test | here |", "|---|---|"]
