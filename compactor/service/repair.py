@@ -29,11 +29,11 @@ PREFIX = "compactor-"  #: worker ids of ours; rows of Hive's own workers are Hiv
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """One request that a lost worker held; ``because`` says how we know, ``fate`` what became of it."""
+    """One request that a lost worker held; ``because`` says how we know, ``result`` the state that its row is in now."""
 
     entry: Entry
     because: str
-    fate: State
+    result: State
 
 
 def repair(site: Site) -> tuple[Repaired, ...]:
@@ -169,10 +169,10 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
         sweep(site, target)
     except (NotFound, BadFile) as error:
         site.metastore.endings.finish(entry, State.REFUSED, str(error))
-        return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.REFUSED)
+        return Repaired(entry=entry, because=because, result=State.ABORTED if aborted else State.REFUSED)
     reach(Step.REPAIR_HIDDEN)
     site.metastore.endings.requeue(entry.id, entry.worker_id or "")
-    return Repaired(entry=entry, because=because, fate=State.ABORTED if aborted else State.INITIATED)
+    return Repaired(entry=entry, because=because, result=State.ABORTED if aborted else State.INITIATED)
 
 
 def erase(site: Site, target: Target, txn: TxnId) -> None:
