@@ -15,7 +15,7 @@ from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import CompactorError
 from compactor.ids import TxnId, WriteId
 from compactor.orc.codecs.without_pandas import exclude_pandas
-from compactor.rewrite.plan.plan import Plan, plan
+from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.process_runner import ProcessRunner
@@ -60,10 +60,12 @@ def planned(location: str, row_type: str, highest: int) -> Plan:
     return plan(
         acid_directory(LocalStorage().listing(location), write_ids, ValidTxnList(high_watermark=TxnId(highest))),
         Shape.MAJOR,
-        location=location,
-        txn=TxnId(highest + 1),
-        write_ids=write_ids.for_compactor(),
-        row_type=row_type,
+        PlanContext(
+            location=location,
+            txn=TxnId(highest + 1),
+            write_ids=write_ids.for_compactor(),
+            row_type=row_type,
+        ),
     )
 
 

@@ -159,7 +159,7 @@ def _told(one: Preview) -> str:
         f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
         f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
     )
-    return "; ".join((does, *one.manner.sentences))
+    return "; ".join((does, *one.summary.sentences))
 
 
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:

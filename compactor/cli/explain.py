@@ -61,7 +61,7 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
         f"({content.deltas} deltas), {content.files} files, {size(content.bytes)}"
     )
     yield from _considered(partition.surveyed.considered)
-    for sentence in partition.manner.sentences:
+    for sentence in partition.summary.sentences:
         yield f"  {sentence}"
     for queued in partition.queue:
         yield from _queued(queued)

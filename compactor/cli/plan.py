@@ -47,7 +47,7 @@ def _print(table: str, previews: Sequence[Preview]) -> None:
             continue
         click.echo(f"  reads  {', '.join(p.inputs)} ({size(p.input_bytes)})")
         click.echo(f"  writes {', '.join(p.outputs)}")
-        for sentence in p.manner.sentences:
+        for sentence in p.summary.sentences:
             click.echo(f"  {sentence}")
         c = p.cost
         click.echo(

@@ -181,7 +181,7 @@ def values_of(site: Site, table: Table) -> list[Any]:
 #: How a request is bounded, and the steps at which its worker dies: around what is other than in one minor.
 _BOUNDED = {
     "chunks": {"compactor.max.time": "1h", "compactor.chunk.bytes": "4000"},  # all of them at once
-    "rest": {"compactor.max.time": "1ms", "compactor.chunk.bytes": "4000"},  # one, and the rest requested anew
+    "rest": {"compactor.max.time": "1ms", "compactor.chunk.bytes": "4000"},  # one, and the rest requested again
 }
 _OF_CHUNKS = (Step.ATTEMPT_WRITTEN, Step.ACCEPTED, Step.MANIFEST_WRITTEN, *_NAMING, Step.HIDDEN)
 _OF_REST = (Step.RECORDED, Step.NAMED, Step.COMMITTED, Step.STAGING_REMOVED, Step.REMOVED)

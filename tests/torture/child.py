@@ -30,7 +30,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.orc.format.hive_types import schema_text
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import BytesSource
-from compactor.rewrite.plan.plan import plan
+from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
 from compactor.rows.reader import read_snapshot
@@ -156,12 +156,14 @@ def compact(table: Path, row_type: str, dice: random.Random) -> list[Path]:
     planned = plan(
         acid_directory(storage.listing(str(table)), WRITE_IDS, TXNS),
         dice.choice((Shape.MAJOR, Shape.MINOR)),
-        location=str(table),
-        txn=TxnId(11),
-        write_ids=WRITE_IDS.for_compactor(),
-        row_type=row_type,
-        small_stripe_bytes=dice.choice((0, 1 << 20)),
-        full_verify=dice.random() < 0.25,
+        PlanContext(
+            location=str(table),
+            txn=TxnId(11),
+            write_ids=WRITE_IDS.for_compactor(),
+            row_type=row_type,
+            small_stripe_bytes=dice.choice((0, 1 << 20)),
+            full_verify=dice.random() < 0.25,
+        ),
     )
     stage.prepare(storage, planned)
     staged = stage.accept(storage, planned, run_units(planned.units))

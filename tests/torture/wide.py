@@ -16,7 +16,7 @@ from compactor.orc.codecs import arrow_codec
 from compactor.orc.format.hive_types import parse_hive_type
 from compactor.orc.format.tail import empty_tail
 from compactor.orc.format.types import acid_types
-from compactor.rewrite.plan.plan import plan
+from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import stage
 from compactor.rows.output_metadata import OutputMetadata
@@ -65,10 +65,7 @@ def compact(table: Path, shape: Shape) -> int:
     planned = plan(
         acid_directory(storage.listing(str(table)), WRITE_IDS, TXNS),
         shape,
-        location=str(table),
-        txn=TxnId(11),
-        write_ids=WRITE_IDS.for_compactor(),
-        row_type=ROW_TYPE,
+        PlanContext(location=str(table), txn=TxnId(11), write_ids=WRITE_IDS.for_compactor(), row_type=ROW_TYPE),
     )
     stage.prepare(storage, planned)
     staged = stage.accept(storage, planned, run_units(planned.units))

@@ -1,13 +1,13 @@
-"""A request that may do only so much merges its deltas run by run: each chunk becomes deltas of its own. Pure.
+"""Chunks: a bounded request merges its deltas run by run, and each chunk becomes deltas of its own. Pure.
 
-A chunk is a minor compaction of deltas that follow each other, so every rule of a minor holds for it alone: what its
-range holds of both kinds is read (PROTOCOL 1.4), and no range reaches into another. Whatever chunks are published, each
-stands for its own inputs, so that any of them may be named, in any order, without the others.
+A chunk is a minor compaction of neighbouring deltas, so every rule of a minor applies to it alone: both kinds of deltas in
+its range are read (PROTOCOL 1.4), and no range reaches into another. Each published chunk replaces its own inputs only,
+so any of them may be named, in any order, without the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise, takewhile
 
@@ -18,7 +18,7 @@ from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.states import CompactionType
 from compactor.errors import Refused
 from compactor.ids import WriteId
-from compactor.rewrite.plan.plan import NOTHING_LEFT, Left, Plan
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Left, Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape, UnitResult
 
 _MAX_BYTES = "compactor.max.bytes"
@@ -26,42 +26,40 @@ _MAX_BYTES = "compactor.max.bytes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """How much one request may do. ``bytes`` of input and ``milliseconds`` are None where there is no such bound."""
+    """The limits of one request. ``bytes`` (of input) and ``milliseconds`` are None where there is no such limit."""
 
     bytes: int | None = None
     milliseconds: int | None = None
-    chunk_bytes: int = 1 << 30  #: at most what one chunk reads where the time is bounded
-    chunk_deltas: int = 500  #: and how many directories
+    chunk_bytes: int = 1 << 30  #: the most that one chunk reads if the time is limited
+    chunk_deltas: int = 500  #: the most directories that one chunk reads
 
     def is_over(self, run: Sequence[AcidDir], group: Sequence[AcidDir], *, is_one: bool) -> bool:
-        """Whether ``group`` is too much for ``run``. What is too large for a chunk, but not for the bytes of the request,
-        is merged with one neighbour all the same, else it never would be."""
+        """Returns true if ``run`` has no room for ``group``.
+
+        A group that is too large for a chunk, but not for the bytes of the request, is merged with one neighbour all the
+        same; otherwise it never would be.
+        """
         longer = (*run, *group)
         if len(longer) > self.chunk_deltas or (self.bytes is not None and size(longer) > self.bytes):
             return True
         return self.milliseconds is not None and size(longer) > self.chunk_bytes and not is_one
 
     def is_large(self, group: Sequence[AcidDir]) -> bool:
-        """More than half of what a chunk may read: merging it with little is a copy for little."""
-        most = [n for n in (self.bytes, self.chunk_bytes if self.milliseconds is not None else None) if n is not None]
-        return 2 * size(group) > min(most)
+        """Returns true if ``group`` is more than half of what a chunk may read: merging it with a small one would copy
+        much for little."""
+        limits = [n for n in (self.bytes, self.chunk_bytes if self.milliseconds is not None else None) if n is not None]
+        return 2 * size(group) > min(limits)
 
 
-def bounded(
-    directory: AcidDirectory,
-    shape: Shape,
-    bound: Bound,
-    write_ids: ValidWriteIdList,
-    make: Callable[[AcidDirectory, Shape], Plan],
-) -> Plan:
-    """The plan that ``make`` makes of all of ``directory``, or of so many chunks as the bound lets through.
+def bounded(directory: AcidDirectory, shape: Shape, bound: Bound, context: PlanContext) -> Plan:
+    """Plans all of ``directory``, or as many chunks of it as the bound admits.
 
-    A major whose input is more than the bound merges deltas only.
+    A major that would read more than the bound merges deltas only.
 
     Raises:
         Refused: nothing can be merged within the bound.
     """
-    whole = make(directory, shape)
+    whole = plan(directory, shape, context)
     too_much = bound.bytes is not None and whole.input_bytes > bound.bytes
     if not too_much and (shape is Shape.MAJOR or bound.milliseconds is None):
         return whole
@@ -77,19 +75,20 @@ def bounded(
         chosen = runs[: len(list(within))]
     if not chosen:
         raise _too_little(directory, shape, bound, whole)
-    chunks = tuple(make(replace(directory, deltas=run), Shape.MINOR) for run in chosen)
+    chunks = tuple(plan(replace(directory, deltas=run), Shape.MINOR, context) for run in chosen)
     merged = _together(whole, chunks)
-    limit_of_aborts = _first_with_aborts(directory, chosen, write_ids)
+    limit_of_aborts = _first_with_aborts(directory, chosen, context.write_ids)
     if limit_of_aborts is not None:
         merged = replace(merged, highest_write_id=min(merged.highest_write_id, WriteId(limit_of_aborts - 1)))
     return replace(merged, left=_left(whole, shape, bound, runs[len(chosen) :]))
 
 
 def cut(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list[tuple[AcidDir, ...]]:
-    """Runs of deltas, as long as the bound lets them be; a cut is never within the range of a directory (HIVE-25441).
+    """Returns runs of deltas, each as long as the bound admits; a cut never falls within the range of a directory
+    (HIVE-25441).
 
     Args:
-        apart: large ones are runs of their own, so that what was merged before is not copied again for a few more.
+        apart: puts large deltas into runs of their own, so that merged deltas are not copied again for the sake of a few.
     """
     runs: list[list[AcidDir]] = []
     groups = 0  #: in the last run
@@ -105,7 +104,8 @@ def cut(deltas: Iterable[AcidDir], bound: Bound, *, apart: bool = False) -> list
 
 
 def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
-    """Directories whose ranges overlap stay together: the statements of a transaction, both kinds of a range."""
+    """Groups directories with overlapping ranges, which stay together: the statements of a transaction, and both kinds
+    of one range."""
     groups: list[list[AcidDir]] = []
     highest = -1
     for delta in sorted(deltas, key=lambda d: d.delta.min_write_id):
@@ -118,12 +118,12 @@ def _groups(deltas: Iterable[AcidDir]) -> list[tuple[AcidDir, ...]]:
 
 
 def size(run: Iterable[AcidDir]) -> int:
-    """Bytes of the data files of some deltas."""
+    """Returns the bytes of the data files of some deltas."""
     return sum(file.length for delta in run for file in (*delta.files, *delta.unnumbered))
 
 
 def _merging(directory: AcidDirectory, runs: Iterable[tuple[AcidDir, ...]]) -> list[tuple[AcidDir, ...]]:
-    """Those of which a minor compaction makes fewer directories."""
+    """Returns the runs that a minor compaction turns into fewer directories."""
     return [
         run for run in runs if not isinstance(enough(replace(directory, deltas=run), CompactionType.MINOR), NothingToDo)
     ]
@@ -144,10 +144,10 @@ def _together(whole: Plan, chunks: tuple[Plan, ...]) -> Plan:
 def _first_with_aborts(
     directory: AcidDirectory, chosen: Sequence[Sequence[AcidDir]], write_ids: ValidWriteIdList
 ) -> WriteId | None:
-    """Below which everything that an aborted transaction wrote among others is merged.
+    """Returns the lowest write ID of the deltas that stay and hold rows of aborted transactions, None if there are none.
 
-    What is cleaned up to CQ_HIGHEST_WRITE_ID forgets the aborts up to there, Hive's cleaner without a look at what
-    still holds their rows, and those rows would count as committed (PROTOCOL 8).
+    Cleaning up to CQ_HIGHEST_WRITE_ID forgets the aborts up to there, and Hive's cleaner does not check which files still
+    hold their rows; those rows would then count as committed (PROTOCOL 8).
     """
     merged = {delta.directory for run in chosen for delta in run}
     ranges = [d.delta for d in directory.compactable() if d.directory not in merged]
@@ -162,12 +162,12 @@ def _left(whole: Plan, shape: Shape, bound: Bound, rest: Sequence[Sequence[AcidD
     if shape is Shape.MINOR:
         return Left(deltas=deltas, bytes=remaining, because=_MAX_BYTES, again=True) if rest else NOTHING_LEFT
     because = f"a base reads {whole.input_bytes} bytes, more than {_MAX_BYTES} {bound.bytes}, so deltas were merged"
-    # Merged deltas may be smaller by what was deleted; only what is read next time can tell.
+    # Merged deltas may be smaller by the deleted rows; only the next read can show that.
     return Left(deltas=deltas, bytes=remaining, because=because, again=bool(rest))
 
 
 def finished(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[UnitResult]]:
-    """The chunks of a plan of which every unit is done, up to the first of which one is not, with their results."""
+    """Returns the plan of the leading chunks whose units are all done, and the results of those units."""
     if all(result.is_done for result in results):
         return plan, list(results)
     whole: list[Plan] = []
@@ -179,7 +179,7 @@ def finished(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[Unit
         whole.append(chunk)
         done += of_chunk
     if not whole:
-        raise AssertionError(f"{plan.location}: the first chunk is always brought to its end")
+        raise AssertionError(f"{plan.location}: the first chunk is always completed")
     rest = plan.chunks[len(whole) :]
     made = _together(plan, tuple(whole))
     left = Left(
@@ -191,8 +191,8 @@ def finished(plan: Plan, results: Sequence[UnitResult]) -> tuple[Plan, list[Unit
     return replace(made, highest_write_id=min(plan.highest_write_id, made.highest_write_id), left=left), done
 
 
-def must_hold(whole: Plan, what: str, bound: Bound) -> Plan:
-    """The plan itself, of what is done whole or not at all.
+def must_fit(whole: Plan, what: str, bound: Bound) -> Plan:
+    """Returns the plan of a compaction that is done completely or not at all; ``what`` names it in the message.
 
     Raises:
         Refused: it reads more than the bound.
@@ -203,7 +203,7 @@ def must_hold(whole: Plan, what: str, bound: Bound) -> Plan:
 
 
 def _too_large(whole: Plan, what: str, bound: Bound, wanted: int | None = None) -> Refused:
-    """What a bound does not let begin at all."""
+    """Returns the refusal of a compaction that may not even begin within the bound."""
     wanted = wanted or whole.input_bytes
     return Refused(
         f"{whole.location}: {what} reads {wanted} bytes, more than {_MAX_BYTES} {bound.bytes}; raise it to {wanted} or more"

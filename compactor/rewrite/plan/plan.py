@@ -1,4 +1,4 @@
-"""Directory state -> what is read, by file number, and how the output is named. Pure."""
+"""From the state of a directory to what is read, by file number, and how the output is named. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from compactor.storage.options import StoreOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """What a request would have merged but for its bound, which ``because`` names; empty where nothing is left."""
+    """The input that a request would have merged but for its bound, which ``because`` names; empty if nothing is left."""
 
     deltas: int = 0
     bytes: int = 0
     because: str = ""
-    again: bool = False  #: whether the same request, made once more, gets further
+    again: bool = False  #: true if the same request, made once more, gets further
 
     def __bool__(self) -> bool:
         return bool(self.because)
@@ -43,7 +43,8 @@ NOTHING_LEFT = Left()
 class Plan:
     """One entry's work. ``highest_write_id`` is both the output's number and CQ_HIGHEST_WRITE_ID (PROTOCOL 1.2).
 
-    With ``chunks`` each of them makes deltas of its own (``rewrite.plan.chunks``); all else is then said of them together.
+    With ``chunks``, each of them makes deltas of its own (``rewrite.plan.chunks``), and the other fields describe all of
+    them together.
     """
 
     shape: Shape
@@ -54,21 +55,21 @@ class Plan:
     location: str
     staging: str
     row_type: str
-    inputs: tuple[str, ...]  #: top-level names that are read
+    inputs: tuple[str, ...]  #: top-level names of what is read
     layout: Layout = Layout.VISIBILITY
     file_format: FileFormat | None = None  #: of an insert-only table
     chunks: tuple[Plan, ...] = ()  #: oldest first; their units, one after the other, are ``units``
-    left: Left = NOTHING_LEFT  #: what a bounded request leaves to the next one
-    slices: tuple[Plan, ...] = ()  #: minors of some of the deltas that are made before (``rewrite.plan.slices``)
-    before: Figures = field(default_factory=Figures)  #: what became of the inputs in those
+    left: Left = NOTHING_LEFT  #: the input that a bounded request leaves to the next one
+    slices: tuple[Plan, ...] = ()  #: minors of some of the deltas, done first (``rewrite.plan.slices``)
+    before: Figures = field(default_factory=Figures)  #: what the slices did
 
     @property
     def outputs(self) -> tuple[Plan, ...]:
-        """Each part that makes a base or a pair of deltas."""
+        """The parts of the plan, each of which makes one base or one pair of deltas."""
         return self.chunks or (self,)
 
     def directory(self, kind: DeltaKind) -> str:
-        """The final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
+        """Returns the final name of the output that holds rows (``INSERT``) or delete events (``DELETE``)."""
         visibility = self.txn if self.layout.has_visibility else TxnId(0)
         if self.shape is Shape.MAJOR:
             return Base(write_id=self.highest_write_id, visibility_txn_id=visibility).name
@@ -84,80 +85,89 @@ class Plan:
         return sum(u.input_bytes for u in self.units)
 
 
-def plan(
-    directory: AcidDirectory,
-    shape: Shape,
-    *,
-    location: str,
-    txn: TxnId,
-    write_ids: ValidWriteIdList,
-    row_type: str,
-    layout: Layout = Layout.VISIBILITY,
-    small_stripe_bytes: int | None = None,
-    full_verify: bool = False,
-    stores: StoreOptions | None = None,
-    file_format: FileFormat | None = None,
-    is_bucketed: bool = True,
-) -> Plan:
-    """The work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanContext:
+    """Everything that a plan depends on besides the state of the directory.
+
+    ``small_stripe_bytes`` None leaves the unit's own bound. ``stores`` says how executors reach the location.
+    ``file_format`` is that of an insert-only table, None for a full ACID one; ``is_bucketed`` says whether the file
+    numbers of such a table mean buckets.
+    """
+
+    location: str
+    txn: TxnId
+    write_ids: ValidWriteIdList
+    row_type: str
+    layout: Layout = Layout.VISIBILITY
+    small_stripe_bytes: int | None = None
+    full_verify: bool = False
+    stores: StoreOptions = field(default_factory=StoreOptions)
+    file_format: FileFormat | None = None
+    is_bucketed: bool = True
+
+
+def plan(directory: AcidDirectory, shape: Shape, context: PlanContext) -> Plan:
+    """Plans the work that makes one base (major) or one pair of deltas (minor) out of ``directory``.
 
     The output is named by the smallest and largest write ID of the directories that are read, never by the high
     watermark, and never over a directory that was left out (PROTOCOL 1.2).
 
-    Args:
-        stores: how executors reach the location.
-        file_format: of an insert-only table, None of a full ACID one.
-        is_bucketed: of an insert-only table, whether the numbers of its files mean buckets.
-
     Raises:
         BadName: a directory's name cannot be understood, so its rows might be lost.
-        BadFile: a data file has a name that says no file number.
+        BadFile: a data file has a name that gives no file number.
         Refused: there is nothing to read.
-        NotLossless: rows of Hive 2 whose ROW__IDs are not their own.
-        NotSupported: an insert-only table's files lie beside its bases and deltas, or are delete deltas.
+        NotLossless: rows of Hive 2 share their ROW__IDs with others.
+        NotSupported: an insert-only table has files beside its bases and deltas, or delete deltas.
     """
-    _must_be_understood(directory, location, file_format, layout)
+    location = context.location
+    _must_be_understood(directory, context)
     deltas = directory.compactable()
-    inputs = _inputs if file_format is None or is_bucketed else _any_inputs
+    inputs = _inputs if context.file_format is None or context.is_bucketed else _any_inputs
     sources = _Sources.of(directory, deltas, shape, inputs)
     if not deltas and not sources.inserts:
         raise Refused(f"{location}: nothing to compact")
     lowest, highest = _range(directory, deltas, shape)
-    alike = Unit(
+    template = _template(context, shape, lowest)
+    return Plan(
+        shape=shape,
+        units=sources.units(template),
+        lowest_write_id=lowest,
+        highest_write_id=highest,
+        txn=context.txn,
         location=location,
-        staging=f"{location}/{staging_name(txn)}",
+        staging=template.staging,
+        row_type=context.row_type,
+        inputs=_names(directory, deltas, shape),
+        layout=context.layout,
+        file_format=context.file_format,
+    )
+
+
+def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Unit:
+    """Returns a unit that has everything but its file number and inputs."""
+    template = Unit(
+        location=context.location,
+        staging=f"{context.location}/{staging_name(context.txn)}",
         number=0,
         shape=shape,
         inserts=(),
         deletes=(),
-        write_ids=write_ids,
-        first_write_id=lowest,
-        row_type=row_type,
-        full_verify=full_verify,
-        stores=stores or StoreOptions(),
-        file_format=file_format,
-        version_1=layout is Layout.VERSION_1,
+        write_ids=context.write_ids,
+        first_write_id=first_write_id,
+        row_type=context.row_type,
+        full_verify=context.full_verify,
+        stores=context.stores,
+        file_format=context.file_format,
+        version_1=context.layout is Layout.VERSION_1,
     )
-    if small_stripe_bytes is not None:
-        alike = replace(alike, small_stripe_bytes=small_stripe_bytes)
-    return Plan(
-        shape=shape,
-        units=sources.units(alike),
-        lowest_write_id=lowest,
-        highest_write_id=highest,
-        txn=txn,
-        location=location,
-        staging=alike.staging,
-        row_type=row_type,
-        inputs=_names(directory, deltas, shape),
-        layout=layout,
-        file_format=file_format,
-    )
+    if context.small_stripe_bytes is None:
+        return template
+    return replace(template, small_stripe_bytes=context.small_stripe_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sources:
-    """What is read, by file number, in reading order."""
+    """The inputs by file number, in reading order."""
 
     inserts: Mapping[int, Sequence[Input]]
     deletes: Mapping[int, Sequence[Input]]
@@ -181,30 +191,29 @@ class _Sources:
                 target[number].append(source)
         return cls(inserts=inserts, deletes=deletes)
 
-    def units(self, alike: Unit) -> tuple[Unit, ...]:
-        """A unit for each file number; a major needs none for delete events alone."""
-        numbers = {*self.inserts, *(self.deletes if alike.shape is Shape.MINOR else ())}
+    def units(self, template: Unit) -> tuple[Unit, ...]:
+        """Returns one unit for each file number; a major needs none for delete events alone."""
+        numbers = {*self.inserts, *(self.deletes if template.shape is Shape.MINOR else ())}
         return tuple(
-            replace(alike, number=n, inserts=tuple(self.inserts.get(n, ())), deletes=tuple(self.deletes.get(n, ())))
+            replace(template, number=n, inserts=tuple(self.inserts.get(n, ())), deletes=tuple(self.deletes.get(n, ())))
             for n in sorted(numbers)
         )
 
 
-def _must_be_understood(
-    directory: AcidDirectory, location: str, file_format: FileFormat | None, layout: Layout
-) -> None:
-    if file_format is not None:
-        _inserts_only(directory, location)
-    if layout is Layout.VERSION_1:
-        _as_hive_2_reads_it(directory, location)
+def _must_be_understood(directory: AcidDirectory, context: PlanContext) -> None:
+    location = context.location
+    if context.file_format is not None:
+        _must_hold_inserts_only(directory, location)
+    if context.layout is Layout.VERSION_1:
+        _must_suit_hive_2(directory, location)
     if directory.unparsable:
         raise BadName(
-            f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; find out "
-            "who wrote it and move it away, then ask again"
+            f"{location}: the name of {', '.join(directory.unparsable)} begins like a base or delta but is neither; find "
+            "out who wrote it and move it away, then ask again"
         )
 
 
-def _inserts_only(directory: AcidDirectory, location: str) -> None:
+def _must_hold_inserts_only(directory: AcidDirectory, location: str) -> None:
     if directory.originals:
         raise NotSupported(
             f"{location}: {directory.originals[0].path} lies outside of every base and delta, and whether readers of an "
@@ -217,9 +226,12 @@ def _inserts_only(directory: AcidDirectory, location: str) -> None:
         )
 
 
-def _as_hive_2_reads_it(directory: AcidDirectory, location: str) -> None:
-    """Hive 2 numbers the rows of each original file from 0, so that those of two files of a bucket share ROW__IDs; and
-    of its compactor only one of them is read (``OrcInputFormat.findOriginalBucket``)."""
+def _must_suit_hive_2(directory: AcidDirectory, location: str) -> None:
+    """Refuses directories that Hive 2 cannot read without loss.
+
+    Hive 2 numbers the rows of each original file from 0, so that the rows of two files of one bucket share ROW__IDs, and
+    its compactor reads only one of the files (``OrcInputFormat.findOriginalBucket``).
+    """
     numbers: set[int] = set()
     for file in directory.originals:
         if "/" in file.path or file.number in numbers:
@@ -237,7 +249,8 @@ def _as_hive_2_reads_it(directory: AcidDirectory, location: str) -> None:
 
 
 def _any_inputs(directory: AcidDir) -> list[tuple[int, Input]]:
-    """Also files that other writers of insert-only tables named their own way: readers show them all."""
+    """Returns all files, including those that other writers of insert-only tables named in their own way: readers show
+    them all."""
     group = directory.directory
     named = [(0, Input(path=f.path, length=f.length, raw=True, group=group)) for f in directory.unnumbered]
     return [*inputs_of_directory(directory), *named]

@@ -1,40 +1,41 @@
-"""Very many deltas are merged slice by slice before the compaction that was asked for, as Hive's compactor does it
+"""Slices: very many deltas are merged slice by slice before the requested compaction, as Hive's compactor does
 (``hive.compactor.max.num.delta``). Pure.
 
-A slice is a minor compaction of deltas that follow each other. What comes of it stays in the staging directory, where the
-compaction itself reads it instead of the deltas: nobody else ever sees it. So no task holds what must be known of more
-files than that, and slices of one large file number are made side by side.
+A slice is a minor compaction of neighbouring deltas. Its output stays in the staging directory, where the compaction
+itself reads it instead of the deltas; nobody else ever sees it. No task therefore keeps more files than that in mind, and
+slices of one large file number are made side by side.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.names import DeltaKind, Layout
 from compactor.rewrite.plan.chunks import Bound, cut
-from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
 from compactor.rows.inputs import Input
 
 
-def sliced(planned: Plan, directory: AcidDirectory, most: int, make: Callable[[AcidDirectory, Shape], Plan]) -> Plan:
-    """The plan with ``slices`` of at most ``most`` deltas, if it reads more than that; never cut within the range of a
-    directory (HIVE-25441).
+def sliced(planned: Plan, directory: AcidDirectory, max_deltas: int, context: PlanContext) -> Plan:
+    """Returns the plan with ``slices`` of at most ``max_deltas`` deltas if it reads more than that; a cut never falls
+    within the range of a directory (HIVE-25441).
 
-    Chunks are no larger anyway; Hive 2's events can only be judged all together.
+    Chunks are no larger than that anyway, and Hive 2's events can only be judged all together.
     """
     deltas = directory.compactable()
-    if planned.chunks or len(deltas) <= most or planned.layout is Layout.VERSION_1:
+    if planned.chunks or len(deltas) <= max_deltas or planned.layout is Layout.VERSION_1:
         return planned
-    runs = [run for run in cut(deltas, Bound(chunk_deltas=most)) if len(run) > 1]
-    return replace(planned, slices=tuple(make(replace(directory, deltas=run), Shape.MINOR) for run in runs))
+    runs = [run for run in cut(deltas, Bound(chunk_deltas=max_deltas)) if len(run) > 1]
+    slices = tuple(plan(replace(directory, deltas=run), Shape.MINOR, context) for run in runs)
+    return replace(planned, slices=slices)
 
 
 def condensed(planned: Plan, results: Sequence[UnitResult]) -> Plan:
-    """The plan that reads what came of its slices instead of their deltas.
+    """Returns the plan that reads the output of its slices instead of their deltas.
 
     Args:
         results: of the units of all slices, in their order.
@@ -75,7 +76,7 @@ def condensed(planned: Plan, results: Sequence[UnitResult]) -> Plan:
 
 
 def _read_again(planned: Plan, output: Output) -> Input:
-    """An attempt file as an input; its path may be a local one of a location that is none."""
+    """Returns an attempt file as an input; its path may be local although the location is not."""
     staging = os.path.basename(planned.staging)
     _, _, below = output.path.rpartition(f"/{staging}/")
     return Input(

@@ -24,7 +24,7 @@ from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import Blocker, blockers
 from compactor.service.roles.initiator import Considered
 from compactor.service.site import Site
-from compactor.service.worker.planning import Manner, foresee
+from compactor.service.worker.planning import PlanSummary, preview_plan
 from compactor.settings.precedence import Settings
 
 _LAST = 3  #: entries of the history, and runs, that are told for each partition
@@ -52,7 +52,7 @@ class PartitionExplanation:
     """One partition, or the table itself. ``runs`` are figures of our last runs, as our state keeps them."""
 
     surveyed: Surveyed
-    manner: Manner = Manner()  #: of what would be done now
+    summary: PlanSummary = PlanSummary()  #: of the plan that would be made now
     queue: tuple[Queued, ...] = ()
     history: tuple[Entry, ...] = ()
     runs: tuple[Mapping[str, object], ...] = ()
@@ -63,7 +63,7 @@ class PartitionExplanation:
             "location": self.surveyed.location,
             **self.surveyed.content.to_json(),
             **considered_json(self.surveyed.considered),
-            **self.manner.to_json(),
+            **self.summary.to_json(),
             "queue": [queued.to_json() for queued in self.queue],
             "history": [show.compaction_row(entry).to_json() for entry in self.history],
             "runs": [dict(run) for run in self.runs],
@@ -140,7 +140,7 @@ def explain(site: Site, table: str) -> Explanation:
     partitions = tuple(
         PartitionExplanation(
             surveyed=row,
-            manner=_manner(site, row, settings),
+            summary=_summary(site, row, settings),
             queue=tuple(queue.get(row.entity, ())),
             history=tuple(history.get(row.entity, ()))[:_LAST],
             runs=tuple(runs.get(row.entity, ()))[:_LAST],
@@ -162,16 +162,16 @@ def explain(site: Site, table: str) -> Explanation:
     )
 
 
-def _manner(site: Site, row: Surveyed, settings: Settings) -> Manner:
-    """Asked for where it may be another than the usual one: it takes one more listing."""
+def _summary(site: Site, row: Surveyed, settings: Settings) -> PlanSummary:
+    """Returns the summary of the plan; made only where it may differ from the default, since it takes one more listing."""
     decision = row.considered.decision
     many = row.content.deltas > settings.integer("hive.compactor.max.num.delta")
     if decision is None or decision.type not in SHAPES or not (many or settings.boolean("compactor.naming.delay")):
-        return Manner()
+        return PlanSummary()
     try:
-        return foresee(site, site.target(row.entity), decision.type).manner
-    except CompactorError:  # is told by a dry run, and by the request
-        return Manner()
+        return preview_plan(site, site.target(row.entity), decision.type).summary
+    except CompactorError:  # a dry run reports it, and so does the request
+        return PlanSummary()
 
 
 def _facts(table: Table) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A dry run: what a compaction would read, what it would name and which bytes it could copy. Nothing is written."""
+"""Dry runs: the inputs of a compaction, the names it would give and the bytes it could copy. Nothing is written."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from compactor.service.answers.survey import Survey
 from compactor.service.requests.request import parse_table, parse_type
 from compactor.service.site import Site, Target
 from compactor.service.worker.file_formats import file_format_of
-from compactor.service.worker.planning import Manner, foresee, of_view
+from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.storage.stores import opened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the units of one entry would do. Sizes in bytes of stripes; delete events are always merged by key."""
+    """The work of one entry's units. Sizes are bytes of stripes; delete events are always merged by key."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -46,10 +46,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One partition's dry run. ``outputs`` bear the next transaction's number as far as is known now.
+    """One partition's dry run. ``outputs`` have the next transaction's number, as far as is known now.
 
-    ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted as it is; then there
-    are neither inputs nor outputs.
+    ``nothing`` says why there is nothing to merge, ``error`` why the partition cannot be compacted as it is; in both cases
+    there are neither inputs nor outputs.
     """
 
     entity: Entity
@@ -61,7 +61,7 @@ class Preview:
     outputs: tuple[str, ...] = ()
     input_bytes: int = 0
     highest_write_id: int | None = None
-    manner: Manner = Manner()
+    summary: PlanSummary = PlanSummary()
     cost: Cost = Cost()
 
     def to_json(self) -> dict[str, object]:
@@ -76,20 +76,20 @@ class Preview:
             "outputs": list(self.outputs),
             "input_bytes": self.input_bytes,
             "highest_write_id": self.highest_write_id,
-            **self.manner.to_json(),
+            **self.summary.to_json(),
             **{name: getattr(self.cost, name) for name in self.cost.__slots__},
         }
 
 
 def preview(site: Site, table: str, *, partition: str | None = None, type: str | None = None) -> list[Preview]:
-    """The dry run of a table's partition, or of every partition; without ``type`` of what the initiator would ask for,
-    and of a major compaction where it would ask for nothing.
+    """Returns the dry run of one partition of a table, or of every partition. Without ``type``, it previews the compaction
+    that the initiator would request, and a major one where it would request nothing.
 
     Raises:
         NotFound: there is no such table or partition.
-        Refused: the table cannot be compacted, or ``type`` is none.
+        Refused: the table cannot be compacted, or ``type`` is not a type of compaction.
         NotSupported: this release does not do it.
-        BadFile: a file of the one partition that was asked for cannot be read; of several, each tells its own.
+        BadFile: a file of the one requested partition cannot be read; with several, each reports its own ``error``.
     """
     found = site.metastore.catalog.table(*parse_table(table))
     if not found.is_transactional:
@@ -106,11 +106,11 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
     entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
     if len(entities) == 1:
         return [_preview(site, survey, entities[0], wanted)]
-    return [_told(site, survey, entity, wanted) for entity in entities]
+    return [_preview_or_error(site, survey, entity, wanted) for entity in entities]
 
 
-def _told(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
-    """A partition that cannot be looked at says so, and the others are previewed all the same."""
+def _preview_or_error(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
+    """Returns a preview that says so if the partition cannot be read; the others are previewed all the same."""
     try:
         return _preview(site, survey, entity, wanted)
     except CompactorError as error:
@@ -121,21 +121,19 @@ def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType 
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity)
     file_format_of(site, target)  # says so where files of its format are not compacted
-    seen = foresee(site, target, kind)
-    if seen.plan is None or seen.view is None:
-        return Preview(entity=entity, type=kind, because=because, nothing=seen.nothing, manner=seen.manner)
-    made = seen.plan
+    found = preview_plan(site, target, kind)
+    if isinstance(found, NoPlan):
+        return Preview(entity=entity, type=kind, because=because, nothing=found.because, summary=found.summary)
+    result = _costed(target, kind, because, found)
     if kind is CompactionType.REBALANCE:
-        return _rebalanced(site, target, because, made, seen.manner)
-    told = _costed(target, kind, because, made, seen.manner)
-    becomes_major = told.cost.delete_events_in or made.file_format is not None
-    if made.shape is Shape.MINOR and not made.layout.has_visibility and becomes_major:
-        why = "with deletes in it" if made.file_format is None else "of an insert-only table"
+        return _all_reencoded(result)
+    planned = found.plan
+    becomes_major = result.cost.delete_events_in or planned.file_format is not None
+    if planned.shape is Shape.MINOR and not planned.layout.has_visibility and becomes_major:
+        why = "with deletes in it" if planned.file_format is None else "of an insert-only table"
         because += f"; {why}, it becomes a major on Hive 3.1"
-        major = of_view(site, target, seen.view, CompactionType.MAJOR, seen.manner.delay)
-        assert major.plan is not None
-        told = _costed(target, kind, because, major.plan, major.manner)
-    return told
+        return _costed(target, kind, because, preview_plan_of(site, target, found.scope, CompactionType.MAJOR))
+    return result
 
 
 def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
@@ -147,44 +145,57 @@ def _chosen(survey: Survey, entity: Entity) -> tuple[CompactionType, str]:
     return CompactionType.MAJOR, because
 
 
-def _costed(target: Target, kind: CompactionType, because: str, made: Plan, manner: Manner) -> Preview:
-    costs = [(output, sum((_unit(unit) for unit in output.units), Cost())) for output in made.outputs]
+def _costed(target: Target, kind: CompactionType, because: str, found: PlanPreview) -> Preview:
+    planned = found.plan
+    costs = [(output, sum(map(_cost, output.units), Cost())) for output in planned.outputs]
     return Preview(
         entity=target.entity,
         type=kind,
-        because=f"{because}; {made.left}" if made.left else because,
-        inputs=made.inputs,
+        because=f"{because}; {planned.left}" if planned.left else because,
+        inputs=planned.inputs,
         outputs=tuple(name for output, cost in costs for name in _names(output, cost)),
-        input_bytes=made.input_bytes,
-        highest_write_id=made.highest_write_id,
-        manner=manner,
+        input_bytes=planned.input_bytes,
+        highest_write_id=planned.highest_write_id,
+        summary=found.summary,
         cost=sum((cost for _, cost in costs), Cost()),
     )
 
 
-def _names(made: Plan, cost: Cost) -> list[str]:
-    """As ``rewrite.publish.stage`` makes them: a minor's by what is left to write, and a delta where nothing is."""
+def _names(output: Plan, cost: Cost) -> list[str]:
+    """Returns the names that ``rewrite.publish.stage`` would give: those of a minor depend on what is left to write, and
+    are that of a delta if nothing is."""
     kinds = [DeltaKind.INSERT]
-    if made.shape is Shape.MINOR and cost.delete_events_out:
+    if output.shape is Shape.MINOR and cost.delete_events_out:
         kinds = [DeltaKind.INSERT, DeltaKind.DELETE] if cost.rows_out else [DeltaKind.DELETE]
-    return [made.directory(kind) for kind in kinds]
+    return [output.directory(kind) for kind in kinds]
 
 
-def _rebalanced(site: Site, target: Target, because: str, made: Plan, manner: Manner) -> Preview:
-    """Every stripe is encoded anew, since every ROW__ID changes."""
-    own = site.metastore.write_ids.next(target.table.database, target.table.name)
-    told = _costed(target, CompactionType.REBALANCE, because, replace(made, highest_write_id=own), manner)
+def _all_reencoded(preview: Preview) -> Preview:
+    """Returns the preview of a rebalance, which re-encodes every stripe, since every ROW__ID changes."""
     cost = replace(
-        told.cost,
+        preview.cost,
         stripes_copied=0,
-        stripes_reencoded=told.cost.stripes_copied + told.cost.stripes_reencoded,
+        stripes_reencoded=preview.cost.stripes_copied + preview.cost.stripes_reencoded,
         bytes_copied=0,
-        bytes_reencoded=told.cost.bytes_copied + told.cost.bytes_reencoded,
+        bytes_reencoded=preview.cost.bytes_copied + preview.cost.bytes_reencoded,
     )
-    return replace(told, cost=cost)
+    return replace(preview, cost=cost)
 
 
-def _insert_only_unit(unit: Unit) -> Cost:
+def _cost(unit: Unit) -> Cost:
+    if unit.file_format is not None:
+        return _insert_only_cost(unit)
+    if unit.rebalance is None:
+        return _acid_cost(unit)
+    # Rows and delete events meet within a file number only, also where one unit rewrites all of them.
+    parts = [
+        replace(unit, number=part.number, inserts=part.inserts, deletes=part.deletes, rebalance=None)
+        for part in unit.rebalance.parts
+    ]
+    return sum(map(_acid_cost, parts), Cost())
+
+
+def _insert_only_cost(unit: Unit) -> Cost:
     figures = preview_figures(unit, opened(unit.stores))
     return Cost(
         rows_in=figures.rows_in,
@@ -196,18 +207,16 @@ def _insert_only_unit(unit: Unit) -> Cost:
     )
 
 
-def _unit(unit: Unit) -> Cost:
-    if unit.file_format is not None:
-        return _insert_only_unit(unit)
+def _acid_cost(unit: Unit) -> Cost:
     events = load_delete_events(
         unit.location, unit.deletes, unit.number, unit.write_ids, tempfile.gettempdir(), opened(unit.stores)
     )
     kept, applied = events.events.split(unit.applies_from)
     with open_files(unit.location, unit.inserts, unit.number, opened(unit.stores)) as files:
         choices = choose_actions(files, applied, unit.write_ids, look_always=unit.looks_always)
-        strung = in_order(choices)
+        is_ordered = in_order(choices)
         like = target_tail(choices, output_types(unit, files))
-        final = fit_to_class(choices, like, unit.small_stripe_bytes) if strung else []
+        final = fit_to_class(choices, like, unit.small_stripe_bytes) if is_ordered else []
         copied = [c for c in final if c.action is Action.COPY]
         dropped = [c for c in choices if c.action is Action.DROP]
         everything = sum(c.length for c in choices)

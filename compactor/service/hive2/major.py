@@ -23,7 +23,7 @@ from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
-from compactor.rewrite.plan.plan import Plan, plan
+from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Figures, Shape
 from compactor.rewrite.publish import naming, removal, stage
 from compactor.rewrite.publish.stage import Staged
@@ -119,13 +119,15 @@ class _Hold:
         planned = self.planned = plan(
             directory,
             Shape.MAJOR,
-            location=path,
-            txn=TxnId(self.claim.number),
-            write_ids=seen,
-            row_type=self.place.table.row_type,
-            layout=Layout.VERSION_1,
-            full_verify=full_verify,
-            stores=site.storage.options,
+            PlanContext(
+                location=path,
+                txn=TxnId(self.claim.number),
+                write_ids=seen,
+                row_type=self.place.table.row_type,
+                layout=Layout.VERSION_1,
+                full_verify=full_verify,
+                stores=site.storage.options,
+            ),
         )
         site.metastore.record(self.claim, planned.highest_write_id, run_as)
         reach(Step.RECORDED)

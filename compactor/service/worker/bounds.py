@@ -1,4 +1,4 @@
-"""Requests that may do only so much: how much, when their time is over, and that what they leave is requested anew."""
+"""Bounded requests: their limits, the end of their time, and the new request for the input that they leave."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def bound_of(settings: Settings) -> Bound:
-    """What the settings of a request, its table and the site let it do."""
+    """Returns the limits that the settings of a request, its table and the site set."""
     return Bound(
         bytes=settings.integer("compactor.max.bytes") or None,
         milliseconds=settings.milliseconds("compactor.max.time") or None,
@@ -30,20 +30,20 @@ def bound_of(settings: Settings) -> Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """Says, between units, whether a request goes on. ``elapsed_s`` is its clock, ``stops`` whether its worker has been
-    asked to stop."""
+class Budget:
+    """The time that a request may take, checked between units. ``elapsed_s`` is its clock; ``stops`` returns true once its
+    worker has been asked to stop."""
 
     bound: Bound
     elapsed_s: Callable[[], float]
     stops: Callable[[], bool]
 
     def skips(self, plan: Plan) -> Callable[[Unit], bool]:
-        """Asked of each unit that would begin. The first chunk always comes to its end, so that each request gets
-        somewhere.
+        """Returns a predicate that is called before each unit begins and is true if the unit is to be skipped. The first
+        chunk is always completed, so that each request makes progress.
 
         Raises:
-            Refused: (when asked) of a base nothing is whole before its last unit.
+            Refused: (by the predicate) the time of a base is over, and no part of a base can be published.
         """
         if self.bound.milliseconds is None:
             return skip_none
@@ -66,11 +66,11 @@ class Pace:
         return False
 
 
-def request_anew(site: Site, entry: Entry, left: Left) -> int | None:
-    """Puts what a bounded request left into the queue, as it was asked for; the row's id.
+def request_rest(site: Site, entry: Entry, left: Left) -> int | None:
+    """Requests again, in the same way, what a bounded request left; returns the new row's id.
 
-    None where it is not needed, or is in the queue already. The compaction is committed, so no failure is one of it:
-    without the row, the initiator or a person asks again.
+    Returns None if that is not needed, or if it is in the queue already. The compaction is committed, so a failure here is
+    not a failure of the compaction: without the row, the initiator or a person asks again.
     """
     if not left.again:
         return None
@@ -87,5 +87,5 @@ def request_anew(site: Site, entry: Entry, left: Left) -> int | None:
     except Refused as error:
         log.info("%s: what entry %d left is requested already: %s", entry.entity, entry.id, error)
     except CompactorError as error:
-        log.warning("%s: what entry %d left could not be requested anew: %s", entry.entity, entry.id, error)
+        log.warning("%s: what entry %d left could not be requested again: %s", entry.entity, entry.id, error)
     return None

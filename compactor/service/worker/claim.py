@@ -16,13 +16,14 @@ from compactor.errors import (
     Refused,
     StorageError,
 )
-from compactor.ids import TxnId, WriteId
+from compactor.ids import TxnId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish.stage import Staged
 from compactor.service import repair
 from compactor.service.site import Site, Target, View
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.planning import ReadScope
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -36,8 +37,7 @@ class Hold:
     txn: TxnId | None = None
     target: Target | None = None
     file_format: FileFormat | None = None  #: of an insert-only table
-    view: View | None = None
-    write_id: WriteId | None = None  #: a rebalance's own
+    scope: ReadScope | None = None
     plan: Plan | None = None
     staged: Staged | None = None
     is_alone: bool = False  #: holds the exclusive lock
@@ -64,8 +64,8 @@ class Hold:
 
     @property
     def the_view(self) -> View:
-        assert self.view is not None
-        return self.view
+        assert self.scope is not None
+        return self.scope.view
 
     @property
     def the_plan(self) -> Plan:

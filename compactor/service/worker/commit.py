@@ -17,7 +17,7 @@ from compactor.rewrite.publish import naming, stage
 from compactor.rewrite.publish.stage import Staged
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
-from compactor.service.worker.bounds import request_anew
+from compactor.service.worker.bounds import request_rest
 from compactor.service.worker.claim import Hold
 from compactor.service.worker.group import Group
 from compactor.service.worker.outcome import Outcome, Result
@@ -231,7 +231,7 @@ def _finish(group: Group, hold: Hold, heart: Heartbeat) -> None:
 def _committed(group: Group, hold: Hold) -> None:
     """What is done once its commit is certain, but for its staging directory."""
     planned, staged = hold.the_plan, hold.the_staged
-    request_anew(hold.site, hold.entry, planned.left)
+    request_rest(hold.site, hold.entry, planned.left)
     group.done(
         hold,
         Outcome(

@@ -1,4 +1,4 @@
-"""In which format the files of an insert-only table or partition are."""
+"""The format of the files of an insert-only table or partition."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _SWITCH = "hive.compactor.compact.insert.only"
 
 
 def file_format_of(site: Site, target: Target) -> FileFormat | None:
-    """How the target's files are put together; None where they hold ACID rows.
+    """Returns how the target's files are combined, None if they hold ACID rows.
 
     Raises:
         Refused: insert-only tables are not to be compacted here.
-        NotSupported: ACID rows are not in ORC.
+        NotSupported: the table holds ACID rows in another format than ORC.
     """
     table, partition = target.table, target.partition
     if not table.is_insert_only:

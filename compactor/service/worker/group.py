@@ -16,7 +16,7 @@ from compactor.rewrite.publish import stage
 from compactor.rewrite.run.task_queue import Job
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
-from compactor.service.worker.bounds import Pace
+from compactor.service.worker.bounds import Budget
 from compactor.service.worker.claim import Hold
 from compactor.service.worker.outcome import Outcome, Result
 
@@ -87,12 +87,12 @@ class Watch:
         self._open: frozenset[TxnId] = frozenset()
         self._awaited: frozenset[Entity] = frozenset()
 
-    def job(self, hold: Hold, pace: Pace, units: Sequence[Unit] | None = None) -> Job:
+    def job(self, hold: Hold, budget: Budget, units: Sequence[Unit] | None = None) -> Job:
         """The units of what ``hold`` has planned (or ``units``, which are done before), with its questions."""
         return Job(
             units=stage.units_with_targets(hold.site.storage, hold.the_plan) if units is None else units,
             check=lambda: self.check(hold),
-            skips=pace.skips(hold.the_plan),
+            skips=budget.skips(hold.the_plan),
         )
 
     def check(self, hold: Hold) -> None:

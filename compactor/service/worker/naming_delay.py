@@ -1,9 +1,9 @@
-"""``compactor.naming.delay``: only what every open transaction sees is compacted, so that no query older than a
+"""``compactor.naming.delay``: only rows that every open transaction sees are compacted, so that no query older than a
 compaction meets write IDs that are too new for it (PROTOCOL 5).
 
-A reader without visibility looks at a directory as soon as it has its name. Instead of holding back a finished output, whose
-transaction would hold back every cleaner, the input is chosen so that nobody has to wait: what an open transaction does
-not see stays as it is, and whoever comes later sees all that was read.
+A reader without visibility looks at a directory as soon as that has its name. Instead of holding back a finished output,
+with a transaction that would hold back every cleaner, the compaction chooses its input so that nobody has to wait: deltas
+that an open transaction does not see stay as they are, and every later transaction sees all that was read.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from compactor.ids import TxnId
 from compactor.service.site import Look, Target, View
 
 
-def seen_by_all(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:
-    """What a compaction of ``type`` may read of ``target``: as ``Look.view``, but nothing that some transaction does not
-    see yet.
+def delayed_view(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:
+    """Returns what a compaction of ``type`` may read of ``target``: the view of ``Look.view``, less everything that some
+    open transaction does not see yet.
 
     Raises:
-        LockNotGranted: what is to be merged is not seen by all yet; the next pass tries again.
+        LockNotGranted: some open transaction does not see the input yet; the next pass tries again.
     """
     metastore = look.site.metastore
     limit = metastore.write_ids.seen_by_all(target.table.database, target.table.name)

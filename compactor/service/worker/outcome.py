@@ -1,4 +1,4 @@
-"""How a worker's hold on an entry ended."""
+"""The outcome of a worker's work on an entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.rewrite.plan.unit import Figures
 
 
 class Result(enum.Enum):
-    """How a worker's hold on an entry ended."""
+    """How a worker's work on an entry ended."""
 
     COMPACTED = "compacted"
     CLEAN_ONLY = "nothing to merge, obsolete directories are left to the cleaner"
@@ -25,7 +25,7 @@ class Result(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one entry. ``message`` says why; ``seconds`` from claim to commit."""
+    """The end of the work on one entry. ``message`` says why it ended so; ``seconds`` run from claim to commit."""
 
     entry: Entry
     result: Result
@@ -34,7 +34,7 @@ class Outcome:
     seconds: float = 0.0
     output: tuple[str, ...] = ()
     location: str = ""
-    inputs: tuple[str, ...] = ()  #: top-level names that were read, in ``location`` as ``output``
+    inputs: tuple[str, ...] = ()  #: top-level names of what was read; in ``location``, like ``output``
     txn: TxnId | None = None
     worker_id: str | None = None
-    left: Left = NOTHING_LEFT  #: for a bound of the request
+    left: Left = NOTHING_LEFT  #: by a bound of the request

@@ -1,4 +1,4 @@
-"""What a rebalance needs beyond a major compaction: a table that allows it, and a write ID of its own (PROTOCOL 1.6)."""
+"""A rebalance needs more than a major compaction: a table that allows it, and its own write ID (PROTOCOL 1.6)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from compactor.service.site import Site, Target, View, compactor_view
 
 
 def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None) -> tuple[OrderBy, ...]:
-    """The columns to sort by, of a table that can be rebalanced.
+    """Checks that the table can be rebalanced, and returns the columns to sort by.
 
     Raises:
-        Refused: it is insert-only, whose rows have no ROW__IDs to change, or bucketed (Hive's Worker: "Cannot execute
-            rebalancing compaction on bucketed tables"), or the number of files or the order is none.
+        Refused: the table is insert-only, so its rows have no ROW__IDs to change, or bucketed (Hive's Worker: "Cannot
+            execute rebalancing compaction on bucketed tables"), or the number of files or the order is invalid.
     """
     if table.is_insert_only:
         raise Refused(f"{table}: rows of insert-only tables have no ROW__ID and stay in their files; ask for major")
@@ -32,11 +32,11 @@ def must_be_possible(table: Table, *, buckets: int | None, order_by: str | None)
     return order
 
 
-def own_view(site: Site, target: Target, txn: TxnId) -> tuple[View, WriteId]:
-    """A write ID that the table gave to nobody else, and all that was committed under the smaller ones.
+def allocate_write_id(site: Site, target: Target, txn: TxnId) -> tuple[View, WriteId]:
+    """Allocates the rebalance's own write ID, and returns it with the view of all that was committed under smaller ones.
 
-    ``txn`` holds EXCL_WRITE, which inserts pass where ``hive.txn.xlock.write`` is on, and so do writers of other
-    partitions: the rows of one that is open below would be lost under a base that bears a larger number.
+    ``txn`` holds EXCL_WRITE, which does not stop inserts where ``hive.txn.xlock.write`` is on, nor writers of other
+    partitions: rows under a smaller write ID that is still open would be lost under a base with a larger number.
 
     Raises:
         LockNotGranted: a smaller write ID is open; nothing is known to be wrong, the next pass tries again.
@@ -45,18 +45,18 @@ def own_view(site: Site, target: Target, txn: TxnId) -> tuple[View, WriteId]:
     _none_open(target, site.write_ids(table, site.metastore.transactions.snapshot(txn)).open)  # before one is spent
     own = site.metastore.write_ids.allocate(txn, table.database, table.name)
     site.metastore.write_ids.add_component(txn, target.entity, "u", own)
-    # Who has a smaller write ID opened before this snapshot; whoever comes now gets a larger one.
+    # A transaction with a smaller write ID opened before this snapshot; one that comes now gets a larger write ID.
     _none_open(target, {w for w in site.write_ids(table, site.metastore.transactions.snapshot(txn)).open if w < own})
-    # An insert may have drawn a larger write ID and committed since; its rows stay where they are, above the base.
+    # An insert may have taken a larger write ID and committed since; its rows stay where they are, above the base.
     view = compactor_view(site, target, txn, up_to=own)
     if view.write_ids.high_watermark < own - 1:
-        raise AssertionError(f"{target.entity}: no write ID below {own} is open, and the list ends before")
+        raise AssertionError(f"{target.entity}: no write ID below {own} is open, yet the list ends before it")
     return view, own
 
 
 def _none_open(target: Target, found: frozenset[WriteId] | set[WriteId]) -> None:
     if found:
         raise LockNotGranted(
-            f"{target.entity}: write ID {min(found)} of the table is open, and a rebalance needs that none is below its "
-            "own; the next pass tries again"
+            f"{target.entity}: write ID {min(found)} of the table is open, and a rebalance needs all write IDs "
+            "below its own to have ended; the next pass tries again"
         )

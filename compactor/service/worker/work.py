@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from compactor.compaction.decision import NothingToDo, enough
 from compactor.compaction.entry import Entity, Entry
@@ -23,11 +22,9 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.queue.claims import Work
 from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction
-from compactor.rewrite.full_acid.rebalance import plan_rebalance
-from compactor.rewrite.full_acid.split import with_split_bytes
-from compactor.rewrite.plan.chunks import bounded, finished, must_hold
-from compactor.rewrite.plan.plan import Plan, plan
-from compactor.rewrite.plan.slices import condensed, sliced
+from compactor.rewrite.plan.chunks import finished
+from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import SHAPES, Shape, UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import Runner
@@ -36,14 +33,14 @@ from compactor.service.exclusive import renames
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.mode import Mode, may
 from compactor.service.site import VERSION, Look, Site, Target, Targets, must_be_unsorted
-from compactor.service.worker.bounds import Pace, bound_of
+from compactor.service.worker.bounds import Budget, bound_of
 from compactor.service.worker.claim import Hold
 from compactor.service.worker.commit import committing, name_all
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.group import Group, Watch
-from compactor.service.worker.naming_delay import seen_by_all
 from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.rebalance_view import must_be_possible, own_view
+from compactor.service.worker.planning import PlanRequest, plan_scope, scope_of
+from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.steps import Step, reach
 
 __all__ = ["Options", "is_ours", "work", "work_together"]
@@ -206,12 +203,7 @@ class _Course:
 
         def see(hold: Hold) -> None:
             target, txn = hold.the_target, hold.transaction
-            if hold.rebalances:
-                hold.view, hold.write_id = own_view(site, target, txn)
-            elif target.settings.boolean("compactor.naming.delay"):
-                hold.view = seen_by_all(look, target, txn, hold.entry.type)
-            else:
-                hold.view = look.view(target, txn)
+            hold.scope = scope_of(look, target, txn, hold.entry.type)
             if site.settings.boolean("hive.txn.use.minhistorywriteid"):
                 site.metastore.write_ids.hold(txn, hold.the_view.write_ids)
             repair.no_strangers(site, target, hold.the_view)
@@ -223,32 +215,21 @@ class _Course:
         if isinstance(sufficient, NothingToDo):
             self.group.done(hold, _nothing_to_write(hold, sufficient))
         else:
-            hold.plan = self._planned(hold, SHAPES[hold.entry.type])
+            hold.plan = self._planned(hold, hold.entry.type)
 
-    def _planned(self, hold: Hold, shape: Shape) -> Plan:
-        target, view = hold.the_target, hold.the_view
-        make = partial(
-            plan,
-            location=target.location,
+    def _planned(self, hold: Hold, kind: CompactionType) -> Plan:
+        request = PlanRequest(
+            target=hold.the_target,
+            kind=kind,
             txn=hold.transaction,
-            write_ids=view.write_ids,
-            row_type=target.row_type,
-            layout=self.site.metastore.dialect.layout,
+            file_format=hold.file_format,
+            buckets=hold.entry.buckets or None,
+            order_by=hold.entry.order_by,
             small_stripe_bytes=self.options.small_stripe_bytes,
             full_verify=self.options.full_verify,
-            stores=self.site.storage.options,
-            file_format=hold.file_format,
-            is_bucketed=target.table.buckets > 0,
         )
-        bound = bound_of(target.settings)
-        if hold.write_id is None:
-            planned = bounded(view.directory, shape, bound, view.write_ids, make)
-            planned = sliced(planned, view.directory, bound.chunk_deltas, make)
-            return with_split_bytes(planned, target.settings.integer("compactor.split.bytes"))
-        entry = hold.entry
-        planned = must_hold(make(view.directory, shape), "a rebalance", bound)
-        order = must_be_possible(target.table, buckets=entry.buckets or None, order_by=entry.order_by)
-        return plan_rebalance(planned, hold.write_id, entry.buckets or None, order)
+        assert hold.scope is not None
+        return plan_scope(self.site, request, hold.scope)
 
     def _leave_large(self) -> list[int]:
         """Puts back what is too large to go with others. Nothing is recorded or staged of it yet."""
@@ -283,7 +264,7 @@ class _Course:
         watch = Watch(site, heart, prepared)
         self._merge_slices([hold for hold in prepared if hold.the_plan.slices], watch)
         prepared = [hold for hold in prepared if hold in group.live]
-        answers = self.runner.run([watch.job(hold, self._pace(hold)) for hold in prepared])
+        answers = self.runner.run([watch.job(hold, self._budget(hold)) for hold in prepared])
         for hold, answer in zip(prepared, answers, strict=True):
             if isinstance(answer, CompactorError):
                 group.out(hold, answer)
@@ -309,7 +290,7 @@ class _Course:
     def _merge_slices(self, holds: Sequence[Hold], watch: Watch) -> None:
         """What has very many deltas reads fewer from here on; see ``rewrite.plan.slices``."""
         units = [[unit for of_slice in hold.the_plan.slices for unit in of_slice.units] for hold in holds]
-        jobs = [watch.job(hold, self._pace(hold), of_hold) for hold, of_hold in zip(holds, units, strict=True)]
+        jobs = [watch.job(hold, self._budget(hold), of_hold) for hold, of_hold in zip(holds, units, strict=True)]
         for hold, answer in zip(holds, self.runner.run(jobs) if jobs else [], strict=True):
             if isinstance(answer, CompactorError):
                 self.group.out(hold, answer)
@@ -320,13 +301,13 @@ class _Course:
 
             self.group.each(read_on, [hold])
 
-    def _pace(self, hold: Hold) -> Pace:
+    def _budget(self, hold: Hold) -> Budget:
         bound = bound_of(hold.the_target.settings)
-        return Pace(bound=bound, elapsed_s=lambda: time.monotonic() - hold.started, stops=self.options.stops)
+        return Budget(bound=bound, elapsed_s=lambda: time.monotonic() - hold.started, stops=self.options.stops)
 
     def _again_as_majors(self, holds: Sequence[Hold], heart: Heartbeat) -> None:
         def as_major(hold: Hold) -> None:
-            planned = hold.plan = self._planned(hold, Shape.MAJOR)
+            planned = hold.plan = self._planned(hold, CompactionType.MAJOR)
             if planned.shape is not Shape.MAJOR:
                 raise Refused(
                     f"{hold.entry.entity}: {hold.note}, and {planned.left.because}; raise the bound, so that it can be a "

@@ -18,7 +18,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.orc.format.tail import read_tail
 from compactor.orc.io.source import LocalSource
 from compactor.rewrite.full_acid import delete_events
-from compactor.rewrite.plan.plan import plan
+from compactor.rewrite.plan.plan import PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 from compactor.rewrite.publish import naming, stage
 from compactor.storage.local import LocalStorage
@@ -39,13 +39,15 @@ def staged_of(location: Path, small: int = 1 << 20) -> stage.Staged:
     made = plan(
         directory,
         Shape.MAJOR,
-        location=str(location),
-        txn=TxnId(1),
-        write_ids=SEEN.for_compactor(),
-        row_type=ROW_TYPE,
-        layout=Layout.VERSION_1,
-        small_stripe_bytes=small,
-        full_verify=True,
+        PlanContext(
+            location=str(location),
+            txn=TxnId(1),
+            write_ids=SEEN.for_compactor(),
+            row_type=ROW_TYPE,
+            layout=Layout.VERSION_1,
+            small_stripe_bytes=small,
+            full_verify=True,
+        ),
     )
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [execute(unit) for unit in made.units])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import partial
 
 import pytest
 
@@ -13,8 +12,8 @@ from compactor.acid.names import DeltaKind
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import Refused
 from compactor.ids import TxnId, WriteId
-from compactor.rewrite.plan.chunks import Bound, bounded, cut, finished, must_hold
-from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, plan
+from compactor.rewrite.plan.chunks import Bound, bounded, cut, finished, must_fit
+from compactor.rewrite.plan.plan import NOTHING_LEFT, Plan, PlanContext
 from compactor.rewrite.plan.unit import Shape, UnitResult, passed_over
 
 HOUR = 3_600_000
@@ -38,8 +37,8 @@ def deltas(*sizes: int, first: int = 1) -> dict[str, int]:
 
 def made(files: Mapping[str, int], bound: Bound, shape: Shape = Shape.MINOR, aborted: Collection[int] = ()) -> Plan:
     directory, ids = seen(files, aborted)
-    make = partial(plan, location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>")
-    return bounded(directory, shape, bound, ids, make)
+    context = PlanContext(location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>")
+    return bounded(directory, shape, bound, context)
 
 
 def names(made: Plan) -> list[str]:
@@ -154,9 +153,9 @@ def test_where_nothing_fits_the_bound_to_raise_is_named(files: dict[str, int], s
 
 def test_what_is_done_whole_or_not_at_all() -> None:
     whole = made(deltas(10, 20), Bound(), Shape.MAJOR)
-    assert must_hold(whole, "a rebalance", Bound(bytes=30)) is whole
+    assert must_fit(whole, "a rebalance", Bound(bytes=30)) is whole
     with pytest.raises(Refused, match=r"/w/t: a rebalance reads 30 bytes, more than compactor.max.bytes 29"):
-        must_hold(whole, "a rebalance", Bound(bytes=29))
+        must_fit(whole, "a rebalance", Bound(bytes=29))
 
 
 @pytest.mark.parametrize(("done", "outputs"), [("111", 3), ("110", 2), ("101", 1), ("100", 1)])

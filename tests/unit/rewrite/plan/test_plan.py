@@ -13,7 +13,7 @@ from compactor.acid.names import DeltaKind, Layout
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.errors import BadFile, BadName, Refused
 from compactor.ids import TxnId, WriteId
-from compactor.rewrite.plan.plan import Plan, plan
+from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Shape
 
 TXNS = ValidTxnList(high_watermark=TxnId(99))
@@ -35,9 +35,13 @@ def listed(*names: str) -> Listing:
     return Listing(files=tuple(FileStatus(path=p, length=10) for p in paths), directories=tuple(sorted(tops)))
 
 
+def context(ids: ValidWriteIdList) -> PlanContext:
+    return PlanContext(location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>")
+
+
 def planned(shape: Shape, ids: ValidWriteIdList, *names: str) -> Plan:
     directory: AcidDirectory = acid_directory(listed(*names), ids, TXNS)
-    return plan(directory, shape, location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>")
+    return plan(directory, shape, context(ids))
 
 
 D = ("delta_0000001_0000001_0000", "delta_0000002_0000002_0000", "delete_delta_0000003_0000003_0000")
@@ -126,16 +130,7 @@ def test_units_are_file_numbers_and_events_go_with_their_number() -> None:
 
 def test_options_reach_every_unit() -> None:
     directory = acid_directory(listed(*D), see(3), TXNS)
-    made = plan(
-        directory,
-        Shape.MAJOR,
-        location="/w/t",
-        txn=TxnId(42),
-        write_ids=see(3),
-        row_type="struct<a:int>",
-        small_stripe_bytes=5,
-        full_verify=True,
-    )
+    made = plan(directory, Shape.MAJOR, replace(context(see(3)), small_stripe_bytes=5, full_verify=True))
     assert {(u.small_stripe_bytes, u.full_verify, u.row_type) for u in made.units} == {(5, True, "struct<a:int>")}
 
 

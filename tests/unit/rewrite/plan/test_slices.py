@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,7 @@ from compactor.errors import VerificationFailed
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
-from compactor.rewrite.plan.plan import Plan, plan
+from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.slices import condensed, sliced
 from compactor.rewrite.plan.unit import Figures, Output, Shape, UnitResult
 from compactor.rewrite.run.runner import InProcessRunner
@@ -32,13 +31,15 @@ from tests.support.watching import names_in
 STAGING = staging_name(TxnId(42))
 
 
-def planned(names: Sequence[str], most: int, shape: Shape = Shape.MAJOR, layout: Layout = Layout.VISIBILITY) -> Plan:
+def planned(
+    names: Sequence[str], max_deltas: int, shape: Shape = Shape.MAJOR, layout: Layout = Layout.VISIBILITY
+) -> Plan:
     ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(99)).for_compactor()
     files = tuple(FileStatus(path=f"{name}/bucket_00000", length=10) for name in names)
     listing = Listing(files=files, directories=tuple(sorted(names)))
     directory = acid_directory(listing, ids, ValidTxnList(high_watermark=TxnId(99)))
-    make = partial(plan, location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>", layout=layout)
-    return sliced(make(directory, shape), directory, most, make)
+    context = PlanContext(location="/w/t", txn=TxnId(42), write_ids=ids, row_type="struct<a:int>", layout=layout)
+    return sliced(plan(directory, shape, context), directory, max_deltas, context)
 
 
 def deltas(*numbers: int) -> list[str]:

@@ -1,53 +1,181 @@
-"""What dry runs and explanations say of slices and of ``compactor.naming.delay`` is what a worker then does."""
+"""A worker does what dry runs and explanations predict."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compactor.compaction.states import CompactionType
-from compactor.errors import LockNotGranted
-from compactor.rewrite.plan import slices
+from compactor.errors import Refused
+from compactor.ids import WriteId
+from compactor.metastore.catalog.read import Table
+from compactor.rewrite.plan.plan import Plan
+from compactor.rewrite.plan.slices import condensed
+from compactor.rewrite.plan.unit import Unit, UnitResult
+from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
 from compactor.service.site import Site
-from compactor.service.worker.planning import Foreseen, Manner, foresee, planned, view_now
+from compactor.service.worker.outcome import Result
+from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan
 from tests.support.passes import compact
-from tests.support.tables import entity_of, insert, make_table, with_settings
+from tests.support.tables import delete, entity_of, insert, make_table, with_settings
 
 NOT_SLICED = {"slices": 0, "delay": None}
+KINDS = [CompactionType.MINOR, CompactionType.MAJOR, CompactionType.REBALANCE]
+SMALL = "{small}"  #: bytes of two deltas, and of three
+LARGE = "{large}"
+LIMITS = {
+    "none": {},
+    "bytes": {"compactor_max_bytes": LARGE},
+    "time": {"compactor_max_time": "1h", "compactor_chunk_bytes": SMALL},
+    "bytes and time": {"compactor_max_bytes": LARGE, "compactor_max_time": "1h", "compactor_chunk_bytes": SMALL},
+    "slices": {"hive_compactor_max_num_delta": "3"},
+    "split": {"compactor_split_bytes": "1000"},
+    "slices and split": {"hive_compactor_max_num_delta": "3", "compactor_split_bytes": "1000"},
+    "slices and bytes": {"hive_compactor_max_num_delta": "2", "compactor_max_bytes": LARGE},
+}
+
+
+class Recorder(InProcessRunner):
+    """Keeps the units of each run of one entry, and their results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.units: list[tuple[Unit, ...]] = []
+        self.results: list[list[UnitResult]] = []
+
+    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+        answers = super().run(jobs)
+        for job, answer in zip(jobs, answers, strict=True):
+            assert isinstance(answer, list), answer
+            self.units.append(tuple(job.units))
+            self.results.append(answer)
+        return answers
+
+    def assert_did(self, plan: Plan) -> None:
+        """The units of the slices ran first, then those that read the output of the slices."""
+        runs = iter(zip(self.units, self.results, strict=True))
+        if plan.slices:
+            units, results = next(runs)
+            assert units == tuple(unit for of_slice in plan.slices for unit in of_slice.units)
+            plan = condensed(plan, results)
+        units, _ = next(runs)
+        assert units == plan.units
+        assert next(runs, None) is None
+
+
+def with_own_write_id(plan: Plan, write_id: WriteId) -> Plan:
+    """The worker of a rebalance has allocated this write ID by then, so its snapshot reaches up to it."""
+    (unit,) = plan.units
+    assert unit.write_ids.high_watermark == write_id - 1
+    return replace(plan, units=(replace(unit, write_ids=replace(unit.write_ids, high_watermark=write_id)),))
+
+
+@pytest.fixture
+def table(deployment: Site, warehouse: Path) -> Table:
+    """Eight inserts over two file numbers, and a delete."""
+    table = make_table(deployment, warehouse)
+    for start in range(0, 80, 10):
+        insert(deployment, table, range(start, start + 10))
+    delete(deployment, table, [3, 14])
+    return table
+
+
+def limited(site: Site, table: Table, values: dict[str, str]) -> Site:
+    deltas = Path(table.location).glob("delta_*")
+    largest = max(sum(file.stat().st_size for file in delta.glob("bucket_*")) for delta in deltas)
+    sizes = {"small": 2 * largest, "large": 3 * largest}
+    return with_settings(site, **{name: value.format(**sizes) for name, value in values.items()})
+
+
+@contextmanager
+def blind_query(site: Site, table: Table) -> Iterator[None]:
+    """A query that does not see the last insert."""
+    [query] = site.metastore.transactions.open("trino", "coordinator")
+    insert(site, table, [100, 101])
+    yield
+    site.metastore.transactions.commit(query)
+
+
+@pytest.mark.parametrize("delay", [False, True], ids=["", "delay"])
+@pytest.mark.parametrize("limits", LIMITS.values(), ids=LIMITS)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.label.lower())
+def test_a_worker_does_what_the_preview_predicts(
+    kind: CompactionType, limits: dict[str, str], delay: bool, deployment: Site, table: Table
+) -> None:
+    """Inputs, output names, shape, slices, units and left-overs, for every kind and limit."""
+    site = limited(deployment, table, limits | ({"compactor_naming_delay": "true"} if delay else {}))
+    name, runner = kind.label.lower(), Recorder()
+    with blind_query(site, table):
+        if kind is CompactionType.REBALANCE and "compactor_max_bytes" in limits:
+            with pytest.raises(Refused) as refusal:
+                preview(site, "default.t", type=name)
+            outcome = compact(site, name, runner=runner)
+            assert (outcome.result, outcome.message, runner.units) == (Result.REFUSED, str(refusal.value), [])
+            return
+        found = preview_plan(site, site.target(entity_of(table)), kind)
+        (predicted,) = preview(site, "default.t", type=name)
+        outcome = compact(site, name, runner=runner)
+    assert isinstance(found, PlanPreview)
+    plan = found.plan
+    runner.assert_did(plan if found.scope.write_id is None else with_own_write_id(plan, found.scope.write_id))
+    assert outcome.result is Result.COMPACTED
+    assert (predicted.inputs, predicted.outputs) == (outcome.inputs, outcome.output)
+    assert (plan.inputs, plan.location, plan.txn) == (outcome.inputs, outcome.location, outcome.txn)
+    assert plan.left == outcome.left
+    assert predicted.input_bytes == outcome.figures.bytes_in
+    assert (predicted.cost.rows_in, predicted.cost.rows_out) == (outcome.figures.rows_in, outcome.figures.rows_out)
+    entry = site.metastore.compactions.entry(outcome.entry.id)
+    assert plan.highest_write_id == predicted.highest_write_id == entry.highest_write_id
+    assert predicted.summary.slices == len(plan.slices)
+
+
+def test_every_limit_shows_in_some_plan(deployment: Site, table: Table) -> None:
+    """Else the comparison above would compare little."""
+
+    def plan_of(kind: CompactionType, limits: str) -> Plan:
+        site = limited(deployment, table, LIMITS[limits])
+        found = preview_plan(site, site.target(entity_of(table)), kind)
+        assert isinstance(found, PlanPreview)
+        return found.plan
+
+    plain = plan_of(CompactionType.MAJOR, "none")
+    assert (len(plain.units), plain.chunks, plain.slices, bool(plain.left)) == (2, (), (), False)
+    assert plan_of(CompactionType.MINOR, "bytes").left.again
+    assert len(plan_of(CompactionType.MINOR, "time").chunks) > 1
+    assert len(plan_of(CompactionType.MAJOR, "slices").slices) > 1
+    for unit in plan_of(CompactionType.MAJOR, "split").units:
+        assert unit.split_bytes == 1000
+    (unit,) = plan_of(CompactionType.REBALANCE, "none").units
+    assert unit.rebalance is not None
+    assert [part.number for part in unit.rebalance.parts] == [0, 1]
 
 
 def of_json(found: dict[str, object]) -> dict[str, object]:
     return {key: found[key] for key in NOT_SLICED}
 
 
-def test_a_compaction_of_many_deltas_says_in_how_many_slices(
-    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compaction_of_many_deltas_says_in_how_many_slices(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     for value in range(7):
         insert(deployment, table, [value])
     site = with_settings(deployment, hive_compactor_max_num_delta="3", hive_compactor_delta_num_threshold="2")
     (plain,) = preview(deployment, "default.t", type="major")
-    (told,) = preview(site, "default.t", type="major")
-    assert (of_json(plain.to_json()), plain.manner.sentences) == (NOT_SLICED, [])
-    assert of_json(told.to_json()) == {"slices": 2, "delay": None}  # the seventh delta is read as it is
-    assert told.manner.sentences == [
+    (shown,) = preview(site, "default.t", type="major")
+    assert (of_json(plain.to_json()), plain.summary.sentences) == (NOT_SLICED, [])
+    assert of_json(shown.to_json()) == {"slices": 2, "delay": None}  # the seventh delta is read as it is
+    assert shown.summary.sentences == [
         "2 slices of at most 3 deltas are merged in the staging directory first (hive.compactor.max.num.delta)"
     ]
     (partition,) = explain(site, "default.t").partitions
-    assert (partition.surveyed.considered.outcome, partition.manner.slices) == ("major", 2)
+    assert (partition.surveyed.considered.outcome, partition.summary.slices) == ("major", 2)
     assert of_json(partition.to_json()) == {"slices": 2, "delay": None}
-    made: list[int] = []
-    condensed = slices.condensed
-    monkeypatch.setattr(
-        "compactor.service.worker.work.condensed",
-        lambda plan, results: made.append(len(plan.slices)) or condensed(plan, results),
-    )
-    assert compact(site, "major").output == told.outputs
-    assert made == [2]
+    assert compact(site, "major").output == shown.outputs
 
 
 def test_what_the_delay_leaves_is_said(deployment: Site, warehouse: Path) -> None:
@@ -56,16 +184,16 @@ def test_what_the_delay_leaves_is_said(deployment: Site, warehouse: Path) -> Non
     for value in range(2):
         insert(site, table, [value])
     (all_seen,) = preview(site, "default.t", type="major")
-    assert all_seen.manner.delay == "every open transaction sees all that is to be merged"
+    assert all_seen.summary.delay == "every open transaction sees all that is to be merged"
     [query] = site.metastore.transactions.open("trino", "coordinator")
     insert(site, table, [2])
-    (told,) = preview(site, "default.t", type="major")
+    (shown,) = preview(site, "default.t", type="major")
     left = "write IDs above 2 are left until the transactions that do not see them have ended"
-    assert (told.manner.delay, told.highest_write_id, told.inputs) == (left, 2, all_seen.inputs)
+    assert (shown.summary.delay, shown.highest_write_id, shown.inputs) == (left, 2, all_seen.inputs)
     (partition,) = explain(site, "default.t").partitions
     assert of_json(partition.to_json()) == {"slices": 0, "delay": left}
-    assert partition.manner.sentences == [f"compactor.naming.delay: {left}"]
-    assert compact(site, "major").output == told.outputs
+    assert partition.summary.sentences == [f"compactor.naming.delay: {left}"]
+    assert compact(site, "major").output == shown.outputs
     site.metastore.transactions.commit(query)
 
 
@@ -75,14 +203,15 @@ def test_where_the_delay_leaves_nothing_a_dry_run_says_so(deployment: Site, ware
     [query] = site.metastore.transactions.open("trino", "coordinator")
     for value in range(2):
         insert(site, table, [value])
-    target = site.target(entity_of(table))
-    with pytest.raises(LockNotGranted) as waits:
-        view_now(site, target, CompactionType.MAJOR)
-    (told,) = preview(site, "default.t", type="major")
-    assert told.nothing == told.manner.delay == str(waits.value)
-    assert (told.inputs, told.outputs) == ((), ())
-    waiting = Foreseen(manner=Manner(delay=str(waits.value)), nothing=str(waits.value))
-    assert foresee(site, target, CompactionType.MAJOR) == waiting
+    found = preview_plan(site, site.target(entity_of(table)), CompactionType.MAJOR)
+    (shown,) = preview(site, "default.t", type="major")
+    assert shown.nothing is not None
+    assert "compactor.naming.delay is set" in shown.nothing
+    assert shown.summary.delay == shown.nothing
+    assert (shown.inputs, shown.outputs) == ((), ())
+    assert found == NoPlan(because=shown.nothing, summary=PlanSummary(delay=shown.nothing))
+    outcome = compact(site, "major")
+    assert (outcome.result, outcome.message) == (Result.WAITING, shown.nothing)
     site.metastore.transactions.commit(query)
 
 
@@ -92,6 +221,6 @@ def test_a_rebalance_has_neither_slices_nor_delay(deployment: Site, warehouse: P
     table = make_table(site, warehouse)
     for value in range(5):
         insert(site, table, [value])
-    target = site.target(entity_of(table))
-    view, delay = view_now(site, target, CompactionType.REBALANCE)
-    assert (delay, planned(site, target, view, CompactionType.REBALANCE).slices) == (None, ())
+    found = preview_plan(site, site.target(entity_of(table)), CompactionType.REBALANCE)
+    assert isinstance(found, PlanPreview)
+    assert (found.summary.delay, found.plan.slices) == (None, ())

@@ -30,7 +30,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.rebalance_view import must_be_possible, own_view
+from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
 from compactor.service.worker.work import Options, work
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
@@ -311,7 +311,7 @@ def test_an_insert_under_a_smaller_write_id_lets_it_wait(site: Site, table: Tabl
 
 
 class Meanwhile:
-    """What another transaction does beside ``own_view``: ``before`` its write ID is given out, and ``after``."""
+    """What another transaction does beside ``allocate_write_id``: ``before`` its write ID is given out, and ``after``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.before: list[Callable[[], object]] = []
@@ -341,7 +341,7 @@ def test_a_smaller_write_id_that_was_given_out_meanwhile_lets_it_wait(
     meanwhile = Meanwhile(monkeypatch)
     meanwhile.before.append(lambda: site.metastore.write_ids.allocate(writer, "default", "t"))
     with pytest.raises(LockNotGranted, match=f"write ID {number} of the table is open"):
-        own_view(site, site.target(entity_of(table)), own_txn)
+        allocate_write_id(site, site.target(entity_of(table)), own_txn)
     assert meanwhile.before == []
 
 
@@ -362,7 +362,7 @@ def test_a_larger_write_id_that_committed_meanwhile_is_not_read(
         site.metastore.transactions.commit(older)
 
     Meanwhile(monkeypatch).after.append(insert_above)
-    view, own = own_view(site, target, own_txn)
+    view, own = allocate_write_id(site, target, own_txn)
     assert compactor_view(site, target, own_txn).write_ids.high_watermark == own + 1
     assert view.write_ids.high_watermark == own
     assert [d.directory for d in view.directory.compactable()] == below
