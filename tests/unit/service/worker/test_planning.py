@@ -16,7 +16,8 @@ from compactor.metastore.catalog.read import Table
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import Unit, UnitResult
-from compactor.rewrite.run.runner import Answer, InProcessRunner, Job
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
 from compactor.service.site import Site
@@ -49,7 +50,7 @@ class Recorder(InProcessRunner):
         self.units: list[tuple[Unit, ...]] = []
         self.results: list[list[UnitResult]] = []
 
-    def run(self, jobs: Sequence[Job]) -> list[Answer]:
+    def run(self, jobs: Sequence[Job]) -> list[JobAnswer]:
         answers = super().run(jobs)
         for job, answer in zip(jobs, answers, strict=True):
             assert isinstance(answer, list), answer
@@ -130,7 +131,7 @@ def test_a_worker_does_what_the_preview_predicts(
     assert plan.left == outcome.left
     assert predicted.input_bytes == outcome.figures.bytes_in
     assert (predicted.cost.rows_in, predicted.cost.rows_out) == (outcome.figures.rows_in, outcome.figures.rows_out)
-    entry = site.metastore.compactions.entry(outcome.entry.id)
+    entry = site.(outcome.entry.id)
     assert plan.highest_write_id == predicted.highest_write_id == entry.highest_write_id
     assert predicted.summary.slices == len(plan.slices)
 
