@@ -131,7 +131,7 @@ def test_a_worker_does_what_the_preview_predicts(
     assert plan.left == outcome.left
     assert predicted.input_bytes == outcome.figures.bytes_in
     assert (predicted.cost.rows_in, predicted.cost.rows_out) == (outcome.figures.rows_in, outcome.figures.rows_out)
-    entry = site.(outcome.entry.id)
+    entry = site.metastore.entries.get(outcome.entry.id)
     assert plan.highest_write_id == predicted.highest_write_id == entry.highest_write_id
     assert predicted.summary.slices == len(plan.slices)
 
