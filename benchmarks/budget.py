@@ -1,9 +1,9 @@
-"""The budget: what a compaction may cost, as ratios to what it is measured beside. ``python benchmarks/budget.py``.
+"""The budget: the allowed cost of a compaction, as ratios to other programs. ``python benchmarks/budget.py``.
 
-Each ratio counts an entry from claim to commit, metastore included, Spark's start apart. Needs 10 GB of disk and some
-minutes. ``--only rivals|copy|rewrite|fleet|memory`` measures a part, ``--folder`` says on which disk; results go to
-``benchmarks/results/``, a part each. ``LIVE=0`` leaves Hive out. Reading through ``hive_acid`` is not measured: there is no
-such reader in this release.
+Each ratio covers an entry from claim to commit, metastore included, without the start of Spark. Needs 10 GB of disk and
+some minutes. ``--only rivals|copy|rewrite|fleet|memory`` measures one part, ``--folder`` chooses the disk; results go to
+``benchmarks/results/``, one file per part. ``LIVE=0`` leaves Hive out. Reading through ``hive_acid`` is not measured: this
+release has no such reader.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.parts import contents, spark
 from benchmarks.parts.lab import Lab, cat, cold, files, opened, warm
-from benchmarks.parts.peak import peak_of, planned, rewritten, seconds_of
-from benchmarks.parts.report import Row, disk, keep, machine, say, told
+from benchmarks.parts.peak import peak_of, plan_of, rewrite_and_discard, seconds_of
+from benchmarks.parts.report import Row, as_text, disk_of, machine_facts, progress, write_results
 from compactor.ids import WriteId
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_batch
@@ -47,8 +47,8 @@ PAIRS = 3
 
 
 def copy(lab: Lab, folder: Path) -> list[Row]:
-    """No deletes, large stripes, 1 GB: beside ``cat`` and fsync of the same files in the same state of the cache."""
-    say(f"writing {BIG} deltas of {BIG_FILE >> 20} MB")
+    """No deletes, large stripes, 1 GB: compared with ``cat`` and fsync of the same files in the same state of the cache."""
+    progress(f"writing {BIG} deltas of {BIG_FILE >> 20} MB")
     model = lab.table("big", contents.BLOBS, [contents.blobs(BIG_FILE)] * BIG, 2 * PAIRS + 3)
     paths = files(model)
     runner = InProcessRunner(threads=CORES)
@@ -59,7 +59,7 @@ def copy(lab: Lab, folder: Path) -> list[Row]:
         ("minor", "warm", warm, PAIRS),
         ("major", "cold", cold, 2),
     ):
-        say(f"{kind} beside cat, {state} cache")
+        progress(f"{kind} beside cat, {state} cache")
         ours, theirs = [], []
         for _ in range(pairs):
             prepare(paths)
@@ -74,18 +74,18 @@ def copy(lab: Lab, folder: Path) -> list[Row]:
 
 
 def rewrite(lab: Lab, folder: Path) -> list[Row]:
-    """Deletes scattered over every stripe: beside plain Spark's anti-join, on all cores beside a process for each core
-    (which share nothing but the machine), and beside deletes in a tenth of the stripes."""
+    """Deletes scattered over every stripe: compared with plain Spark's anti-join, all cores compared with one process per
+    core (which share nothing but the machine), and compared with deletes in a tenth of the stripes."""
     inserts = [contents.rows(EACH)] * DELTAS
     every, tenth = range(1, DELTAS + 1), range(1, DELTAS // 10 + 1)
-    say(f"writing {DELTAS} deltas of {EACH} rows twice, with deletes")
+    progress(f"writing {DELTAS} deltas of {EACH} rows twice, with deletes")
     scattered = lab.table(
         "scattered", contents.ROWS, [*inserts, contents.deletes(contents.ROWS, DELETED, every, EACH)], PAIRS + 6
     )
     few = contents.deletes(contents.ROWS, DELETED // 10, tenth, EACH)
     lab.table("tenth", contents.ROWS, [*inserts, few], 3)
     warm(files(scattered))
-    say(f"deletes in every stripe: one on {CORES} cores, {CORES} on one each")
+    progress(f"deletes in every stripe: one on {CORES} cores, {CORES} on one each")
     copies = [folder / "cores" / str(number) for number in range(CORES)]
     for place in copies:
         shutil.copytree(scattered, place, copy_function=os.link)
@@ -93,7 +93,7 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
     one_each = seconds(copies, cores=1)
     together = seconds(copies[:1], cores=CORES)
     alone = seconds(copies[:1], cores=1)
-    say("deletes in every stripe and in a tenth of them")
+    progress("deletes in every stripe and in a tenth of them")
     both, part = [], []
     for _ in range(2):
         both.append(lab.compact("scattered", "major", InProcessRunner(threads=CORES)).seconds)
@@ -113,7 +113,7 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
             details={"s": min(part), "s in every": min(both)},
         ),
     ]
-    say("the same by plain Spark")
+    progress("the same by plain Spark")
     with spark.application(CORES) as application:
         pairs = _pairs(
             lambda: lab.compact("scattered", "major", SparkRunner(application)).seconds,
@@ -123,11 +123,11 @@ def rewrite(lab: Lab, folder: Path) -> list[Row]:
 
 
 def rivals(lab: Lab, folder: Path, place: hive4.Place | None) -> list[Row]:
-    """No deletes, 1 GB: beside plain Spark and Hive's own compactor, each warmed up."""
-    say(f"writing {DELTAS} deltas of {LARGE} rows")
+    """No deletes, 1 GB: compared with plain Spark and Hive's own compactor, each warmed up."""
+    progress(f"writing {DELTAS} deltas of {LARGE} rows")
     model = lab.table("facts", contents.ROWS, [contents.rows(LARGE)] * DELTAS, 6)
     warm(files(model))
-    say("beside plain Spark")
+    progress("beside plain Spark")
     with spark.application(CORES) as application:
 
         def ours() -> float:
@@ -136,7 +136,7 @@ def rivals(lab: Lab, folder: Path, place: hive4.Place | None) -> list[Row]:
         pairs = _pairs(ours, partial(spark.copied, application, model, folder / "spark"), 1)
         rows = [_faster("major, 1 GB, no deletes: faster than Spark's read and write", 15, "Spark", pairs)]
         if place is not None:
-            say("beside Hive's own compactor")
+            progress("beside Hive's own compactor")
             with hive4.running(place) as hive:
                 hive.sql("show databases")
                 pairs = _pairs(ours, partial(_by_hive, lab, hive), 1)
@@ -145,7 +145,7 @@ def rivals(lab: Lab, folder: Path, place: hive4.Place | None) -> list[Row]:
 
 
 def _by_hive(lab: Lab, hive: hive4.Hive) -> float:
-    """Seconds that Hive's worker takes for one partition, from claim to commit."""
+    """Returns the seconds that Hive's worker takes for one partition, from claim to commit."""
     spec = lab.take("facts").replace("=", "='") + "'"
     hive.sql(f"alter table facts partition ({spec}) compact 'major'")
     start = time.perf_counter()
@@ -154,8 +154,8 @@ def _by_hive(lab: Lab, hive: hive4.Hive) -> float:
 
 
 def fleet(folder: Path) -> list[Row]:
-    """Tiny partitions, each a compaction of its own, the embedded metastore's work included; after the session's start."""
-    say(f"{PARTITIONS} partitions of {TINY} tiny deltas")
+    """Tiny partitions, each a compaction of its own, including the embedded metastore's work; without session start."""
+    progress(f"{PARTITIONS} partitions of {TINY} tiny deltas")
     place = folder / "fleet"
     place.mkdir()
     with runner_of(None) as runner, asked("sqlite", place, PARTITIONS, TINY, "major") as (site, batch_id):
@@ -170,8 +170,8 @@ def fleet(folder: Path) -> list[Row]:
 
 
 def memory(folder: Path) -> list[Row]:
-    """The most memory of a process that rewrites 1 GB and 4 GB of one file number, every eighth delta with deletes."""
-    say(f"writing {4 * BIG} deltas of {BIG_FILE >> 20} MB")
+    """Peak memory of a process that rewrites 1 GB and 4 GB of one file number, every eighth delta with deletes."""
+    progress(f"writing {4 * BIG} deltas of {BIG_FILE >> 20} MB")
     small, large = folder / "small", folder / "large"
     highest = WriteId(4 * BIG + 1)
     for number in range(1, 4 * BIG + 1):
@@ -182,16 +182,16 @@ def memory(folder: Path) -> list[Row]:
         some = contents.deletes(contents.BLOBS, 100 * deltas, range(1, deltas + 1, 8), contents.blob_rows(BIG_FILE))
         some(str(location), highest)
     kind = row_type(contents.BLOBS)
-    say("1 GB and 4 GB, each in a process of its own")
+    progress("1 GB and 4 GB, each in a process of its own")
     alone = [peak_of(location, kind, highest) / 2**20 for location in (small, large)]
-    say("the same by Spark's Python workers")
+    progress("the same by Spark's Python workers")
     on_spark = []
     with spark.application(1) as application:
         for location in (small, large):
             spark.forget_peaks()
-            rewritten(planned(str(location), kind, highest), SparkRunner(application))
+            rewrite_and_discard(plan_of(str(location), kind, highest), SparkRunner(application))
             on_spark.append(spark.peak() / 2**20)
-    say("3 million rows in 31 kB")
+    progress("3 million rows in 31 kB")
     wide_table = folder / "wide" / "delta_0000001_0000001_0000"
     wide_table.mkdir(parents=True)
     wide.write(wide_table / "bucket_00000")
@@ -208,14 +208,14 @@ def memory(folder: Path) -> list[Row]:
 
 
 def _pairs(ours: Callable[[], float], theirs: Callable[[], float], count: int = PAIRS) -> list[tuple[float, float]]:
-    """Seconds of both in turns, so that a machine whose speed changes is as fast for one as for the other; a first time
-    that warms both up is left out."""
+    """Measures both in turns, in seconds, so that a machine whose speed changes is equally fast for both; a first run that
+    warms both up is left out."""
     ours(), theirs()
     return [(ours(), theirs()) for _ in range(count)]
 
 
 def _faster(work: str, bar: float, rival: str, pairs: Sequence[tuple[float, float]]) -> Row:
-    """How many times faster we were in the middle one of ``pairs``."""
+    """Returns the row for the factor by which we were faster, the median of ``pairs``."""
     details = {"s": median(a for a, _ in pairs), f"s of {rival}": median(b for _, b in pairs)}
     return Row(work=work, bar=bar, measured=median(b / a for a, b in pairs), more=True, details=details)
 
@@ -228,7 +228,7 @@ def main() -> None:
     given = parser.parse_args()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=given.folder)))
-        facts = machine() | {"disk": disk(folder)}
+        facts = machine_facts() | {"disk": disk_of(folder)}
         place, server = stack.enter_context(hive4.placed("-Xmx2g"))
         lab = stack.enter_context(opened(folder, server.url.format(name="hive4")))
         for part in parts if given.only is None else (given.only,):
@@ -245,8 +245,8 @@ def main() -> None:
                 rows = fleet(folder)
             else:
                 rows = memory(folder)
-            sys.stdout.write("\n" + told(rows, facts, left_out) + "\n")
-            keep(rows, facts, left_out, name=part)
+            sys.stdout.write("\n" + as_text(rows, facts, left_out) + "\n")
+            write_results(rows, facts, left_out, name=part)
 
 
 if __name__ == "__main__":

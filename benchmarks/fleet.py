@@ -1,10 +1,10 @@
 """One application over many small partitions: ``python benchmarks/fleet.py [partitions] [deltas]``.
 
-Each partition of tiny deltas is one compaction with all its work in the metastore, from claim to commit. Told in
+Each partition of tiny deltas is one compaction with all its work in the metastore, from claim to commit. The figure is
 partitions per second after the start of the session. ``--master local[2]`` runs the units in Spark, else they run in
-this process; ``--type minor`` compacts to a delta instead of a base; ``--statements`` counts what is sent to the databases,
-which makes each statement dearer; ``--database``, ``--folder`` and ``--profile`` are those of ``initiator.py`` (a profile is
-of one group after the other in this process, since it sees one thread only).
+this process; ``--type minor`` compacts to a delta instead of a base; ``--statements`` counts SQL statements, which makes
+each of them slower; ``--database``, ``--folder`` and ``--profile`` are those of ``initiator.py`` (a profile covers one
+group after the other in this process, since it sees one thread only).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def runner_of(master: str | None) -> Iterator[Runner]:
 
 @contextmanager
 def asked(database: str, folder: Path, partitions: int, deltas: int, type: str) -> Iterator[tuple[Site, int]]:
-    """A site where a compaction of each of so many partitions is asked for, and the batch of all of them."""
+    """Yields a site with a compaction requested for each of ``partitions`` partitions, and the batch of all of them."""
     with opened(database, folder) as (metastore, state):
         table = make_partitions(metastore, folder / "warehouse", partitions, deltas=deltas)
         site = site_of(metastore, state)
@@ -115,10 +115,10 @@ def main() -> None:
                     profiler.runcall(work_together, site, group, InProcessRunner(), Options(), outcomes.append)
                 return WorkerPass(outcomes=tuple(outcomes))
 
-            done, told = timed(site, one_by_one if given.profile else batched, statements=given.statements)
-            say(f"{'claimed to committed':22}{told}")
+            done, line = timed(site, one_by_one if given.profile else batched, statements=given.statements)
+            say(f"{'claimed to committed':22}{line}")
             figures = sorted(o.seconds for o in done.outcomes)
-            say(f"{'one entry':22}{figures[len(figures) // 2]:8.3f} s in the middle, {figures[-1]:.3f} s at most")
+            say(f"{'one entry':22}median {figures[len(figures) // 2]:.3f} s, maximum {figures[-1]:.3f} s")
             if given.profile:
                 pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
                 pstats.Stats(profiler).sort_stats("cumtime").print_stats(90)

@@ -1,8 +1,8 @@
 """One pass of the initiator over a table with many partitions: ``python benchmarks/initiator.py [partitions] [deltas]``.
 
 Three passes over real directories: nothing is due, everything is due and is requested, everything is in the queue.
-Each is told in partitions per second and in SQL statements. ``--database postgresql`` (or ``mysql``) starts a server
-with Hive's own schema, ``--folder`` says where the directories are made, ``--profile`` prints where the time went.
+The figures are partitions per second and SQL statements. ``--database postgresql`` (or ``mysql``) starts a server with
+Hive's own schema, ``--folder`` chooses where the directories are made, ``--profile`` prints where the time went.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy import event
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.parts.report import disk
+from benchmarks.parts.report import disk_of
 from compactor.database.engine import Database, open_database
 from compactor.metastore.schema import create
 from compactor.metastore.store import Metastore, open_metastore
@@ -43,7 +43,7 @@ class Count:
 
 @contextmanager
 def counted(*databases: Database) -> Iterator[Count]:
-    """Counts what is sent to ``databases``: one statement with many rows of values is one."""
+    """Counts the statements sent to ``databases``; a statement with many rows of values counts once."""
     count = Count()
 
     def seen(conn: object, cursor: object, statement: str, parameters: object, context: object, many: bool) -> None:
@@ -64,13 +64,13 @@ def say(text: str) -> None:
 
 
 def facts(folder: Path) -> str:
-    """What the figures depend on."""
-    return f"Python {platform.python_version()}, {os.cpu_count()} cores, directories in {disk(folder)}"
+    """Returns the facts that the figures depend on."""
+    return f"Python {platform.python_version()}, {os.cpu_count()} cores, directories in {disk_of(folder)}"
 
 
 @contextmanager
 def opened(kind: str, folder: Path) -> Iterator[tuple[Metastore, store.OwnState]]:
-    """An empty metastore and a state of ours beside it."""
+    """Yields an empty metastore and our state beside it."""
     with ExitStack() as stack:
         if kind == "sqlite":
             url = f"sqlite:///{folder / 'metastore.db'}"

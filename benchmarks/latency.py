@@ -1,8 +1,8 @@
-"""From a threshold crossed to the table compacted, hop by hop: ``python benchmarks/latency.py [tables]``.
+"""From a crossed threshold to the compacted table, hop by hop: ``python benchmarks/latency.py [tables]``.
 
 A real Airflow (API server, scheduler, triggerer, DAG processor), an embedded metastore, a resident application on this
-machine; every interval is as it comes. A table's last write crosses its threshold at a moment that the sensor does not
-know of. Hops are medians of all tables; what was measured goes to ``benchmarks/results/``.
+machine; every interval has its default. A table's last write crosses its threshold at a random moment. Hops are medians
+over all tables; results go to ``benchmarks/results/``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.parts.report import Row, keep, machine, say, told
+from benchmarks.parts.report import Row, as_text, machine_facts, progress, write_results
 from compactor.compaction.entry import Entry
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.servers import AirflowServers
@@ -33,10 +33,10 @@ from tests.support.tables import insert, make_table
 
 ROOT = Path(__file__).parents[1]
 BAR = 20.0  #: seconds
-DELTAS = 3  #: of which the last one crosses the threshold
-SETTLED = 12.0  #: seconds for which the sensor has seen no change: two of its looks
-PATIENCE = 300.0  #: seconds that anything may take
-#: A driver that outlives its task and waits for more batches. Everything else of the section is as it comes.
+DELTAS = 3  #: the last one crosses the threshold
+SETTLED = 12.0  #: seconds without a change for the sensor: two of its polls
+PATIENCE = 300.0  #: seconds that any step may take
+#: A driver that outlives its task and waits for more batches. Everything else of the section has its default.
 RESIDENT = {
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__COMPACTOR__LAUNCHER": "process",
@@ -46,10 +46,10 @@ RESIDENT = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
-    """When a table's compaction came to each hop, in seconds after its threshold was crossed.
+class HopTimes:
+    """The times at which a table's compaction reached each hop, in seconds after its threshold was crossed.
 
-    The run of the worker's DAG stands beside: a resident application looks into the queue for itself.
+    The run of the worker's DAG is listed besides: a resident application polls the queue itself.
     """
 
     seen: float  #: by the trigger in the triggerer
@@ -65,22 +65,22 @@ class Way:
 
 
 class Lab:
-    """The servers, and the metastore that they look after."""
+    """The servers and their metastore."""
 
     def __init__(self, place: DemoPaths, site: Site, servers: AirflowServers) -> None:
         self._place = place
         self._site = site
         self._servers = servers
 
-    def started(self) -> None:
-        """The DAGs run, and an application is resident once a first table is compacted."""
+    def wait_until_ready(self) -> None:
+        """Waits until the DAGs run and, after the compaction of a first table, an application is resident."""
         self._until("DAGs", lambda: self._runs("compaction_initiator"))
         self._compacted(self._crossed("first")[0])
         residents = own_state(self._site).residents
         self._until("a resident application", lambda: residents.find(self._site.name))
 
-    def way(self, name: str) -> Way:
-        """Of one new table."""
+    def measure_hops(self, name: str) -> HopTimes:
+        """Returns the times of one new table."""
         table, crossed = self._crossed(name)
         entry, batch = self._compacted(table)
         seen, began = self._until(name, lambda: self._scan_before(entry))
@@ -90,10 +90,10 @@ class Lab:
         requested, committed = entry.enqueue_time / 1000, entry.commit_time / 1000
         worker = self._until(name, lambda: self._began_after("compaction_worker", requested))
         times = (seen, began, requested, batch.planned_at / 1000, batch.started_at / 1000, committed, worker)
-        return Way(**{field.name: at - crossed for field, at in zip(fields(Way), times, strict=True)})
+        return HopTimes(**{field.name: at - crossed for field, at in zip(fields(HopTimes), times, strict=True)})
 
     def _crossed(self, name: str) -> tuple[Table, float]:
-        """A table whose threshold is crossed, and when its last writer committed."""
+        """Makes a table and crosses its threshold; returns the table and the time of the last commit."""
         threshold = {"compactorthreshold.hive.compactor.delta.num.threshold": str(DELTAS - 1)}
         table = make_table(self._site, self._place.warehouse, name, **threshold)
         for start in range(DELTAS - 1):
@@ -104,14 +104,14 @@ class Lab:
         return table, time.time()
 
     def _settle(self) -> None:
-        """Wait until what came before is cleaned and scanned: the sensor waits, and no run follows on its own."""
+        """Waits until earlier tables are cleaned and scanned: the sensor waits, and no run follows on its own."""
         self._until(
             "the sensor waits",
             lambda: time.time() - self._newest_waits() >= SETTLED and not self._site.metastore.entries.queue(),
         )
 
     def _newest_waits(self) -> float:
-        """When the initiator's newest run began to wait; now, where it does something else."""
+        """Returns the time when the initiator's newest run began to wait; the present if it does something else."""
         newest = self._runs("compaction_initiator")[0]
         changed = self._tasks(newest)["changed"]
         return _epoch(changed["start_date"]) if changed["state"] == "deferred" else time.time()
@@ -130,7 +130,7 @@ class Lab:
         return next((entry for entry in entries if entry.commit_time is not None), None)
 
     def _scan_before(self, entry: Entry) -> tuple[float, float] | None:
-        """When the sensor that led to the request ended, and when its initiator's task began."""
+        """Returns the times when the sensor that led to the request ended and when its initiator's task began."""
         assert entry.enqueue_time is not None
         for run in self._runs("compaction_initiator"):
             tasks = self._tasks(run)
@@ -140,17 +140,17 @@ class Lab:
         return None
 
     def _began_after(self, dag: str, moment: float) -> float | None:
-        """When the first run of ``dag`` that was queued after ``moment`` began."""
+        """Returns the time when the first run of ``dag`` queued after ``moment`` began."""
         runs = (run for run in reversed(self._runs(dag)) if run["start_date"] and _epoch(run["queued_at"]) >= moment)
         return next((_epoch(run["start_date"]) for run in runs), None)
 
     def _runs(self, dag: str) -> list[Mapping[str, Any]]:
-        """The newest ones first."""
+        """Returns the newest runs, newest first."""
         found = self._servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=10&order_by=-run_after")
         return list(found["dag_runs"])
 
     def _tasks(self, run: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Of a run without mapped tasks, by name."""
+        """Returns the tasks of a run without mapped tasks, by name."""
         path = f"/api/v2/dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances"
         return {task["task_id"]: task for task in self._servers.call("GET", path)["task_instances"]}
 
@@ -170,7 +170,7 @@ def _epoch(text: str) -> float:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Lab]:
-    """Airflow over an empty metastore."""
+    """Runs Airflow over an empty metastore."""
     place = DemoPaths(folder=folder / "place")
     place.make()
     more = RESIDENT | {"AIRFLOW__COMPACTOR__CONFIG": str(place.config)}
@@ -183,25 +183,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tables", nargs="?", type=int, default=10)
     given = parser.parse_args()
-    facts = machine()
-    ways = []
+    facts = machine_facts()
+    measured = []
     with tempfile.TemporaryDirectory() as folder:
-        say("starting Airflow and a resident application")
+        progress("starting Airflow and a resident application")
         with running(Path(folder)) as lab:
-            lab.started()
+            lab.wait_until_ready()
             for number in range(given.tables):
-                ways.append(lab.way(f"t{number}"))
-                say("  ".join(f"{name} {at:.1f}" for name, at in ways[-1].hops().items()))
-    hops = {name: median(way.hops()[name] for way in ways) for name in ways[0].hops()}
-    slowest = max(way.committed for way in ways)
+                measured.append(lab.measure_hops(f"t{number}"))
+                progress("  ".join(f"{name} {at:.1f}" for name, at in measured[-1].hops().items()))
+    hops = {name: median(times.hops()[name] for times in measured) for name in measured[0].hops()}
+    slowest = max(times.committed for times in measured)
     row = Row(
         work="threshold crossed to compacted, resident, s",
         bar=BAR,
         measured=hops["committed"],
         details=hops | {"slowest": slowest},
     )
-    sys.stdout.write("\n" + told([row], facts, []))
-    keep([row], facts, [], name="latency")
+    sys.stdout.write("\n" + as_text([row], facts, []))
+    write_results([row], facts, [], name="latency")
 
 
 if __name__ == "__main__":

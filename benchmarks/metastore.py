@@ -3,9 +3,9 @@
 ``python benchmarks/metastore.py [calls] [--memory]``
 
 On SQLite, PostgreSQL and MariaDB. The statements of one round of our calls are recorded; then our calls and a loop that
-sends what was recorded through the driver alone, with the same commits and on a connection that is set up alike, take
-turns from the same state. A ratio of 1 is as fast as the loop; 0.7 is wanted. Everything is local and on the disk, and
-each commit waits for it, as at a site; ``--memory`` waits for no disk, which leaves nothing for our own time to hide
+sends the recorded statements through the driver alone, with the same commits and on a connection with the same set-up,
+take turns from the same state. A ratio of 1 means as fast as the loop; 0.7 is wanted. Everything is local and on disk, and
+each commit waits for the disk, as at a site; with ``--memory`` it does not, which leaves our own time nothing to hide
 behind.
 """
 
@@ -38,12 +38,12 @@ from tests.support import servers
 
 WANTED = 0.7
 ROUNDS = 5
-WARM_UP = 20  #: calls before time is taken, by which both sides have prepared what they prepare
+WARM_UP = 20  #: calls before the clock starts; both sides have then prepared their statements
 
 
 @dataclass(slots=True)
 class Store:
-    """A database that can be made as new."""
+    """A database that can be reset."""
 
     name: str
     url: str
@@ -52,7 +52,7 @@ class Store:
 
 @dataclass(slots=True)
 class Tape:
-    """What went to the driver: statements with their parameters, and None for a commit."""
+    """A recording of the calls to the driver: statements with their parameters, and None for a commit."""
 
     calls: list[list[tuple[str, Any, bool] | None]] = field(default_factory=list)
 
@@ -65,7 +65,7 @@ class Tape:
 
 
 def prepare(metastore: Metastore, calls: int) -> list[TxnId]:
-    """Open transactions and waiting requests, one of each for a call."""
+    """Opens transactions and makes requests, one of each per call."""
     metastore.embedded_catalog.create_database("default", "/warehouse")
     entities = [Entity(database="default", table="t", partition=f"p={number}") for number in range(calls)]
     metastore.requests.request_all(
@@ -75,7 +75,7 @@ def prepare(metastore: Metastore, calls: int) -> list[TxnId]:
 
 
 def workloads(metastore: Metastore, txns: list[TxnId]) -> dict[str, Callable[[int], object]]:
-    """What is measured, by name: the call of a number."""
+    """Returns the measured calls by name; each takes the number of the call."""
     return {
         "write ids": lambda number: metastore.write_ids.allocate(txns[number], "default", "t"),
         "claims": lambda number: metastore.claims.claim("compactor-bench", "1", pool_timeout_ms=1000),
@@ -137,7 +137,7 @@ def bare(store: Store, calls: int, tape: Tape) -> float:
 
 
 def timed(work: Callable[[int], object], calls: int) -> float:
-    """Seconds of the median call."""
+    """Returns the seconds of the median call."""
     times = []
     for number in range(calls):
         start = time.perf_counter()

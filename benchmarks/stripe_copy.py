@@ -1,4 +1,4 @@
-"""How fast stripes are copied, as a ratio to ``cat`` of the same bytes: ``python benchmarks/stripe_copy.py [rows]``.
+"""The speed of copying stripes, as a ratio to ``cat`` of the same bytes: ``python benchmarks/stripe_copy.py [rows]``.
 
 Writes eight ACID deltas, copies all their stripes into one file, concatenates the same files with ``cat`` and decodes
 and encodes them once for comparison. Every measured file is new and made durable, so that both sides do the same.
@@ -28,7 +28,7 @@ FILES = 8
 
 
 def write_delta(path: Path, write_id: int, rows: int) -> None:
-    """Insert events with numbers and texts that compress about as well as real ones."""
+    """Writes insert events with numbers and texts that compress about as well as real ones."""
     random = np.random.default_rng(write_id)
     row = pa.StructArray.from_arrays(
         [

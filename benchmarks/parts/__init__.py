@@ -1,1 +1,1 @@
-"""What the benchmarks share."""
+"""Parts that the benchmarks share."""

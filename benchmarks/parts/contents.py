@@ -1,4 +1,4 @@
-"""What stands in the tables that are compacted, made by columns and not row by row."""
+"""The content of the tables that are compacted, made column by column rather than row by row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BLOB = 256  #: bytes
 
 
 def rows(count: int) -> Write:
-    """Insert events of numbers and texts, some 30 bytes each when they are compressed, like those of a fact table."""
+    """Returns a write of insert events with numbers and texts, about 30 bytes each when compressed, as in a fact table."""
 
     def write(location: str, write_id: WriteId) -> None:
         dice = np.random.default_rng(write_id)
@@ -46,7 +46,7 @@ def rows(count: int) -> Write:
 
 
 def blobs(size: int) -> Write:
-    """Insert events of so many bytes that no codec makes smaller, so that none is used."""
+    """Returns a write of insert events of ``size`` bytes that no codec can compress, so that none is used."""
 
     def write(location: str, write_id: WriteId) -> None:
         count = blob_rows(size)
@@ -59,12 +59,13 @@ def blobs(size: int) -> Write:
 
 
 def blob_rows(size: int) -> int:
-    """How many rows make ``size`` bytes of ``blobs``."""
+    """Returns the number of rows in ``size`` bytes of ``blobs``."""
     return size // _BLOB
 
 
 def deletes(columns: Sequence[Column], count: int, inserts: range, each: int) -> Write:
-    """Delete events for ``count`` rows, scattered over the deltas of the write IDs ``inserts``, of ``each`` rows."""
+    """Returns a write of delete events for ``count`` rows, scattered over the deltas of the write IDs ``inserts``, which
+    have ``each`` rows."""
 
     def write(location: str, write_id: WriteId) -> None:
         dice = np.random.default_rng(write_id)

@@ -1,4 +1,4 @@
-"""A metastore, a warehouse on the disk, and tables whose partitions are compacted one for each run."""
+"""A metastore, a warehouse on disk, and tables that lose one partition to each measured compaction."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from tests.support.many import Write, make_table, site_of
 
 @dataclass(slots=True, kw_only=True)
 class Lab:
-    """``taken`` counts the partitions of each table that were used up."""
+    """A site and its warehouse. ``taken`` counts the used partitions of each table."""
 
     site: Site
     warehouse: Path
     taken: dict[str, int] = field(default_factory=dict)
 
     def table(self, name: str, columns: Sequence[Column], writes: Sequence[Write], partitions: int) -> Path:
-        """Make one; the directory with its files."""
+        """Makes a table and returns the directory with its files."""
         make_table(self.site.metastore, self.warehouse, partitions, columns=columns, writes=writes, name=name)
         return self.warehouse / f".{name}"
 
     def take(self, table: str) -> str:
-        """The name of a partition that nobody has compacted yet."""
+        """Returns the name of a partition that is not yet compacted."""
         number = self.taken.get(table, 0)
         self.taken[table] = number + 1
         return f"p={number:06d}"
 
     def compact(self, table: str, kind: str, runner: Runner) -> Outcome:
-        """One compaction of ours, from claim to commit."""
+        """Runs one compaction by Compactor, from claim to commit."""
         partition = self.take(table)
         (asked,) = request_compaction(self.site, table=table, partition=partition, type=kind)
         assert asked.entry_id is not None, asked
@@ -55,7 +55,7 @@ class Lab:
 
 @contextmanager
 def opened(folder: Path, url: str) -> Iterator[Lab]:
-    """A lab on a database that has Hive's schema."""
+    """Yields a lab on a database that has Hive's schema."""
     warehouse = folder / "warehouse"
     warehouse.mkdir()
     with ExitStack() as stack:
@@ -67,12 +67,12 @@ def opened(folder: Path, url: str) -> Iterator[Lab]:
 
 
 def files(model: Path) -> list[Path]:
-    """The data files of a table, inserts only."""
+    """Returns the data files of a table, inserts only."""
     return sorted(path for path in model.glob("delta_*/bucket_*"))
 
 
 def cat(paths: Sequence[Path], target: Path) -> float:
-    """Seconds that it takes to put files one after another into a new one and to make it durable."""
+    """Returns the seconds needed to concatenate files into a new one and make it durable."""
     os.sync()
     start = time.perf_counter()
     with target.open("wb") as file:
@@ -84,12 +84,12 @@ def cat(paths: Sequence[Path], target: Path) -> float:
 
 
 def warm(paths: Sequence[Path]) -> None:
-    """Have the files in memory."""
+    """Reads the files into the cache."""
     subprocess.run(["cat", *paths], stdout=subprocess.DEVNULL, check=True)
 
 
 def cold(paths: Sequence[Path]) -> None:
-    """Have nothing of the files in memory."""
+    """Drops the files from the cache."""
     os.sync()
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)

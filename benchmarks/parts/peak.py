@@ -1,4 +1,4 @@
-"""A process that compacts one directory and says the most memory that this took, in bytes, and the seconds:
+"""A process that compacts one directory and prints its peak memory in bytes, and the seconds:
 ``python -m benchmarks.parts.peak <location> <row type> <highest write ID> <cores>``."""
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.torture.child import forget_peak, peak
 
 
 def peak_of(location: Path, row_type: str, highest: int) -> int:
-    """The most memory of a process that makes a base of ``location``; the base is removed again."""
+    """Returns the peak memory, in bytes, of a process that makes a base of ``location``; the base is removed again."""
     (answer,) = _side_by_side([location], row_type, highest, 1)
     return int(answer[0])
 
 
 def seconds_of(locations: Sequence[Path], row_type: str, highest: int, cores: int) -> float:
-    """What a process takes for each of ``locations``, the longest of all, when all run side by side."""
+    """Returns the seconds of the slowest of several processes that run side by side, one for each of ``locations``."""
     return max(float(answer[1]) for answer in _side_by_side(locations, row_type, highest, cores))
 
 
@@ -54,8 +54,8 @@ def _side_by_side(locations: Sequence[Path], row_type: str, highest: int, cores:
     return answers
 
 
-def planned(location: str, row_type: str, highest: int) -> Plan:
-    """A base of a directory whose write IDs up to ``highest`` are all committed."""
+def plan_of(location: str, row_type: str, highest: int) -> Plan:
+    """Returns the plan for a base of a directory whose write IDs up to ``highest`` are all committed."""
     write_ids = ValidWriteIdList(table="default.t", high_watermark=WriteId(highest))
     return plan(
         acid_directory(LocalStorage().listing(location), write_ids, ValidTxnList(high_watermark=TxnId(highest))),
@@ -69,8 +69,8 @@ def planned(location: str, row_type: str, highest: int) -> Plan:
     )
 
 
-def rewritten(what: Plan, runner: Runner) -> None:
-    """Make the base, prove it, and throw it away."""
+def rewrite_and_discard(what: Plan, runner: Runner) -> None:
+    """Makes the base, proves it, and throws it away."""
     storage = LocalStorage()
     stage.prepare(storage, what)
     (answer,) = runner.run([Job(units=what.units, check=lambda: None)])
@@ -82,7 +82,7 @@ def rewritten(what: Plan, runner: Runner) -> None:
 
 def main() -> None:
     location, row_type, highest, cores = sys.argv[1:]
-    what = planned(location, row_type, int(highest))
+    what = plan_of(location, row_type, int(highest))
     with ExitStack() as stack:
         exclude_pandas()  # as the processes of a runner do
         runner: Runner = InProcessRunner()
@@ -91,7 +91,7 @@ def main() -> None:
             processes.start()
         forget_peak()
         start = time.perf_counter()
-        rewritten(what, runner)
+        rewrite_and_discard(what, runner)
         sys.stdout.write(f"{peak()} {time.perf_counter() - start:.3f}\n")
 
 

@@ -1,4 +1,4 @@
-"""Rows of the budget as a table, as a file with the facts of the machine, and as a plot."""
+"""Rows of the budget as a table, as a file with facts of the machine, and as a plot."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _START = time.monotonic()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the budget: ``measured`` must be at most ``bar``, or at least where ``more`` is better.
+    """One line of the budget: ``measured`` must be at most ``bar``, or at least ``bar`` if ``more`` is better.
 
-    ``details`` are the seconds or bytes that the figure was made of.
+    ``details`` are the seconds or bytes that the figure was computed from.
     """
 
     work: str
@@ -34,19 +34,19 @@ class Row:
 
     def line(self) -> str:
         sign = ">=" if self.more else "<="
-        said = ", ".join(f"{name} {value:,.2f}" for name, value in self.details.items())
+        details = ", ".join(f"{name} {value:,.2f}" for name, value in self.details.items())
         met = "met" if self.met else "NOT MET"
-        return f"{self.work:58} {sign} {self.bar:5.2f}  {self.measured:7.2f}  {met:8} {said}"
+        return f"{self.work:58} {sign} {self.bar:5.2f}  {self.measured:7.2f}  {met:8} {details}"
 
 
-def say(text: str) -> None:
-    """A line of progress, with the seconds since the start."""
+def progress(text: str) -> None:
+    """Prints a line of progress, with the seconds since the start."""
     sys.stdout.write(f"{time.monotonic() - _START:6.0f} s  {text}\n")
     sys.stdout.flush()
 
 
-def machine() -> dict[str, str]:
-    """What the figures depend on."""
+def machine_facts() -> dict[str, str]:
+    """Returns the facts of the machine that the figures depend on."""
     cpu = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
@@ -59,8 +59,8 @@ def machine() -> dict[str, str]:
     }
 
 
-def disk(folder: Path) -> str:
-    """The file system of ``folder`` and where it is mounted."""
+def disk_of(folder: Path) -> str:
+    """Returns the file system of ``folder`` and its mount point."""
     device = os.stat(folder).st_dev
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     kinds = [f"{m[2]} at {m[1]}" for m in mounts if os.path.isdir(m[1]) and os.stat(m[1]).st_dev == device]
@@ -68,31 +68,31 @@ def disk(folder: Path) -> str:
 
 
 def _no_journal(device: int) -> str:
-    """Without one ext4 looks, for each new file or directory, at all that were removed in the last minutes: what a run
-    before this one removed makes it slower, so that it is no measure of a disk that people have."""
+    """Returns a note if the device has ext4 without a journal: it then looks, for each new file or directory, at all those
+    removed in the last minutes; the removals of an earlier run slow it down, which real disks would not show."""
     name = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
     is_ext4 = Path(f"/sys/fs/ext4/{name}").is_dir()
     return " without a journal" if is_ext4 and not any(Path("/proc/fs/jbd2").glob(f"{name}-*")) else ""
 
 
-def told(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) -> str:
-    """The table for people."""
+def as_text(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str]) -> str:
+    """Returns the table for people."""
     table = [f"{'work':58} {'bar':>8}  {'measured':>7}", *(row.line() for row in rows), *left_out]
     lines = [", ".join(f"{name}: {value}" for name, value in facts.items()), "", *table]
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def keep(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str], *, name: str) -> None:
-    """Writes the table, what was measured and a plot to ``results/``, in files of this ``name``."""
+def write_results(rows: Sequence[Row], facts: dict[str, str], left_out: Sequence[str], *, name: str) -> None:
+    """Writes the table, the figures and a plot to ``results/``, in files of this ``name``."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.txt").write_text(told(rows, facts, left_out))
+    (RESULTS / f"{name}.txt").write_text(as_text(rows, facts, left_out))
     measured = {"machine": facts, "rows": [{**asdict(row), "met": row.met} for row in rows], "left out": list(left_out)}
     (RESULTS / f"{name}.json").write_text(json.dumps(measured, indent=1) + "\n")
     _plot(rows, RESULTS / f"{name}.svg")
 
 
 def _plot(rows: Sequence[Row], path: Path) -> None:
-    """How many times better than its bar each figure is."""
+    """Plots the factor by which each figure is better than its bar."""
     import matplotlib
 
     matplotlib.use("svg")

@@ -1,4 +1,4 @@
-"""Plain Spark doing what a compaction does, and the memory of its Python workers."""
+"""Plain Spark jobs that do the work of a compaction, and the memory of Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY = ["originalTransaction", "bucket", "rowId"]
 
 @contextmanager
 def application(cores: int) -> Iterator[SparkSession]:
-    """A Spark application in this machine's memory, its Python workers started."""
+    """Yields a local Spark application with its Python workers started."""
     spark = session("budget", master=f"local[{cores}]", conf={"spark.driver.memory": "4g"})
     try:
         spark.sparkContext.parallelize(range(cores), cores).foreach(_get_ready)
@@ -31,19 +31,19 @@ def application(cores: int) -> Iterator[SparkSession]:
 
 
 def _get_ready(_: int) -> None:
-    """What a worker's first unit makes it load; slow enough for each task to get a worker of its own."""
+    """Imports what a worker's first unit imports; slow enough for each task to get a worker of its own."""
     importlib.import_module("compactor.rewrite.run.execute")
     time.sleep(1)
 
 
 def copied(spark: SparkSession, model: Path, target: Path) -> float:
-    """Seconds that ``read.orc -> write.orc`` of all rows takes."""
+    """Returns the seconds of ``read.orc -> write.orc`` for all rows."""
     return _timed(spark, model, target, delete=False)
 
 
 def anti_joined(spark: SparkSession, model: Path, target: Path) -> float:
-    """Seconds to write all rows that no delete event is aimed at. Delete events are held in memory with every column,
-    since that reader cannot leave out one of an ACID file."""
+    """Returns the seconds needed to write all rows that no delete event aims at. Delete events are held in memory with every
+    column, since that reader cannot leave out columns of an ACID file."""
     return _timed(spark, model, target, delete=True)
 
 
@@ -63,19 +63,19 @@ def _timed(spark: SparkSession, model: Path, target: Path, *, delete: bool) -> f
 
 
 def forget_peaks() -> None:
-    """From now on the most memory of each Python worker counts anew."""
+    """Resets the peak memory of each Python worker."""
     for process in _workers():
         (process / "clear_refs").write_text("5")
 
 
 def peak() -> int:
-    """The most memory of a Python worker since then, in bytes."""
+    """Returns the peak memory of any Python worker since ``forget_peaks``, in bytes."""
     statuses = [(process / "status").read_text().splitlines() for process in _workers()]
     return max(int(line.split()[1]) * 1024 for lines in statuses for line in lines if line.startswith("VmHWM"))
 
 
 def _workers() -> list[Path]:
-    """Descendants of this process that are Spark's Python workers."""
+    """Returns the descendants of this process that are Spark's Python workers."""
     parents: dict[int, int] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
