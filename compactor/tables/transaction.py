@@ -147,12 +147,12 @@ def writing(site: Site, user: str | None = None) -> Iterator[Transaction]:
         TransactionAborted: it timed out, or another writer of the same rows won.
         CommitUnknown: the answer to the commit was lost; nothing was aborted.
     """
-    who = user or site.user
-    txn = site.metastore.transactions.open(who, site.host, agent=site.identity("writer"))[0]
+    owner = user or site.user
+    txn = site.metastore.transactions.open(owner, site.host, agent=site.identity("writer"))[0]
     period = site.settings.milliseconds("hive.txn.timeout") // 2
     try:
         with Heartbeat(site.metastore.transactions, [txn], period) as heart:
-            yield Transaction(site, txn, who, heart)
+            yield Transaction(site, txn, owner, heart)
             heart.check()
         site.metastore.transactions.commit(txn)
     except (CommitUnknown, TransactionAborted):

@@ -1,4 +1,4 @@
-"""A unit of nine stripes, and its tasks done one by one with values that travel between them."""
+"""A unit of nine stripes, and its split tasks run one by one with values that travel between them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def large_unit(folder: Path) -> Unit:
 
 
 def travelled(value: Any) -> Any:
-    """``value`` as an executor, or the driver, gets it."""
+    """Returns ``value`` as an executor, or the driver, receives it."""
     return pickle.loads(pickle.dumps(value))
 
 

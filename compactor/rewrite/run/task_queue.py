@@ -1,4 +1,4 @@
-"""Which tasks run next, which of them share a parcel, and when a job is done.
+"""Decides which tasks run next, which of them share a parcel, and when a job is done.
 
 Units of several entries are run together: handing out tiny ones singly would cost more than rewriting them.
 """

@@ -1,4 +1,4 @@
-"""Every mixture that ``docs/stripes.md`` has a row for: copied, re-encoded or refused as it says, and no row changed."""
+"""Every mixture in ``docs/stripes.md``: copied, re-encoded or refused as the document says, with no row changed."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ UNIONS = "u:uniontype<int,string>"
 
 
 def _pair(row: str, *, fates: Sequence[str] = (COPY, ENCODE), first: Any = None, **second: Any) -> Mixture:
-    """A large file as it should be, or with ``first``, and a small one that differs."""
+    """Writes a large normal file, or one with ``first``, and a small one that differs."""
     return Mixture(row=row, files=[File(times=BIG, **(first or {})), File(**second)], fates=fates)
 
 
 def _evolved(
     row: str, old: str, new: str, values: Sequence[Any], shown: Sequence[Any], *, table: str | None = None
 ) -> Mixture:
-    """A column of type ``old`` in the first file, ``new`` in the second."""
+    """Writes a column of type ``old`` in the first file and ``new`` in the second."""
     wanted = f"c:{new}" if table is None else f"c:{table}"
     files = [File(row=f"c:{old}", values=[(v,) for v in values], times=BIG), File(row=f"c:{new}", values=[(None,)])]
     rows = [(v,) for v in shown] * BIG + [(None,)]
@@ -90,7 +90,7 @@ def _evolved(
 
 
 def _unlike(row: str, old: str, new: str, value: Any, *, table: str | None = None) -> Mixture:
-    """Two types of one column that no reader shows alike."""
+    """Writes one column with two types that readers show differently."""
     files = [File(row=f"c:{old}", values=[(value,)]), File(row=f"c:{new}", values=[(None,)])]
     because = r"column c.*: .*delta_1_1.* holds .*delta_2_2.* holds .*INSERT OVERWRITE"
     return Mixture(row=row, files=files, fates=[REFUSE], table=f"c:{table or new}", because=because)
@@ -325,7 +325,7 @@ MIXTURES = [*FILES, *TYPES]
 
 
 def _wanted(root: Path, mixture: Mixture, inputs: Sequence[Input]) -> list[tuple[Any, ...]]:
-    """The mixture's rows, or what the independent reader finds in the inputs."""
+    """Returns the mixture's rows, or those that an independent reader finds in the inputs."""
     if mixture.rows is not None:
         return list(mixture.rows)
     found: list[tuple[Any, ...]] = []
@@ -337,7 +337,7 @@ def _wanted(root: Path, mixture: Mixture, inputs: Sequence[Input]) -> list[tuple
 
 @pytest.mark.parametrize("mixture", MIXTURES, ids=[f"{m.row}-{n}" for n, m in enumerate(MIXTURES)])
 def test_mixture(tmp_path: Path, mixture: Mixture) -> None:
-    """PROTOCOL 2.2: which stripes share a file, and what becomes of the others."""
+    """PROTOCOL 2.2: some stripes share a file, the others are re-encoded or refused."""
     unit = make_unit(tmp_path, mixture.files, mixture.table, small_stripe_bytes=mixture.small)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*0") if path.is_file()}
     if mixture.fates == [REFUSE]:

@@ -1,4 +1,4 @@
-"""A table's columns change and its partitions' in the metastore do not, as after ALTER TABLE without CASCADE."""
+"""A table's columns change in the metastore and its partitions' columns do not, as after ALTER TABLE without CASCADE."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _table(site: Site, warehouse: Path) -> Table:
 
 
 def _alter(site: Site, table: Table, columns: dict[str, str]) -> None:
-    """New columns of the table under a new CD_ID; those of its partitions stay what they were."""
+    """Gives the table new columns under a new CD_ID; those of its partitions stay."""
     with site.metastore.database.write() as conn:
         of_table = select(SDS.c.SD_ID, SDS.c.CD_ID).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
         found = conn.execute(of_table.where(table.id == TBLS.c.TBL_ID)).one()
@@ -85,7 +85,7 @@ def _rows(site: Site, table: Table) -> list[tuple[Any, ...]]:
 
 
 def _compact(site: Site, kind: str) -> str:
-    """The type of the rows in the output."""
+    """Compacts and returns the type of the rows in the output."""
     request_compaction(site, table="default.t", partition="p=x", type=kind)
     (outcome,) = run_entries(site, claimable(site), InProcessRunner()).outcomes
     (name,) = outcome.output
@@ -97,7 +97,7 @@ def _compact(site: Site, kind: str) -> str:
 def test_a_partition_older_than_its_table_reads_the_same_after_a_compaction(
     kind: str, deployment: Site, warehouse: Path
 ) -> None:
-    """DESIGN 8: the rows that a reader sees are the same before and after any compaction."""
+    """DESIGN 8: a reader sees the same rows before and after any compaction."""
     table = _table(deployment, warehouse)
     for value in (1, 2):
         _insert(deployment, pa.table({"a": pa.array([value], pa.int32()), "b": ["abc"]}))

@@ -1,4 +1,4 @@
-"""Many deltas of a few rows: the work that compaction is asked for most."""
+"""Many deltas of a few rows: the most frequent work of compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The jobs and the errors of SparkRunner, over a stand-in for the context that runs tasks here."""
+"""The jobs and errors of SparkRunner, over a stand-in for the context that runs tasks in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.units import run_units, small_unit
 
 
 class Context:
-    """Runs what a cluster of ``defaultParallelism`` cores would run; every value is pickled on its way."""
+    """Runs the tasks of a cluster of ``defaultParallelism`` cores; every value is pickled on its way."""
 
     def __init__(self, width: int) -> None:
         self.defaultParallelism = width
@@ -68,7 +68,7 @@ def test_small_units_share_jobs_of_the_clusters_width(unit: Unit) -> None:
     assert all(r.figures.rows_out == 3 for r in results)
 
 
-def test_no_job_follows_a_wish_to_stop(unit: Unit) -> None:
+def test_no_job_begins_after_a_request_to_stop(unit: Unit) -> None:
     context, answers = Context(1), iter([None, LostClaim("not ours any more")])
 
     def check() -> None:
@@ -80,8 +80,8 @@ def test_no_job_follows_a_wish_to_stop(unit: Unit) -> None:
     assert context.jobs == [1]
 
 
-def test_what_fails_by_itself_leaves_no_job(unit: Unit) -> None:
-    """As an executor whose Python ends. Tasks of the same entries would go on, and nobody would want them."""
+def test_a_failed_job_leaves_no_other_running(unit: Unit) -> None:
+    """Stands for an executor whose Python ends. Tasks of the same entries would go on, although nobody needs them."""
 
     class Dies(Context):
         def done(self, work: Callable[[Any], Any], value: Any) -> Any:
@@ -114,7 +114,7 @@ def test_tiny_units_of_many_entries_share_tasks_and_fail_alone(unit: Unit) -> No
     assert [a[0].number for a in answers if isinstance(a, list)] == [n for n in range(64) if n != 7]
 
 
-def test_each_section_of_a_skewed_unit_is_a_job(unit: Unit, tmp_path: Path) -> None:
+def test_each_encode_task_of_a_skewed_unit_is_a_job(unit: Unit, tmp_path: Path) -> None:
     """DESIGN 4: skewed file numbers are split by stripe ranges and assembled by copying."""
     gone = [(write_id, FIRST_FILE, 0) for write_id in range(1, 4)]
     write_file(tmp_path / "x" / "bucket_00000", gone, current=[3] * 3, operation=2)

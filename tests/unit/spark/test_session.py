@@ -9,7 +9,7 @@ from compactor.errors import NotSupported
 from compactor.spark.session import is_alive, session
 
 
-def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(NotSupported, match=r"install hive-compactor\[spark\], or use --in-process"):
         session("compactor")

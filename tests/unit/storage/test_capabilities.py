@@ -13,7 +13,7 @@ def test_a_pair_shows_one_half_before_the_other_wherever_it_lies() -> None:
 
 
 def test_several_files_are_seen_one_by_one_where_no_directory_is_renamed() -> None:
-    """PROTOCOL 5: several files on a store without directory rename are named under EXCLUSIVE."""
+    """PROTOCOL 5: several files in a store without directory rename are named under EXCLUSIVE."""
     assert S3.needs_exclusive(files=2, directories=1)
     assert not S3.needs_exclusive(files=1, directories=1)
 
@@ -23,7 +23,7 @@ def test_every_store_has_a_name_of_its_own_and_a_json_form() -> None:
     assert S3.to_json()["renames"] is False
 
 
-def test_the_documented_table_is_what_the_code_goes_by() -> None:
+def test_the_documented_table_equals_the_code() -> None:
     """docs/storage.md lists for each store what ``doctor`` prints and callers decide by."""
     text = (Path(__file__).parents[3] / "docs" / "storage.md").read_text("utf-8")
     for one in EVERY:

@@ -30,5 +30,5 @@ def test_a_source_that_is_gone_is_an_error(tmp_path: Path) -> None:
 
 
 def test_this_system_has_the_call() -> None:
-    """Linux with glibc, where all of this runs; without it the name would only be looked for."""
+    """The tests run on Linux with glibc; without the call the name would only be looked up first."""
     assert exclusive_rename._system_call() is not None

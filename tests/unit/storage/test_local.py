@@ -32,7 +32,7 @@ STORAGE = LocalStorage()
     ],
 )
 def test_a_location_as_the_metastore_spells_it(location: str, path: str) -> None:
-    """Hive stores paths unescaped: what looks escaped are a directory's own characters."""
+    """Hive stores paths unescaped: characters that look escaped belong to the directory's name."""
     assert STORAGE.resolve(location) == path
 
 
@@ -63,8 +63,8 @@ def test_a_listing_holds_files_at_any_depth_and_directories_at_the_top(tmp_path:
     assert listing.directories == ("base_0000001", "empty", "sub")
 
 
-def test_a_listing_skips_what_every_reader_skips(tmp_path: Path) -> None:
-    """PROTOCOL 3.1: staging and hidden directories are nobody's input."""
+def test_a_listing_skips_the_names_that_every_reader_skips(tmp_path: Path) -> None:
+    """PROTOCOL 3.1: staging and hidden directories are never input."""
     for name in ("_compactor_v7", ".hive-staging", "-tmp.base_0000001"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "bucket_00000").write_bytes(b"1")
@@ -74,7 +74,7 @@ def test_a_listing_skips_what_every_reader_skips(tmp_path: Path) -> None:
     assert STORAGE.children(str(tmp_path)) == ("-tmp.base_0000001", ".hive-staging", "_SUCCESS", "_compactor_v7")
 
 
-def test_a_listing_reads_what_a_base_says_of_itself(tmp_path: Path) -> None:
+def test_a_listing_reads_the_metadata_of_a_base(tmp_path: Path) -> None:
     (tmp_path / "base_0000002").mkdir()
     (tmp_path / "base_0000002" / "_metadata_acid").write_text('{"thisFileVersion":"0","dataFormat":"truncated"}')
     assert dict(STORAGE.listing(str(tmp_path)).data_formats) == {"base_0000002": "truncated"}
@@ -83,7 +83,7 @@ def test_a_listing_reads_what_a_base_says_of_itself(tmp_path: Path) -> None:
         STORAGE.listing(str(tmp_path))
 
 
-def test_a_directory_that_is_not_there_is_told_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_directory_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match=r"gone: the metastore names it.*restore it, or drop the partition"):
         STORAGE.listing(str(tmp_path / "gone"))
     assert STORAGE.children(str(tmp_path / "gone")) == ()
@@ -100,7 +100,7 @@ def test_a_rename_never_moves_over_or_into_what_is_there(tmp_path: Path) -> None
     assert STORAGE.children(str(tmp_path)) == ("b", "c")
 
 
-def test_a_dangling_link_is_something_too(tmp_path: Path) -> None:
+def test_a_dangling_link_counts_as_existing(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     (tmp_path / "a").mkdir()
     assert STORAGE.exists(str(tmp_path / "link"))
@@ -122,10 +122,10 @@ def test_removing(tmp_path: Path) -> None:
     STORAGE.remove(str(tmp_path / "gone" / "below"))  # nor is what it stood in
 
 
-def test_what_is_not_there_need_not_be_removed_from_a_disk_for_reading_only(
+def test_removing_a_missing_path_from_a_read_only_disk_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Such a disk refuses even the removal of nothing, which must not hide why the work failed."""
+    """Such a disk refuses even the removal of a missing path, which must not hide the original error."""
 
     def refuse(path: str) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
@@ -137,7 +137,7 @@ def test_what_is_not_there_need_not_be_removed_from_a_disk_for_reading_only(
         STORAGE.remove(str(tmp_path / "f"))
 
 
-def test_what_is_made_is_like_its_model(tmp_path: Path) -> None:
+def test_new_directories_get_the_permissions_of_their_model(tmp_path: Path) -> None:
     model = tmp_path / "t"
     model.mkdir()
     model.chmod(0o2775)
@@ -193,7 +193,7 @@ def test_all_below_and_the_name_itself_is_synced(tmp_path: Path, monkeypatch: py
     assert synced == {"s"}
 
 
-def test_what_cannot_be_synced_is_told_apart_from_the_rest(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_synced_are_reported_by_name(tmp_path: Path) -> None:
     (tmp_path / "here").write_bytes(b"1")
     failed = STORAGE.sync([f"{tmp_path}/here", f"{tmp_path}/gone"])
     assert list(failed) == [f"{tmp_path}/gone"]
@@ -202,7 +202,7 @@ def test_what_cannot_be_synced_is_told_apart_from_the_rest(tmp_path: Path) -> No
     assert list(STORAGE.sync_names([f"{tmp_path}/here", f"{tmp_path}/gone/there"])) == [f"{tmp_path}/gone/there"]
 
 
-def test_an_error_names_what_was_tried(tmp_path: Path) -> None:
+def test_an_error_names_the_operation(tmp_path: Path) -> None:
     for call in (STORAGE.read, STORAGE.length):
         with pytest.raises(StorageError, match=r"cannot .*gone: No such file"):
             call(str(tmp_path / "gone"))
@@ -214,7 +214,7 @@ def test_an_error_names_what_was_tried(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_listed_and_never_answers_ends_the_listing(tmp_path: Path) -> None:
-    """PROTOCOL 11.10: a disk behind a link that is away was taken for empty, and its rows were compacted away."""
+    """PROTOCOL 11.10: a disk behind a broken link was taken for empty, and its rows were compacted away."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "link").symlink_to(tmp_path / "nowhere")
     with pytest.raises(
@@ -227,7 +227,7 @@ def test_a_name_that_is_listed_and_never_answers_ends_the_listing(tmp_path: Path
 def test_a_name_that_does_not_answer_once_is_not_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """PROTOCOL 11.10: a stale cache answers ENOENT for what is there."""
+    """PROTOCOL 11.10: a stale cache answers ENOENT for an existing file."""
     (tmp_path / "delta_1").mkdir()
     (tmp_path / "delta_1" / "bucket_00000").write_bytes(b"123")
     absent = Absences(monkeypatch, [str(tmp_path / name)])
@@ -235,8 +235,8 @@ def test_a_name_that_does_not_answer_once_is_not_left_out(
     assert absent.left == []
 
 
-def test_what_is_removed_while_it_is_listed_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cleaner may work beside; the listing starts again and shows what stays."""
+def test_an_entry_removed_during_the_listing_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cleaner may work at the same time; the listing starts again and shows the entries that stay."""
     for name in ("delta_1", "delta_2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "bucket_00000").write_bytes(b"123")
@@ -245,7 +245,7 @@ def test_what_is_removed_while_it_is_listed_is_gone(tmp_path: Path, monkeypatch:
 
 
 class Absences:
-    """Paths of which each answers ENOENT once, as a stale cache does; ``then`` is called at that moment."""
+    """Paths that each answer ENOENT once, as in a stale cache; ``then`` is called at that moment."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, left: list[str], then: Callable[[], object] = lambda: None
@@ -279,7 +279,7 @@ class _Entry:
 
 
 def test_a_file_is_never_written_over(tmp_path: Path) -> None:
-    """PROTOCOL 11.12: with a metastore that is behind its files, our own names are somebody's."""
+    """PROTOCOL 11.12: with a metastore that is older than its files, a new name may already be taken."""
     (tmp_path / "f").write_bytes(b"theirs")
     (tmp_path / "ours").write_bytes(b"ours")
     with pytest.raises(StorageError, match=r"cannot write .*/f: File exists"):

@@ -1,4 +1,4 @@
-"""What is made in a directory is like it, and nothing is set twice."""
+"""Permissions of a directory applied to others, with nothing set twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_files_and_directories_get_its_mode(model: Path) -> None:
     assert (_mode(model / "d"), _mode(model / "f")) == (0o2770, 0o660)  # nobody executes a file
 
 
-def test_what_is_like_it_already_is_left_alone(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_permissions_are_not_set_again(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model / "d").mkdir()
     like = LocalPermissions.of(str(model))
     like.apply_to(str(model / "d"))
@@ -41,7 +41,7 @@ def test_what_is_like_it_already_is_left_alone(model: Path, monkeypatch: pytest.
     like.apply_to(str(model / "d"))
 
 
-def test_an_owner_that_cannot_be_given_is_told(
+def test_an_owner_that_cannot_be_set_is_reported(
     model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (model / "f").write_bytes(b"")
@@ -56,7 +56,7 @@ def test_an_owner_that_cannot_be_given_is_told(
     assert _mode(model / "f") == 0o640  # the rest is
 
 
-def test_a_given_owner_takes_no_bit_away(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_the_owner_clears_no_mode_bit(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (model / "d").mkdir()
     like = LocalPermissions(path=str(model), user=os.getuid() + 1, group=os.getgid(), mode=0o2770, acl={})
     (model / "d").chmod(0o2770)
@@ -65,8 +65,8 @@ def test_a_given_owner_takes_no_bit_away(model: Path, monkeypatch: pytest.Monkey
     assert _mode(model / "d") == 0o2770
 
 
-def test_access_lists_are_given(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the calls alone: not every file system that tests run on has such lists."""
+def test_acls_are_applied(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checks the calls only: not every file system that tests run on has ACLs."""
     lists = {"system.posix_acl_access": b"a", "system.posix_acl_default": b"d"}
 
     def got(path: str, attribute: str) -> bytes:

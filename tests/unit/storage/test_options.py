@@ -28,9 +28,11 @@ def test_an_unknown_store_is_refused_with_those_that_are_known() -> None:
 
 def test_no_secret_is_shown() -> None:
     assert "hush" not in repr(StoreOptions.of({"s3": {"secret": "hush"}}))
-    told = scrub("GET http://nn:9870/webhdfs/v1/a?delegation=hush&op=OPEN, http://b/c?sig=hush&X-Amz-Signature=hush)")
-    assert "hush" not in told
-    assert "op=OPEN" in told
+    scrubbed = scrub(
+        "GET http://nn:9870/webhdfs/v1/a?delegation=hush&op=OPEN, http://b/c?sig=hush&X-Amz-Signature=hush)"
+    )
+    assert "hush" not in scrubbed
+    assert "op=OPEN" in scrubbed
 
 
 def test_equal_options_are_one_key() -> None:

@@ -26,8 +26,8 @@ STORES = Stores()
         ("gs://b/t", "gs://b/t", capabilities.GCS),
     ],
 )
-def test_the_scheme_says_the_store(location: str, path: str, guarantees: capabilities.Capabilities) -> None:
-    """Nothing is opened for it: the extras need not be there."""
+def test_the_scheme_selects_the_store(location: str, path: str, guarantees: capabilities.Capabilities) -> None:
+    """No store is opened for it: the extras need not be installed."""
     assert STORES.resolve(location) == path
     assert STORES.capabilities(STORES.resolve(location)) is guarantees
 
@@ -61,7 +61,7 @@ def test_the_local_store_serves_paths(tmp_path: Path) -> None:
     assert not STORES.exists(f"{tmp_path}/b")
 
 
-def test_one_process_opens_them_once() -> None:
+def test_a_process_opens_the_stores_once() -> None:
     options = StoreOptions.of({"hdfs": {"user": "x"}})
     assert opened(options) is opened(StoreOptions.of({"hdfs": {"user": "x"}}))
     assert opened(options).options == options

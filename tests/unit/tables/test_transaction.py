@@ -72,7 +72,7 @@ def test_the_end_of_the_block_commits(site: Site) -> None:
 
 
 def test_an_error_aborts_and_the_component_stays_known(site: Site) -> None:
-    """PROTOCOL 8: of an aborted transaction nothing is forgotten while its files may be there."""
+    """PROTOCOL 8: nothing of an aborted transaction is forgotten while its files may exist."""
     ids = []
 
     def write_and_fail() -> None:
@@ -115,7 +115,7 @@ def configured(site: Site, **values: str) -> Site:
         (WriteOperation.DELETE, {"hive_support_concurrency": "false"}, []),
     ],
 )
-def test_locks_are_what_the_configuration_says(
+def test_locks_follow_the_configuration(
     site: Site, operation: WriteOperation, settings: dict[str, str], wanted: list[str]
 ) -> None:
     """Hive's ``hive.txn.xlock.write``, ``hive.txn.xlock.iow`` and ``hive.support.concurrency``."""
@@ -141,7 +141,7 @@ def test_the_first_committer_wins(site: Site) -> None:
     assert [site.metastore.transactions.state(txn) for txn in ids] == ["a", "c"]
 
 
-def test_a_lock_in_the_way_is_named_and_waited_for_no_longer_than_said(site: Site) -> None:
+def test_a_blocking_lock_is_named_after_the_wait(site: Site) -> None:
     quick = replace(site, settings=Settings.of([Layer(name="flag", values={"compactor.lock.wait": "20ms"})]))
     (holder,) = site.metastore.transactions.open("bob", "h")
     site.metastore.locks.acquire(
@@ -153,7 +153,7 @@ def test_a_lock_in_the_way_is_named_and_waited_for_no_longer_than_said(site: Sit
     assert rows(site, TXN_COMPONENTS) == []
 
 
-def test_a_lock_that_comes_free_is_taken(site: Site) -> None:
+def test_a_lock_that_becomes_free_is_taken(site: Site) -> None:
     (holder,) = site.metastore.transactions.open("bob", "h")
     request = LockRequest(database="default", table="t", type=LockType.EXCLUSIVE)
     site.metastore.locks.acquire(holder, [request], "bob", "h")
@@ -173,7 +173,7 @@ def test_a_table_that_is_not_transactional_is_refused(site: Site, warehouse: Pat
 
 @pytest.mark.parametrize("name", ["delta_0000001_0000001_0000", "base_0000001", "base_0000002_v0000009"])
 def test_a_write_id_whose_directory_exists_is_never_written_to(site: Site, name: str) -> None:
-    """PROTOCOL 11.12: a restored metastore gives out again what is on disk; the writer replaced those files."""
+    """PROTOCOL 11.12: a restored metastore allocates write IDs again that are on disk; the writer replaced those files."""
     location = Path(site.target(T).location)
     (location / name).mkdir()
     (location / name / "bucket_00000").write_bytes(b"theirs")

@@ -17,14 +17,14 @@ from tests.support.acid_files import TYPES, like
 from tests.support.split_units import large_unit
 
 
-def test_copied_and_encoded_stripes_stand_in_their_order(tmp_path: Path) -> None:
+def test_copied_and_encoded_stripes_keep_their_order(tmp_path: Path) -> None:
     unit = large_unit(tmp_path)
     path = str(tmp_path / "out")
     with open_files(unit.location, unit.inserts[1:4], 0) as files:
         first, second, third = choose_actions(files, DeleteEvents.of([]), unit.write_ids, look_always=False)
         (part,) = encode_stripes([second], lambda: str(tmp_path / "part"), like=like(), types=TYPES, full=True)
         assert isinstance(part, str)
-        strung = concatenate(
+        joined = concatenate(
             [first, EncodedFile(opener=partial(LocalSource, part)), third],
             path,
             like=files[0].tail,
@@ -32,12 +32,12 @@ def test_copied_and_encoded_stripes_stand_in_their_order(tmp_path: Path) -> None
             full=True,
         )
     assert po.ORCFile(path).read()["originalTransaction"].to_pylist() == [1] * 51 + [2] * 52 + [3] * 53
-    assert [key.write_id for key in strung.last_keys] == [1, 2, 3]
-    assert ([c.file.path for c in strung.copied], strung.written.rows) == ([first.file.path, third.file.path], 156)
+    assert [key.write_id for key in joined.last_keys] == [1, 2, 3]
+    assert ([c.file.path for c in joined.copied], joined.written.rows) == ([first.file.path, third.file.path], 156)
 
 
-def test_what_is_only_small_and_cannot_be_encoded_is_copied_after_all(tmp_path: Path) -> None:
-    """PROTOCOL 2: re-encoding for the readers' sake is no reason to refuse a table."""
+def test_small_stripes_that_cannot_be_encoded_are_copied(tmp_path: Path) -> None:
+    """PROTOCOL 2: re-encoding to spare readers tiny stripes is no reason to refuse a table."""
     unit = large_unit(tmp_path)
     paths = iter(str(tmp_path / f"part{n}") for n in range(9))
     with open_files(unit.location, unit.inserts[1:3], 0) as files:

@@ -33,14 +33,14 @@ FILES = st.lists(st.lists(KEYS, max_size=12), max_size=6)
 
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four events in memory, two runs at a time, two events in a block."""
+    """Limits memory to four events, merges to two runs, blocks to two events."""
     monkeypatch.setattr(delete_events, "RUN", 4)
     monkeypatch.setattr(delete_events, "FAN_IN", 2)
     monkeypatch.setattr(delete_events, "BLOCK", 2)
 
 
 def loaded(tmp_path: Path, files: list[list[Key]]) -> SortedEvents:
-    """The files' events; each has its file's number as its write ID."""
+    """Loads the files' events; each event has its file's number as its write ID."""
     sorter = delete_events.EventSorter(str(tmp_path))
     for number, keys in enumerate(files):
         sorter.add(delete_events.events_of(block(keys), np.full(len(keys), number)))
@@ -55,7 +55,7 @@ def everything(found: SortedEvents) -> list[tuple[Key, int]]:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(files=FILES, rows=st.lists(KEYS, max_size=20), a=KEYS, b=KEYS, first=st.integers(0, 5))
 @pytest.mark.usefixtures("tiny")
-def test_however_many_they_are_the_answers_are_those_of_a_set(
+def test_answers_equal_those_of_a_set_for_any_number_of_events(
     tmp_path: Path, files: list[list[Key]], rows: list[Key], a: Key, b: Key, first: int
 ) -> None:
     wanted = sorted((key, number) for number, keys in enumerate(files) for key in keys)
@@ -85,7 +85,7 @@ def test_events_of_all_files_that_the_snapshot_sees(tmp_path: Path) -> None:
     assert found.like.name.endswith("d5/bucket_00000")
 
 
-def test_no_file_no_events(tmp_path: Path) -> None:
+def test_no_files_have_no_events(tmp_path: Path) -> None:
     found = load_delete_events(str(tmp_path), [], 0, SEEN, str(tmp_path))
     assert (len(found.events), found.total, found.like, found.types) == (0, 0, None, None)
     assert not found.events.any_between(RowId(WriteId(0), 0, 0), RowId(WriteId(9), 0, 0))
@@ -99,7 +99,7 @@ def test_rows_in_a_delete_delta_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("tiny")
 def test_files_are_opened_one_at_a_time_and_closed(tmp_path: Path) -> None:
-    """However many delete deltas there are, a limit of open files is never met."""
+    """No number of delete deltas reaches the limit of open files."""
     inputs = []
     for number in range(20):
         write_file(
@@ -145,7 +145,7 @@ def _measured(root: Path) -> Iterator[int]:
 
 
 def _scattered(folder: Path, number: int) -> None:
-    """Every fiftieth of 5 million rows of write ID 1, and one row of write ID 2."""
+    """Delete events for every fiftieth of 5 million rows of write ID 1, and one row of write ID 2."""
     folder.mkdir(exist_ok=True)
     keys = np.empty(100_001, KEY)
     keys["write_id"], keys["bucket"], keys["row_id"] = 1, FIRST_FILE, np.arange(100_001) * 50 + number
@@ -155,7 +155,7 @@ def _scattered(folder: Path, number: int) -> None:
 
 
 def test_memory_does_not_grow_with_the_number_of_delete_keys(tmp_path: Path) -> None:
-    """PROTOCOL 2.4: five times as many delete events, the same memory; they interleave between delete deltas."""
+    """PROTOCOL 2.4: five times as many delete events need the same memory; they interleave between delete deltas."""
     write_file(tmp_path / "delta_2" / "bucket_00000", dense(2, 50_000))
     peaks = []
     for files in sized(short=(5, 25), whole=(10, 50)):

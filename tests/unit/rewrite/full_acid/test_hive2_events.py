@@ -1,4 +1,4 @@
-"""Hive 2's events collapsed to rows, against an oracle that reads row by row."""
+"""A major over Hive 2's events, compared with an oracle that reads row by row."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def staged_of(location: Path, small: int = 1 << 20) -> stage.Staged:
 
 
 def compacted(location: Path, small: int = 1 << 20) -> Path:
-    """The base that a major makes of ``location``, named beside what it read."""
+    """Returns the base that a major makes of ``location``, named beside its inputs."""
     staged = staged_of(location, small)
     naming.name_directories(STORAGE, staged)
     return location / staged.directories[0].name
@@ -67,13 +67,13 @@ def rows(location: Path) -> list[tuple[object, ...]]:
 
 
 def delta(location: Path, name: str, bucket: int, found: list[Event]) -> Path:
-    """A file of Hive 2: by key, of one key the newest first."""
+    """Writes a file of Hive 2: events in key order, those of one key newest first."""
     ordered = sorted(found, key=lambda event: (*event[1], -event[2]))
     return write_events_mixed(location / name / f"bucket_{bucket:05d}", ordered)
 
 
 def history(location: Path, seed: int) -> None:
-    """Inserts, and transactions that change or delete some rows, in deltas as Hive 2 and its minor compactor name them."""
+    """Writes inserts, and transactions that change or delete some rows, in deltas named as Hive 2 and its compactor do."""
     chance = random.Random(seed)
     ranges: list[tuple[int, int]] = []
     while not ranges or ranges[-1][1] < HIGH:
@@ -102,7 +102,7 @@ def history(location: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(sized(short=3, whole=12)))
 @pytest.mark.parametrize("run", [delete_events.RUN, 8], ids=["held", "spilled"])
-def test_what_a_base_holds_is_what_a_reader_of_hive_2_shows(
+def test_a_base_holds_the_rows_that_hive_2_shows(
     tmp_path: Path, seed: int, run: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PROTOCOL 1.7, in memory and with events in many runs on disk."""
@@ -143,7 +143,7 @@ def test_a_row_that_its_own_transaction_inserted_and_changed(tmp_path: Path) -> 
 
 
 def test_two_changes_of_a_row_by_one_transaction_are_refused(tmp_path: Path) -> None:
-    """PROTOCOL 1.7: kept as readers show them, or refused by name."""
+    """PROTOCOL 1.7: rows are kept as readers show them, or refused by name."""
     delta(tmp_path, "delta_0000001_0000001_0000", 0, [(0, (1, 0, row), 1) for row in range(20)])
     delta(tmp_path, "delta_0000002_0000002_0000", 0, [(1, (1, 0, 5), 2)])
     delta(tmp_path, "delta_0000002_0000002_0001", 0, [(2, (1, 0, 5), 2)])
@@ -175,7 +175,7 @@ def test_originals_that_share_row_ids_are_refused(tmp_path: Path, name: str) -> 
         compacted(tmp_path)
 
 
-def test_where_every_row_went_an_empty_file_of_hive_2_stands(tmp_path: Path) -> None:
+def test_if_every_row_is_deleted_an_empty_hive_2_file_remains(tmp_path: Path) -> None:
     delta(tmp_path, "delta_0000001_0000001_0000", 0, [(0, (1, 0, 0), 1)])
     delta(tmp_path, "delta_0000002_0000002_0000", 0, [(2, (1, 0, 0), 2)])
     base = compacted(tmp_path)

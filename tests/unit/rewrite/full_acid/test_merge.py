@@ -1,4 +1,4 @@
-"""Merging runs against sorted()."""
+"""Merging runs, compared with ``sorted()``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def read(path: Path) -> list[Key]:
 def test_runs_in_any_order_come_out_sorted(
     tmp_path_factory: pytest.TempPathFactory, keys: list[Key], where: list[int]
 ) -> None:
-    """Runs that are not sorted within are sorted first."""
+    """Unsorted runs are sorted first."""
     folder = tmp_path_factory.mktemp("merge")
     runs = [[k for k, w in zip(keys, where, strict=False) if w == number] for number in range(4)]
     with pieces(folder, [run for run in runs if run]) as found:
@@ -68,7 +68,7 @@ def test_runs_in_any_order_come_out_sorted(
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are decoded 16 at a time, and a few of those are held where they must be sorted."""
+    """Decodes 16 rows at a time, and holds a few of these batches for sorting."""
     monkeypatch.setattr(stripe_view, "BATCH_ROWS", 16)
     monkeypatch.setattr(merging, "RUN_BYTES", 1000)
 
@@ -116,7 +116,7 @@ def test_a_run_that_is_not_sorted_is_not_held(tmp_path: Path, monkeypatch: pytes
     assert max(alive) <= 4  # each is a third of a run
 
 
-def test_rows_come_along_with_their_keys(tmp_path: Path) -> None:
+def test_rows_move_with_their_keys(tmp_path: Path) -> None:
     with pieces(tmp_path, [dense(2, 5, first=5), dense(2, 5)]) as found:
         merge_runs(found, str(tmp_path / "out"), like=like(), types=TYPES)
     rows = po.ORCFile(str(tmp_path / "out")).read().to_pylist()
@@ -135,7 +135,7 @@ def test_masked_rows_stay_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bounds", ["default", "small"])
 def test_a_key_that_occurs_twice_is_refused(tmp_path: Path, request: pytest.FixtureRequest, bounds: str) -> None:
-    """PROTOCOL 1.7: which row a later delete means is not known."""
+    """PROTOCOL 1.7: it is unknown which row a later delete means."""
     if bounds == "small":
         request.getfixturevalue("small")
     runs = [dense(1, 50), [*reversed(dense(2, 30)), *dense(1, 1, first=40)]]

@@ -15,7 +15,7 @@ TYPES = acid_types(parse_hive_type("struct<a:int>"))
 
 
 def test_the_largest_file_with_a_row_index_gives_the_class() -> None:
-    """PROTOCOL 2.2: a stride of 0 is nobody's target."""
+    """PROTOCOL 2.2: a file with stride 0 is never the target."""
     small = replace(like("small"), length=10, compression=Compression.ZSTD, row_index_stride=5000)
     large = replace(like("large"), length=99, row_index_stride=0)
     made = template_of_files([large, small], TYPES)
@@ -28,7 +28,7 @@ def test_a_new_file_is_of_the_class_and_empty() -> None:
     assert (made.rows, made.stripes, made.row_index_stride, made.types) == (0, (), 7000, TYPES)
 
 
-def test_what_is_handed_over(tmp_path: Path) -> None:
+def test_the_output_of_a_written_file(tmp_path: Path) -> None:
     written = WrittenFile(length=5, rows=3, stripes=1, checksum=9)
     output = output_of(DeltaKind.DELETE, str(tmp_path / "f"), 7, written)
     assert (output.kind, output.number, output.rows, output.length, output.crc32) == (DeltaKind.DELETE, 7, 3, 5, 9)

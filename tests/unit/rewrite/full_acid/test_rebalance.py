@@ -1,4 +1,4 @@
-"""The unit of a rebalance over real files: order, shares, keys and what is refused."""
+"""The unit of a rebalance over real files: order, distribution, keys and refusals."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def unit(root: Path, row_type: str, parts: Sequence[FileNumberInputs], files: in
 
 
 def table(root: Path, row_type: str, batches: Sequence[Sequence[tuple[Any, ...]]]) -> list[FileNumberInputs]:
-    """Each batch in a delta of its own, dealt to two files in turn."""
+    """Writes each batch to a delta of its own, distributed over two files in turn."""
     found: dict[int, list[Input]] = {0: [], 1: []}
     for write_id, rows in enumerate(batches, start=1):
         for number in found:
@@ -85,7 +85,7 @@ TYPE = "struct<a:int,b:string>"
 
 
 def test_rows_keep_order_and_write_id(tmp_path: Path) -> None:
-    """As Hive: by write ID, bucket and row number; the row numbers of the result run on over its files."""
+    """The order is Hive's: write ID, bucket, row number; row numbers continue from file to file of the result."""
     result = execute(unit(tmp_path, TYPE, table(tmp_path, TYPE, ROWS), 4))
     found = rows_of(result)
     assert [len(rows) for rows in found] == [8, 8, 7, 7]
@@ -112,7 +112,7 @@ def test_deletes_meet_the_rows_of_their_own_file_only(tmp_path: Path) -> None:
     assert (result.figures.rows_deleted, result.figures.rows_out, result.figures.events_in) == (1, 5, 2)
 
 
-def test_a_delete_event_that_is_lost_on_the_way_is_missed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_delete_event_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 4: its row would come back."""
     first, second = table(tmp_path, ROW_TYPE, [[(n,) for n in range(6)]])
     path = write_file(tmp_path / "x" / "bucket_00000", dense(1, 2), current=[2, 2], operation=2)
@@ -125,8 +125,8 @@ def test_a_delete_event_that_is_lost_on_the_way_is_missed(tmp_path: Path, monkey
     assert execute(replace(asked, full_verify=False)).figures.rows_out == 5
 
 
-def test_keys_out_of_order_are_met_by_the_deletes_of_their_own_rows(tmp_path: Path) -> None:
-    """PROTOCOL 2.3: statistics would say of another row that it is deleted; the unit starts anew and reads all keys."""
+def test_deletes_hit_their_own_rows_if_keys_are_out_of_order(tmp_path: Path) -> None:
+    """PROTOCOL 2.3: statistics would take another row for deleted; the unit starts again and reads all keys."""
     keys = [*dense(1, 6, bucket=bucket.encode(0))[1:], (1, bucket.encode(0), 0)]
     rows = write_file(tmp_path / "delta_1_1" / "bucket_00000", keys)
     path = write_file(tmp_path / "delete_delta_2_2" / "bucket_00000", [keys[0]], current=[2], operation=2)
@@ -161,7 +161,7 @@ ORDERS: list[tuple[str, str, list[Any], list[Any]]] = [
 def test_order_by(
     tmp_path: Path, kind: str, order: str, values: list[Any], wanted: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NULL and NaN as Hive orders them, over all files, also where every few rows are a run of their own on disk."""
+    """Hive's order, with NULL and NaN, holds over all files, even if every few rows are a run of their own on disk."""
     monkeypatch.setattr(module, "RowSorter", lambda folder, keys: RowSorter(folder, keys, run_bytes=1, fan_in=2))
     row_type = f"struct<a:{kind}>"
     result = execute(unit(tmp_path, row_type, table(tmp_path, row_type, [[(v,)] for v in values]), 2, order))
@@ -187,7 +187,7 @@ def test_ties_stay_in_the_order_of_their_row_ids(tmp_path: Path) -> None:
     assert rows_of(result) == [[*rows[0][0::2], *rows[0][1::2]]]
 
 
-def test_a_value_that_changed_on_its_way_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_value_fails_verification(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """PROTOCOL 4: counts are right, a value is not."""
 
     class Broken(RowSorter):
@@ -202,7 +202,7 @@ def test_a_value_that_changed_on_its_way_fails(tmp_path: Path, monkeypatch: pyte
         execute(unit(tmp_path, TYPE, table(tmp_path, TYPE, ROWS), 1))
 
 
-def test_a_plan_for_one_unit_and_a_number_of_its_own(tmp_path: Path) -> None:
+def test_the_plan_has_one_unit_and_its_own_write_id(tmp_path: Path) -> None:
     parts = table(tmp_path, TYPE, ROWS)
     units = [replace(unit(tmp_path, TYPE, [part], 1), number=part.number, rebalance=None) for part in parts]
     plan = Plan(

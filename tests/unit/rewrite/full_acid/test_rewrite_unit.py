@@ -57,7 +57,7 @@ def test_a_minor_keeps_events_below_its_range_and_applies_the_others(tmp_path: P
     assert (f.events_in, f.events_out, f.events_applied, f.events_invisible) == (3, 1, 1, 1)
 
 
-def test_where_every_row_went_nothing_comes_out(tmp_path: Path) -> None:
+def test_if_every_row_is_gone_there_is_no_output(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(5, 5))  # aborted
     result = execute(acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"]))
     assert (result.outputs, result.figures.rows_invisible, result.figures.stripes_dropped) == ((), 5, 1)
@@ -89,7 +89,7 @@ def test_small_neighbours_become_one_stripe(tmp_path: Path) -> None:
     assert keys_of(output) == [*dense(1, 5), *dense(2, 5), *dense(3, 5)]
 
 
-def test_what_is_encoded_as_a_whole_is_written_once(tmp_path: Path) -> None:
+def test_a_wholly_encoded_file_is_written_once(tmp_path: Path) -> None:
     names = []
     for write_id in (1, 2):
         write_file(tmp_path / f"d{write_id}" / "bucket_00000", dense(write_id, 5))
@@ -104,10 +104,8 @@ def test_what_is_encoded_as_a_whole_is_written_once(tmp_path: Path) -> None:
     assert output.crc32 == zlib.crc32(Path(output.path).read_bytes())
 
 
-def test_small_neighbours_that_cannot_be_encoded_are_copied_after_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PROTOCOL 2: re-encoding for the readers' sake is no reason to refuse a table."""
+def test_small_neighbours_that_cannot_be_encoded_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 2: re-encoding to spare readers tiny stripes is no reason to refuse a table."""
 
     tried: list[object] = []
 
@@ -127,8 +125,10 @@ def test_small_neighbours_that_cannot_be_encoded_are_copied_after_all(
     assert len(tried) == 1
 
 
-def test_tiny_stripes_are_copied_around_what_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are tried together with it once; it is then encoded alone."""
+def test_tiny_stripes_are_copied_around_one_that_must_be_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them are tried together once; the one stripe is then encoded alone."""
     names = []
     for write_id in (1, 2, 3):
         write_file(tmp_path / f"d{write_id}" / "bucket_00000", dense(write_id, 5))

@@ -46,7 +46,7 @@ def test_any_number_of_runs_is_sorted(tmp_path: Path, run_bytes: int, fan_in: in
     assert os.listdir(tmp_path) == []
 
 
-def test_what_is_merged_at_once_is_no_larger_than_a_run(tmp_path: Path) -> None:
+def test_merged_batches_together_are_no_larger_than_a_run(tmp_path: Path) -> None:
     """PROTOCOL 2.4: memory is bounded by rows and their width."""
     sorter = RowSorter(str(tmp_path), keys, run_bytes=10_000, fan_in=4)
     for start in range(0, 3000, 100):
@@ -56,5 +56,5 @@ def test_what_is_merged_at_once_is_no_larger_than_a_run(tmp_path: Path) -> None:
     assert max(sizes) < 20_000
 
 
-def test_nothing(tmp_path: Path) -> None:
+def test_no_rows_are_sorted(tmp_path: Path) -> None:
     assert list(RowSorter(str(tmp_path), keys).sorted()) == []

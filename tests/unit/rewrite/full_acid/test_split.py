@@ -42,8 +42,8 @@ def test_every_stripe_for_itself_makes_the_same_file(unit: Unit) -> None:
     assert (same.stripes_copied, same.stripes_encoded) == (3, 6)
 
 
-def test_a_section_gathers_runs_up_to_its_bytes(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one stripe in ten meets a delete event, a task for each would cost more than it does."""
+def test_an_encode_task_gathers_runs_up_to_its_bytes(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task for each stripe would cost more than its work if one stripe in ten is hit by a delete event."""
     monkeypatch.setattr(split, "EVEN_TASKS", 1)
     sizes = [sum(len(run) for run in task.runs) for task in split_of(unit).encode_tasks]
     longest = max(c.length for c in stripes(unit))
@@ -55,7 +55,7 @@ def test_a_section_gathers_runs_up_to_its_bytes(unit: Unit, monkeypatch: pytest.
 
 
 def test_a_minor_keeps_its_delete_events_once(unit: Unit) -> None:
-    """PROTOCOL 1.5: events below the range stay, those within are applied; the first task writes them."""
+    """PROTOCOL 1.5: events below the range stay, those within it are applied; the first task writes the former."""
     minor = replace(unit, shape=Shape.MINOR, inserts=unit.inserts[3:])
     parted, whole = done(minor), execute(replace(minor, split_bytes=WHOLE))
     assert [o.kind for o in parted.outputs] == [o.kind for o in whole.outputs]
@@ -64,7 +64,7 @@ def test_a_minor_keeps_its_delete_events_once(unit: Unit) -> None:
     assert replace(parted.figures, bytes_out=0) == replace(whole.figures, bytes_out=0)
 
 
-def test_small_neighbours_go_through_one_section(unit: Unit) -> None:
+def test_small_neighbours_share_an_encode_task(unit: Unit) -> None:
     small = replace(unit, small_stripe_bytes=1 << 20, split_bytes=500)
     assert content(done(small).outputs[0])[0] == content(execute(replace(small, split_bytes=WHOLE)).outputs[0])[0]
 
@@ -81,7 +81,7 @@ class Far(LocalStorage):
 
 
 def test_parts_travel_through_the_tables_own_store(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sections run anywhere: what they made is not on the machine that puts it together."""
+    """Encode tasks run anywhere: their files are not on the machine that assembles them."""
     wanted = content(execute(replace(unit, split_bytes=WHOLE)).outputs[0])[0]
     monkeypatch.setattr("compactor.rewrite.run.execute.opened", lambda options: Far())
     (output,) = done(unit).outputs
@@ -89,13 +89,13 @@ def test_parts_travel_through_the_tables_own_store(unit: Unit, monkeypatch: pyte
     assert len(list(Path(unit.staging, "attempts").glob("*/part0"))) == 6
 
 
-def test_what_is_only_copied_is_never_divided(unit: Unit) -> None:
+def test_a_unit_that_only_copies_is_never_split(unit: Unit) -> None:
     result = perform_task(replace(unit, inserts=(unit.inserts[3], unit.inserts[4]), deletes=()))
     assert isinstance(result, UnitResult)
     assert result.figures.stripes_copied == 2
 
 
-def test_a_section_carries_its_own_stripes_only(unit: Unit) -> None:
+def test_an_encode_task_carries_its_own_stripes_only(unit: Unit) -> None:
     """A value that goes to an executor stays small, however many files the unit reads."""
     for task in split_of(unit).encode_tasks:
         assert isinstance(task, EncodeTask)
@@ -104,16 +104,16 @@ def test_a_section_carries_its_own_stripes_only(unit: Unit) -> None:
         assert [len(chosen.keep or ()) for chosen in run] == [run[0].rows]
 
 
-def test_few_sections_are_made_smaller(unit: Unit) -> None:
-    """Three of them would keep the second of two cores waiting: a quarter of what one task may do each."""
+def test_few_encode_tasks_are_made_smaller(unit: Unit) -> None:
+    """Three tasks would keep the second of two cores waiting: each gets a quarter of the limit of one task."""
     longest = max(c.length for c in stripes(unit))
     tasks = split_of(replace(unit, split_bytes=4 * longest)).encode_tasks
     assert [sum(len(run) for run in task.runs) for task in tasks] == [2, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(("times", "tasks"), [(1, 4), (2, 2), (3, 2), (4, 0)])
-def test_a_quarter_of_what_one_task_may_do_is_one_tasks(unit: Unit, times: int, tasks: int) -> None:
-    """With more, another core helps while one would work alone."""
+def test_a_quarter_of_the_bytes_of_a_task_is_not_split(unit: Unit, times: int, tasks: int) -> None:
+    """With more bytes, another core helps where one would work alone."""
     encoded = 0
     for chosen in (chosen for task in split_of(unit).encode_tasks for run in task.runs for chosen in run):
         with LocalSource(chosen.file.path) as source:
@@ -122,8 +122,8 @@ def test_a_quarter_of_what_one_task_may_do_is_one_tasks(unit: Unit, times: int, 
     assert (len(made.encode_tasks) if isinstance(made, SplitUnit) else 0) == tasks
 
 
-def test_sections_are_as_large_as_each_other(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last one to end is what all wait for: a rest would keep one core busy and the others waiting."""
+def test_encode_tasks_are_of_equal_size(unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All tasks wait for the last one to end: a remainder would keep one core busy and the others waiting."""
     monkeypatch.setattr(split, "EVEN_TASKS", 1)
     total = sum(chosen.rows for task in split_of(unit).encode_tasks for run in task.runs for chosen in run)
     longest = max(c.length for c in stripes(unit))
@@ -132,8 +132,8 @@ def test_sections_are_as_large_as_each_other(unit: Unit, monkeypatch: pytest.Mon
     assert sum(chosen.rows for task in tasks for run in task.runs for chosen in run) == total
 
 
-def test_what_nobody_has_looked_at_makes_the_same_file(unit: Unit) -> None:
-    """PROTOCOL 2.1: known statistics say which rows go as surely as the keys do."""
+def test_stripes_chosen_by_statistics_make_the_same_file(unit: Unit) -> None:
+    """PROTOCOL 2.1: known statistics show which rows go as surely as the keys do."""
     unseen = replace(unit, full_verify=False)
     chosen = [chosen for task in split_of(unseen).encode_tasks for run in task.runs for chosen in run]
     assert sum(one.is_unseen for one in chosen) == 5
@@ -142,8 +142,8 @@ def test_what_nobody_has_looked_at_makes_the_same_file(unit: Unit) -> None:
 
 
 @pytest.mark.parametrize("split_bytes", [1, WHOLE])
-def test_keys_out_of_order_make_the_unit_start_anew(unit: Unit, split_bytes: int) -> None:
-    """PROTOCOL 2.3: statistics do not tell that these keys are out of order; whoever decodes them does."""
+def test_keys_out_of_order_make_the_unit_start_again(unit: Unit, split_bytes: int) -> None:
+    """PROTOCOL 2.3: statistics do not show that these keys are out of order; decoding them does."""
     keys = dense(1, 51)
     write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
     asked = replace(unit, full_verify=False, split_bytes=split_bytes)
@@ -155,7 +155,7 @@ def test_keys_out_of_order_make_the_unit_start_anew(unit: Unit, split_bytes: int
     assert in_order == sorted(set(in_order))
 
 
-def test_a_section_says_that_its_unit_must_start_anew(unit: Unit) -> None:
+def test_an_encode_task_reports_that_its_unit_must_start_again(unit: Unit) -> None:
     keys = dense(1, 51)
     write_file(Path(unit.location) / "d1" / "bucket_00000", [*keys[1:], keys[0]])
     tasks = [travelled(task) for task in split_of(replace(unit, full_verify=False)).encode_tasks]
@@ -168,7 +168,7 @@ def test_a_section_says_that_its_unit_must_start_anew(unit: Unit) -> None:
     "keys", [dense(1, 51, first=1), dense(2, 51), [*dense(1, 50), (1, FIRST_FILE, 49)]], ids=["row", "write", "twice"]
 )
 def test_keys_that_contradict_their_statistics_are_refused(unit: Unit, split_bytes: int, keys: list[Key]) -> None:
-    """PROTOCOL 2.1: who reads all keys tells damage from another order."""
+    """PROTOCOL 2.1: reading all keys distinguishes damage from another order."""
     write_lying(Path(unit.location) / "d1" / "bucket_00000", keys, dense(1, 51))
     with pytest.raises(BadFile, match=r"d1/bucket_00000, stripe 0: .* its statistics say .* is damaged") as raised:
         execute(replace(unit, full_verify=False, split_bytes=split_bytes))

@@ -16,15 +16,15 @@ def unit(tmp_path: Path) -> Unit:
     return large_unit(tmp_path)
 
 
-def test_an_input_that_is_gone_meanwhile_is_named(unit: Unit, tmp_path: Path) -> None:
+def test_an_input_that_vanished_is_named(unit: Unit, tmp_path: Path) -> None:
     task = split_of(unit).encode_tasks[-1]
     (tmp_path / "d8" / "bucket_00000").unlink()
     with pytest.raises(BadFile, match="d8/bucket_00000: it is gone"):
         perform_task(task)
 
 
-def test_a_part_that_shrank_meanwhile_is_refused(unit: Unit) -> None:
-    """PROTOCOL 4: nothing that is not what was written gets a name."""
+def test_a_part_that_shrank_is_refused(unit: Unit) -> None:
+    """PROTOCOL 4: a file gets a name only if it is as it was written."""
     split = split_of(unit)
     encoded = [perform_task(task) for task in split.encode_tasks]
     last = split.last_task(encoded)
@@ -35,8 +35,8 @@ def test_a_part_that_shrank_meanwhile_is_refused(unit: Unit) -> None:
         perform_task(last)
 
 
-def test_an_assembly_that_lacks_rows_is_refused(unit: Unit) -> None:
-    """PROTOCOL 4: verified as a last unit is."""
+def test_an_assemble_task_that_lacks_rows_is_refused(unit: Unit) -> None:
+    """PROTOCOL 4: it is verified like a unit that is not split."""
     split = split_of(unit)
     last = split.last_task([perform_task(task) for task in split.encode_tasks])
     with pytest.raises(VerificationFailed, match="rows in"):

@@ -1,4 +1,4 @@
-"""Copy, re-encode or drop (PROTOCOL 2): decided from statistics where they prove enough, else by looking at the keys."""
+"""Copy, re-encode or drop (PROTOCOL 2): decided from statistics if they prove enough, else by looking at the keys."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _FEW = sized(short=300, whole=65_536)
 def test_known_statistics_spare_the_look_where_some_rows_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, edge: int
 ) -> None:
-    """PROTOCOL 2.1: they say which rows stay; whoever decodes these holds every key to it."""
+    """PROTOCOL 2.1: they show which rows stay; every key is checked against them as it is decoded."""
     monkeypatch.setattr(stripe_choice, "MASK_ROWS", at_once)
     gone = [(3, FIRST_FILE, row) for row in (0, edge - 1, edge - 1, edge, edge + 99)]
     deletes = deleting(*gone, (3, FIRST_FILE, 80_000), (4, FIRST_FILE, 1))
@@ -104,7 +104,7 @@ def test_known_statistics_spare_the_look_where_some_rows_go(
 
 
 @pytest.mark.parametrize("hit", [range(4), range(0)], ids=["all", "none"])
-def test_where_no_row_will_be_decoded_the_keys_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hit: range) -> None:
+def test_keys_are_decoded_if_no_row_will_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hit: range) -> None:
     """PROTOCOL 2.1: nothing else would notice that a stripe is not what its statistics say."""
     looked: list[int] = []
     look = stripe_choice._decode_keys
@@ -115,7 +115,7 @@ def test_where_no_row_will_be_decoded_the_keys_are(tmp_path: Path, monkeypatch: 
 
 
 class Aimed:
-    """Delete events of which some lie among the keys that are asked for, whether or not they hit one."""
+    """Delete events, some of which lie between the given keys, whether or not they hit one."""
 
     def __init__(self, keys: Sequence[Key]) -> None:
         self._events = deleting(*keys) if keys else NONE
@@ -130,8 +130,8 @@ class Aimed:
         return self._events.row_ids(first, last)
 
 
-def test_statistics_that_do_not_cover_every_row_count_for_nothing(tmp_path: Path) -> None:
-    """PROTOCOL 2.1: minors of Hive 2.3 and 3.1 have statistics that say 0 rows: the keys are looked at."""
+def test_statistics_that_do_not_cover_every_row_are_ignored(tmp_path: Path) -> None:
+    """PROTOCOL 2.1: minors of Hive 2.3 and 3.1 have statistics of 0 rows: the keys are looked at."""
     with opened(tmp_path, dense(5, 4)) as (file,):
         assert file.tail.stripe_statistics is not None
         bare = file._replace(tail=replace(file.tail, stripe_statistics=None))
@@ -147,8 +147,8 @@ def test_a_hit_within_the_range_is_looked_at(tmp_path: Path) -> None:
     assert (gone.action, gone.kept, gone.deleted, gone.first) == (Action.DROP, 0, 4, None)
 
 
-def test_what_stays_is_held_in_bits(tmp_path: Path) -> None:
-    """PROTOCOL 2.4: memory is bounded; with scattered deletes every stripe of a file has such a mask."""
+def test_masks_take_one_bit_per_row(tmp_path: Path) -> None:
+    """PROTOCOL 2.4: memory is bounded; with scattered deletes every stripe of a file has a mask."""
     with opened(tmp_path, dense(3, 80_000)) as files:
         choice = one(files, deleting((3, FIRST_FILE, 70_000)))
     assert choice.keep is not None
@@ -181,7 +181,7 @@ def test_aborted_and_unseen_rows_are_invisible(tmp_path: Path, current: int, has
     ],
 )
 def test_keys_that_do_not_rise_are_never_copied(tmp_path: Path, keys: list[Key]) -> None:
-    """PROTOCOL 2.3: statistics never prove order; a key that occurs twice is found by the sum."""
+    """PROTOCOL 2.3: statistics never prove order; the sum reveals a key that occurs twice."""
     with opened(tmp_path, keys) as files:
         choice = one(files)
     assert (choice.action, choice.is_sorted) == (Action.ENCODE, False)
@@ -217,7 +217,7 @@ def _with_tail(choice: Choice, **changes: object) -> Choice:
 
 
 def test_the_class_with_most_bytes_is_the_target_and_others_are_encoded(tmp_path: Path) -> None:
-    """PROTOCOL 2.2: stripes share a file only with the same stride and so on."""
+    """PROTOCOL 2.2: stripes share a file only if stride and so on are equal."""
     with opened(tmp_path, dense(3, 2), dense(4, 3000), dense(6, 2)) as files:
         small, large, third = choose_actions(files, NONE, SEEN, look_always=False)
     other = _with_tail(small, row_index_stride=500)
@@ -244,8 +244,10 @@ def test_only_what_has_the_types_of_the_output_is_a_target(tmp_path: Path) -> No
     [{"row_index_stride": 0}, {"writer_version": 5}, {"stripe_statistics": None}, {"encrypted": True}],
     ids=["no row index", "before ORC-135", "no statistics", "encrypted"],
 )
-def test_what_must_not_be_copied_is_no_target_and_is_encoded(tmp_path: Path, broken: dict[str, object]) -> None:
-    """PROTOCOL 2.2: no row index, a writer below ORC-135, no statistics of each stripe."""
+def test_stripes_that_must_not_be_copied_are_no_target_and_are_encoded(
+    tmp_path: Path, broken: dict[str, object]
+) -> None:
+    """PROTOCOL 2.2: no row index, a writer below ORC-135, stripes without statistics."""
     with opened(tmp_path, dense(3, 2)) as files:
         spoilt = _with_tail(one(files), **broken)
     assert target_tail([spoilt], TYPES) is None
@@ -299,7 +301,7 @@ def test_neighbours_that_are_all_small_are_encoded_together(tmp_path: Path) -> N
     assert stripe_choice.Action.DROP not in {c.action for c in fit_to_class([dropped, large], like, bound)}
 
 
-def test_what_cannot_be_encoded_stays_small(tmp_path: Path) -> None:
+def test_small_stripes_that_cannot_be_encoded_stay(tmp_path: Path) -> None:
     """A union loses its tags in every encoder: tiny stripes of one are copied."""
     types = acid_types(parse_hive_type("struct<a:uniontype<int,string>>"))
     with opened(tmp_path, dense(3, 2), dense(4, 2)) as files:

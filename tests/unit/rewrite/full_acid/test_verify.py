@@ -1,4 +1,4 @@
-"""What verification must catch (PROTOCOL 4): each case is a file that a broken compaction could have made."""
+"""Verification of outputs (PROTOCOL 4): each case is a file that a broken compaction could have made."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_last_keys_that_are_not_those_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_stripes_without_statistics(path: Path) -> None:
-    """PROTOCOL 2.2: readers would take the file's for all."""
+    """PROTOCOL 2.2: readers would use the file's statistics for all stripes."""
     with LocalSource(path) as source:
         tail = read_tail(source)
     data = path.read_bytes()[: tail.stripes[-1].end]

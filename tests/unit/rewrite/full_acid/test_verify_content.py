@@ -1,4 +1,4 @@
-"""What ``--verify full`` must catch (PROTOCOL 4): outputs that are whole, but hold something else than their inputs."""
+"""Cases for ``--verify full`` (PROTOCOL 4): outputs that are whole, but hold something other than their inputs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def another_value(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def values_swapped(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Each value is there as often as it was."""
+    """Swaps values, so that each occurs as often as before."""
     rows[7]["row"], rows[8]["row"] = rows[8]["row"], rows[7]["row"]
     return rows
 
@@ -71,7 +71,7 @@ def one_less(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("change", [another_value, values_swapped, one_twice, one_less])
-def test_rows_that_are_not_those_that_were_read(tmp_path: Path, change: Callable[[Any], Any]) -> None:
+def test_rows_that_differ_from_those_read(tmp_path: Path, change: Callable[[Any], Any]) -> None:
     path = write_file(tmp_path / "in", KEYS)
     with LocalSource(path) as source:
         tail = read_tail(source)
@@ -83,7 +83,7 @@ def test_rows_that_are_not_those_that_were_read(tmp_path: Path, change: Callable
             check_same_rows(pieces, str(tmp_path / "out"), TYPES)
 
 
-def test_a_stripe_that_is_not_the_one_that_was_read(tmp_path: Path) -> None:
+def test_a_stripe_that_differs_from_the_one_read(tmp_path: Path) -> None:
     keys: Sequence[Sequence[Key]] = (dense(1, 50), dense(2, 60))
     with LocalSource(write_file(tmp_path / "a", keys[0])) as a, LocalSource(write_file(tmp_path / "b", keys[1])) as b:
         inputs = [(source, tail, tail.stripes[0]) for source, tail in ((a, read_tail(a)), (b, read_tail(b)))]
@@ -104,10 +104,10 @@ def test_a_stripe_that_is_not_the_one_that_was_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("split_bytes", "is_sorted"), [(1, True), (WHOLE, True), (WHOLE, False)])
-def test_every_way_to_encode_is_proven(
+def test_every_encoding_is_verified(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, split_bytes: int, is_sorted: bool
 ) -> None:
-    """In sections, in one task, and merged: an encoder that writes another value is noticed, whoever calls it."""
+    """An encoder that writes another value is noticed in split tasks, in one task, and in a merge."""
     unit = replace(large_unit(tmp_path), split_bytes=split_bytes)
     if not is_sorted:
         keys = dense(1, 51)
@@ -144,7 +144,7 @@ def doubled(keys: KeyBlock, current: Numbers) -> Changed:
 
 
 def another_instead(keys: KeyBlock, current: Numbers) -> Changed:
-    """As many as there were."""
+    """Replaces an event; their number stays."""
     return np.concatenate([keys[1:2], keys[1:]]), np.concatenate([current[1:2], current[1:]])
 
 
@@ -155,7 +155,7 @@ def another_row(keys: KeyBlock, current: Numbers) -> Changed:
 
 
 def another_transaction(keys: KeyBlock, current: Numbers) -> Changed:
-    """By which a row would be gone for readers that should see it."""
+    """Changes the transaction of an event: the row would be gone for readers that should see it."""
     return keys, np.concatenate([[current[0] - 1], current[1:]])
 
 
@@ -167,7 +167,7 @@ CHANGES = (lost, doubled, another_instead, another_row, another_transaction, in_
 
 
 def minor_with_events(folder: Path) -> Unit:
-    """Three events, one of them twice, are kept, two are applied, and one is seen by nobody."""
+    """A minor that keeps three events, one of them twice, and applies two; nobody sees one."""
     below = [(1, FIRST_FILE, 7), (1, FIRST_FILE, 9), (1, FIRST_FILE, 9)]
     write_file(folder / "d" / "bucket_00000", dense(3, 5))
     write_file(folder / "x" / "bucket_00000", [*below, (3, FIRST_FILE, 1)], current=[3, 3, 4, 4], operation=2)
@@ -184,10 +184,10 @@ def minor_with_events(folder: Path) -> Unit:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_kept_delete_events_that_are_not_those_that_were_read(
+def test_kept_delete_events_that_differ_from_those_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[KeyBlock, Numbers], Changed]
 ) -> None:
-    """PROTOCOL 4: a lost one brings its row back, another one loses a row."""
+    """PROTOCOL 4: a lost event brings its row back, a wrong one loses a row."""
 
     def broken(events: Events, *given: Any, **how: Any) -> WrittenFile:
         part = events.part(0, len(events))
@@ -209,10 +209,10 @@ def test_kept_delete_events_that_are_not_those_that_were_read(
 
 @pytest.mark.parametrize("change", [lost, another_row, another_transaction])
 @pytest.mark.parametrize("shape", Shape)
-def test_delete_events_that_are_lost_on_the_way(
+def test_lost_delete_events_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: Shape, change: Callable[[KeyBlock, Numbers], Changed]
 ) -> None:
-    """Whether they are kept or applied: rows would come back."""
+    """Rows would come back, whether events are kept or applied."""
 
     def broken(sorter: EventSorter, found: npt.NDArray[np.void]) -> None:
         add(sorter, events_of(*change(found[list(KEY.names or ())], found["current"])))
@@ -227,7 +227,7 @@ def test_delete_events_that_are_lost_on_the_way(
         execute(unit)
 
 
-def test_no_delete_events_are_none(tmp_path: Path) -> None:
+def test_no_delete_events_pass(tmp_path: Path) -> None:
     none = DeleteEvents.of([])
     check_same_events([], WriteId(1), None, none)
     given = DeleteEvents.of([(block(dense(1, 2)), np.array([5, 5]))])

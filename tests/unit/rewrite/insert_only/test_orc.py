@@ -1,4 +1,4 @@
-"""Plain ORC files put together."""
+"""Joining plain ORC files."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def test_small_neighbours_become_one_stripe(tmp_path: Path) -> None:
     assert (orc.ORCFile(made.path).nstripes, made.encoded, made.rows) == (1, 20, 20)
 
 
-def test_files_that_readers_tell_apart_stay_apart(tmp_path: Path) -> None:
-    """Readers find columns of plain files by name: another name, type or number of columns keeps a file of its own."""
+def test_files_whose_columns_differ_stay_separate(tmp_path: Path) -> None:
+    """Readers find columns of plain files by name: a file with another name, type or number of columns stays separate."""
     first = table(0)
     renamed = table(50).rename_columns(["a", "D", "s", "l", "f"])
     longer = table(100).append_column("new", pa.array(range(50)))
@@ -97,7 +97,7 @@ def test_files_that_readers_tell_apart_stay_apart(tmp_path: Path) -> None:
     assert repr(found) == repr(wanted)
 
 
-def test_files_of_two_codecs_stay_apart(tmp_path: Path) -> None:
+def test_files_of_two_codecs_stay_separate(tmp_path: Path) -> None:
     orc.write_table(table(0), tmp_path / "in0", compression="zlib")
     orc.write_table(table(50), tmp_path / "in1", compression="snappy")
     with opened(tmp_path, ["in0", "in1"]) as files:
@@ -106,7 +106,7 @@ def test_files_of_two_codecs_stay_apart(tmp_path: Path) -> None:
 
 
 def test_unions_are_copied_however_small(tmp_path: Path) -> None:
-    """No codec keeps their tags: their stripes are only ever copied."""
+    """No codec keeps their tags, so their stripes are only copied."""
     for number in range(3):
         with (
             (tmp_path / f"in{number}").open("wb") as out,
@@ -141,8 +141,8 @@ def test_acid_rows_in_an_insert_only_table_are_refused(tmp_path: Path) -> None:
         insert_only_orc.write(files, str(tmp_path / "out"), small_stripe_bytes=SMALL, full=False)
 
 
-def test_a_stripe_that_is_missing_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PROTOCOL 4: what was written is counted again before it gets a name."""
+def test_a_missing_stripe_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 4: rows are counted again before the file gets a name."""
     honest = Assembler.copy
 
     def forgetful(self: Assembler, source: Any, tail: Any, stripe: int) -> None:
@@ -156,10 +156,10 @@ def test_a_stripe_that_is_missing_is_found(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("small", "said"), [(LARGE, "other bytes than were read"), (SMALL, "checksum of the rows")])
-def test_other_rows_than_were_read_are_found(
+def test_rows_of_another_stripe_are_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int, said: str
 ) -> None:
-    """PROTOCOL 4: as many rows and values as there were, but those of another stripe."""
+    """PROTOCOL 4: the number of rows and values is right, but they are those of another stripe."""
     first: list[Any] = []
     copy = Assembler.copy
 

@@ -1,4 +1,4 @@
-"""Lengths and checksums of what is written."""
+"""Lengths and checksums of written files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from compactor.rewrite.insert_only.output_file import CountingSink
 
 
-def test_what_was_written_is_counted(tmp_path: Path) -> None:
+def test_written_bytes_are_counted(tmp_path: Path) -> None:
     with CountingSink(str(tmp_path / "f")) as out:
         out.write(b"abc")
         out.write(b"de")
@@ -18,7 +18,7 @@ def test_what_was_written_is_counted(tmp_path: Path) -> None:
     assert (out.length, out.crc32) == (5, zlib.crc32(b"abcde"))
 
 
-def test_nothing_is_kept_of_a_file_that_failed(tmp_path: Path) -> None:
+def test_a_file_that_failed_is_removed(tmp_path: Path) -> None:
     with pytest.raises(TypeError), CountingSink(str(tmp_path / "f")) as out:
         out.write(None)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []

@@ -67,7 +67,7 @@ def test_the_same_rows_in_one_file(tmp_path: Path, options: dict[str, Any], full
 
 
 def test_page_indexes_move_along(tmp_path: Path) -> None:
-    """An offset index says where pages lie; a wrong one would send readers to other bytes."""
+    """An offset index locates pages; a wrong one would send readers to other bytes."""
     tables = [table(0, 500), table(500, 500)]
     given = sources(tmp_path, tables, write_page_index=True, data_page_size=256)
     (made,) = insert_only_parquet.write(given, str(tmp_path / "out"), full=True)
@@ -86,8 +86,8 @@ def test_page_indexes_move_along(tmp_path: Path) -> None:
     assert described.row_group(1).column(0).has_column_index
 
 
-def test_files_that_differ_stay_apart(tmp_path: Path) -> None:
-    """Another schema, or other metadata by which Hive reads days: each kind keeps a file of its own."""
+def test_files_that_differ_stay_separate(tmp_path: Path) -> None:
+    """Files with another schema, or other metadata by which Hive interprets days, stay separate."""
     plain, other = table(0), table(50).append_column("new", pa.array(range(50)))
     zoned = table(100).replace_schema_metadata({"writer.time.zone": "Asia/Tokyo"})
     made = insert_only_parquet.write(
@@ -100,7 +100,7 @@ def test_files_that_differ_stay_apart(tmp_path: Path) -> None:
 
 
 def test_old_timestamps_keep_their_kind(tmp_path: Path) -> None:
-    """INT96, as Hive and Impala write them: nothing is decoded, so days beyond nanoseconds stay."""
+    """INT96, as Hive and Impala write them, is not decoded, so days beyond the range of nanoseconds stay."""
     given = sources(tmp_path, [table(0), table(50)], use_deprecated_int96_timestamps=True)
     (made,) = insert_only_parquet.write(given, str(tmp_path / "out"), full=False)
     assert parquet.ParquetFile(made.path).schema.column(1).physical_type == "INT96"
@@ -110,7 +110,7 @@ def test_old_timestamps_keep_their_kind(tmp_path: Path) -> None:
     ]
 
 
-def test_no_rows_no_file(tmp_path: Path) -> None:
+def test_no_rows_make_no_file(tmp_path: Path) -> None:
     assert insert_only_parquet.write(sources(tmp_path, [table(0).slice(0, 0)]), str(tmp_path / "out"), full=True) == []
     assert not list(tmp_path.glob("out*"))
 
@@ -140,8 +140,10 @@ def test_chunks_outside_of_the_file_are_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_other_bytes_than_were_read_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool) -> None:
-    """PROTOCOL 4: what was written is read back before it gets a name."""
+def test_bytes_that_differ_from_those_read_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    """PROTOCOL 4: a file is read back before it gets a name."""
     given = sources(tmp_path, [table(0), table(50)], compression="none")
     honest = CountingSink.write
 
@@ -158,8 +160,8 @@ def test_other_bytes_than_were_read_are_found(tmp_path: Path, monkeypatch: pytes
         insert_only_parquet.write(given, str(tmp_path / "out"), full=False)
 
 
-def test_what_cannot_be_read_back_names_what_it_was_made_of(tmp_path: Path) -> None:
-    """A footer is copied as it is; one that other readers take for damaged is known by its own file."""
+def test_an_unreadable_output_names_its_inputs(tmp_path: Path) -> None:
+    """A footer is copied unchanged; the error names the input whose footer other readers take for damaged."""
     found = sources(tmp_path, [table(0), table(50)])
     damaged = tmp_path / "in1"
     content = damaged.read_bytes()

@@ -1,4 +1,4 @@
-"""A footer that is read and written says the same."""
+"""A footer that is read and written stays the same."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_struct_comes_back(value: footer.Struct) -> None:
     assert footer.parse_struct(footer.serialize(value), "f") == value
 
 
-def test_what_is_no_parquet_is_said() -> None:
+def test_a_file_that_is_not_parquet_is_refused() -> None:
     data = written()
     for broken in (b"", b"PAR1", data[:-1], data[4:-4] + b"PAR2", data[:-8] + b"\xff\xff\xff\x7fPAR1"):
         with pytest.raises(BadFile, match="f1"):

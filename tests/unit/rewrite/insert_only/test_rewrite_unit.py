@@ -46,10 +46,10 @@ def test_rows_of_all_files_in_their_order(tmp_path: Path, file_format: FileForma
     assert read_file(Path(output.path), file_format) == [
         row for name in names for row in read_file(tmp_path / name, file_format)
     ]
-    figures, told = result.figures, preview_figures(given, LOCAL)
+    figures, preview = result.figures, preview_figures(given, LOCAL)
     assert (figures.rows_in, figures.rows_out, output.rows) == (30, 30, 30)
     assert (figures.files_in, figures.files_out, figures.bytes_out) == (4, 1, output.length)
-    assert (told.rows_in, told.stripes_copied, told.stripes_encoded) == (
+    assert (preview.rows_in, preview.stripes_copied, preview.stripes_encoded) == (
         30,
         figures.stripes_copied,
         figures.stripes_encoded,
@@ -65,7 +65,7 @@ def test_files_that_may_not_share_one_are_numbered_as_copies(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("file_format", list(INPUTS), ids=lambda one: one.name)
-def test_one_file_stands_for_no_row(tmp_path: Path, file_format: FileFormat) -> None:
+def test_no_rows_leave_one_file(tmp_path: Path, file_format: FileFormat) -> None:
     """PROTOCOL 1.4: no directory becomes empty of files."""
     (tmp_path / "empty").touch()
     write_file(tmp_path / "none", file_format, rows([]))

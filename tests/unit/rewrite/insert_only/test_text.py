@@ -1,4 +1,4 @@
-"""Lines one after another."""
+"""Concatenating lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.rewrite.insert_only.text import Lines
 
 
 def hadoop_lines(data: bytes) -> list[bytes]:
-    """What Hadoop's LineReader returns, spelled out byte by byte."""
+    """Returns the lines of Hadoop's LineReader, found byte by byte."""
     found: list[bytes] = []
     line = bytearray()
     place = 0
@@ -68,7 +68,7 @@ def test_lines_are_counted_over_parts(data: bytes, cut: int) -> None:
         ("000000_0", b"ORC\0\0"),
     ],
 )
-def test_what_is_no_plain_text(name: str, content: bytes) -> None:
+def test_files_that_are_not_plain_text(name: str, content: bytes) -> None:
     assert not insert_only_text.is_plain_text(BytesSource(content, f"/t/{name}"))
 
 

@@ -1,4 +1,4 @@
-"""Files beside each other, as they are."""
+"""Files copied side by side, unchanged."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_the_ending_by_which_readers_choose_a_codec_stays(tmp_path: Path) -> Non
 
 
 class _Cut(BytesSource):
-    """A file that is shorter than it was when it was listed."""
+    """A file that is shorter than when it was listed."""
 
     def read(self, offset: int, length: int) -> bytes:
         return super().read(offset, length + 1)
 
 
-def test_a_file_that_is_cut_meanwhile_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_that_is_truncated_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="f"):
         insert_only_whole.write([_Cut(b"xyz", "f")], str(tmp_path / "rows"))
     assert list(tmp_path.iterdir()) == []

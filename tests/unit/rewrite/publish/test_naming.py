@@ -43,8 +43,8 @@ def test_every_directory_gets_its_name(tmp_path: Path) -> None:
     assert not staged(tmp_path / "other", PAIR[0]).is_pair
 
 
-def test_naming_again_after_an_answer_was_lost_is_nothing_new(tmp_path: Path) -> None:
-    """PROTOCOL 5: source gone and target as in the manifest = done."""
+def test_naming_again_after_a_lost_answer_changes_nothing(tmp_path: Path) -> None:
+    """PROTOCOL 5: source gone and target as in the manifest means done."""
     made = staged(tmp_path, *PAIR)
     STORAGE.rename(made.directories[0].staged, str(tmp_path / PAIR[0]))
     naming.name_directories(STORAGE, made)
@@ -70,7 +70,7 @@ def test_a_target_that_exists_beside_its_source_is_refused(tmp_path: Path) -> No
     assert Path(made.directories[1].staged).is_dir()
 
 
-def test_named_by_finds_what_bears_a_transactions_number(tmp_path: Path) -> None:
+def test_names_of_a_transaction_are_found(tmp_path: Path) -> None:
     for name in (*PAIR, "base_0000001_v0000041", "base_0000003", "base_oops", "_compactor_v42"):
         (tmp_path / name).mkdir()
     assert naming.names_of(STORAGE, str(tmp_path), TxnId(42)) == tuple(sorted(PAIR))

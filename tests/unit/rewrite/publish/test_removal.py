@@ -16,7 +16,7 @@ STORAGE = LocalStorage()
 PAIR = ("delta_0000002_0000003_v0000042", "delete_delta_0000002_0000003_v0000042")
 
 
-def test_hidden_names_say_until_when_and_what(tmp_path: Path) -> None:
+def test_hidden_names_contain_the_transaction_and_the_final_name(tmp_path: Path) -> None:
     """PROTOCOL 7.3: renamed first, so that nobody sees half of a directory."""
     (tmp_path / "base_0000003").mkdir()
     (tmp_path / "base_0000003" / "bucket_00000").write_bytes(b"1")
@@ -42,8 +42,8 @@ def test_hiding_a_name_that_was_hidden_before(tmp_path: Path) -> None:
     assert (tmp_path / hidden / "bucket_00000").read_bytes() == b"new"
 
 
-def test_a_sweep_takes_what_is_dead_and_leaves_what_lives(tmp_path: Path) -> None:
-    """PROTOCOL 3.1 and 7.2: staging of ended transactions; hidden directories below the gate, strictly."""
+def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(tmp_path: Path) -> None:
+    """PROTOCOL 3.1 and 7.2: staging directories of ended transactions; hidden directories strictly below the gate."""
     names = [
         "_compactor_v1",
         "_compactor_v2",
@@ -60,7 +60,7 @@ def test_a_sweep_takes_what_is_dead_and_leaves_what_lives(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_what_another_cleaner_takes_away_meanwhile_is_no_failure(tmp_path: Path, is_gone: bool) -> None:
+def test_a_directory_that_another_cleaner_took_is_no_failure(tmp_path: Path, is_gone: bool) -> None:
     class Beaten(LocalStorage):
         def rename(self, source: str, target: str, *, durable: bool = True) -> None:
             if is_gone and source.endswith("base_0000001"):

@@ -58,7 +58,7 @@ def plan(location: Path, shape: Shape, numbers: Sequence[int] = (0,)) -> Plan:
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("layout", Layout)
 def test_a_base_of_hive_3_says_that_it_is_compacted(tmp_path: Path, shape: Shape, layout: Layout) -> None:
-    """As Hive 3.1 writes it; without, it would take the base for one of INSERT OVERWRITE."""
+    """The file is as Hive 3.1 writes it; without it, Hive would take the base for one of INSERT OVERWRITE."""
     made = replace(plan(tmp_path, shape), layout=layout)
     stage.prepare(STORAGE, made)
     [directory] = stage.accept(STORAGE, made, []).directories
@@ -71,7 +71,7 @@ def test_a_base_of_hive_3_says_that_it_is_compacted(tmp_path: Path, shape: Shape
 
 
 class Nearly(LocalStorage):
-    """A store with a given room."""
+    """A store with a given number of free bytes."""
 
     def __init__(self, free: int | None) -> None:
         super().__init__()
@@ -89,14 +89,14 @@ def reads_100_bytes(location: Path) -> Plan:
 
 
 @pytest.mark.parametrize("free", [100, 101, None])
-def test_where_as_much_is_free_as_is_read_it_begins(tmp_path: Path, free: int | None) -> None:
-    """A store that does not know its room has enough."""
+def test_it_begins_if_as_much_is_free_as_is_read(tmp_path: Path, free: int | None) -> None:
+    """A store that does not know its free space counts as having enough."""
     made = reads_100_bytes(tmp_path)
     stage.prepare(Nearly(free), made)
     assert {path.name for path in Path(made.staging).iterdir()} == {"attempts", "out"}
 
 
-def test_without_room_nothing_is_begun_and_what_was_staged_stays(tmp_path: Path) -> None:
+def test_without_room_it_does_not_begin_and_the_staging_directory_stays(tmp_path: Path) -> None:
     made = reads_100_bytes(tmp_path)
     left = Path(made.staging) / "attempts" / "left"
     left.parent.mkdir(parents=True)
@@ -112,7 +112,7 @@ def output(made: Plan, number: int, kind: DeltaKind = DeltaKind.INSERT, content:
     return Output(kind=kind, path=str(path), number=number, rows=1, length=len(content), crc32=zlib.crc32(content))
 
 
-def test_what_is_accepted_is_complete_and_like_the_partition(tmp_path: Path) -> None:
+def test_accepted_directories_are_complete_and_like_the_partition(tmp_path: Path) -> None:
     tmp_path.chmod(0o750)
     made = plan(tmp_path, Shape.MAJOR, (0, 3))
     stage.prepare(STORAGE, made)
@@ -130,7 +130,7 @@ def test_what_is_accepted_is_complete_and_like_the_partition(tmp_path: Path) -> 
 
 
 def test_a_pair_lists_rows_first(tmp_path: Path) -> None:
-    """PROTOCOL 5: the empty twin first is wrong."""
+    """PROTOCOL 5: naming the empty twin first is wrong."""
     made = plan(tmp_path, Shape.MINOR)
     stage.prepare(STORAGE, made)
     both = (output(made, 0, DeltaKind.DELETE), output(made, 0))
@@ -198,7 +198,7 @@ def test_every_row_and_event_is_accounted_for(tmp_path: Path, shape: Shape, figu
         stage.check_staged(STORAGE, made, staged)
 
 
-def test_what_one_unit_lost_another_does_not_make_up_for(tmp_path: Path) -> None:
+def test_one_units_loss_is_not_offset_by_another(tmp_path: Path) -> None:
     """PROTOCOL 4: per file."""
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
@@ -210,7 +210,7 @@ def test_what_one_unit_lost_another_does_not_make_up_for(tmp_path: Path) -> None
         stage.check_staged(STORAGE, made, staged)
 
 
-def test_a_file_that_is_not_as_long_as_it_was_written_is_found(tmp_path: Path) -> None:
+def test_a_file_of_the_wrong_length_is_noticed(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(replace(output(made, 0), length=5),))])
@@ -218,7 +218,7 @@ def test_a_file_that_is_not_as_long_as_it_was_written_is_found(tmp_path: Path) -
         stage.check_staged(STORAGE, made, staged)
 
 
-def test_the_manifest_says_what_will_be_named(tmp_path: Path) -> None:
+def test_the_manifest_lists_the_directories_to_be_named(tmp_path: Path) -> None:
     """PROTOCOL 4."""
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
@@ -237,7 +237,7 @@ def test_the_manifest_says_what_will_be_named(tmp_path: Path) -> None:
     }
 
 
-def test_what_cannot_be_made_durable_is_not_named(tmp_path: Path) -> None:
+def test_directories_that_are_not_durable_are_reported(tmp_path: Path) -> None:
     """PROTOCOL 3.3."""
     made = []
     for name in ("a", "b"):
@@ -253,14 +253,14 @@ def test_what_cannot_be_made_durable_is_not_named(tmp_path: Path) -> None:
 
 
 def begun(store: Deferred, made: Plan, tmp_path: Path) -> UnitResult:
-    """One output of a base, as an attempt on such a store hands it over."""
+    """Returns one output of a base, as an attempt on such a store hands it over."""
     (tmp_path / "rows").write_bytes(b"12345")
     upload = store.begin(str(tmp_path / "rows"), f"{made.location}/{made.directory(DeltaKind.INSERT)}/bucket_00000")
     output = Output(kind=DeltaKind.INSERT, path=upload.path, number=0, rows=2, length=5, crc32=0, upload=upload)
     return UnitResult(number=0, outputs=(output,), figures=Figures(rows_in=2, rows_out=2))
 
 
-def test_units_learn_where_uploads_end_only_where_the_store_completes_them(tmp_path: Path) -> None:
+def test_units_get_final_directories_only_if_the_store_completes_uploads(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
     assert stage.units_with_targets(STORAGE, made) == made.units
     assert (
@@ -298,7 +298,7 @@ def test_an_upload_that_the_store_lost_is_noticed_before_anything_is_named(tmp_p
         stage.check_staged(store, made, staged)
 
 
-def test_to_begin_anew_aborts_what_was_uploaded_and_nobody_elses(tmp_path: Path) -> None:
+def test_starting_again_aborts_its_own_uploads_only(tmp_path: Path) -> None:
     store = Deferred()
     made = plan(tmp_path, Shape.MAJOR)
     begun(store, made, tmp_path)

@@ -17,7 +17,7 @@ CONTENT = bytes(range(256)) * 1024
 
 
 class Far(LocalStorage):
-    """A store whose files the codecs cannot write; ``change`` is what a broken way makes of an upload."""
+    """A store whose files the codecs cannot write; ``change`` damages an upload on its way."""
 
     change = staticmethod(lambda content: content)
 
@@ -75,8 +75,8 @@ def test_an_attempt_that_fails_publishes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "full"), [(lambda c: c[:-1] + b"x", False), (lambda c: b"x" + c[1:], True)], ids=["tail", "data"]
 )
-def test_what_arrived_is_looked_at(tmp_path: Path, change: object, full: bool) -> None:
-    """PROTOCOL 4: the footer is read again, with full verification every byte."""
+def test_an_upload_is_read_back(tmp_path: Path, change: object, full: bool) -> None:
+    """PROTOCOL 4: the footer is read again; with full verification every byte is."""
     far = Far()
     far.change = change  # type: ignore[assignment]
     with attempt_folder(far, str(tmp_path / "far")) as folder:
@@ -86,8 +86,8 @@ def test_what_arrived_is_looked_at(tmp_path: Path, change: object, full: bool) -
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_uploads_are_begun_under_their_final_keys_unless_they_are_to_be_read_back(tmp_path: Path, full: bool) -> None:
-    """ADR: what is not there under any name cannot be read; ``full`` stages it and reads every byte."""
+def test_uploads_begin_under_their_final_keys_unless_they_are_read_back(tmp_path: Path, full: bool) -> None:
+    """ADR 13: an upload without a name cannot be read; ``full`` stages the file and reads every byte."""
     store = Deferred()
     home = str(tmp_path / "attempts" / "a")
     final = {DeltaKind.INSERT: f"{tmp_path}/base_0000003_v0000007"}

@@ -25,7 +25,7 @@ from tests.support.units import acid_unit, execute
 
 
 def test_two_attempts_never_meet(tmp_path: Path) -> None:
-    """DESIGN 4: attempt files bear a unique name, so that a late attempt touches nothing."""
+    """DESIGN 4: attempt files have a unique name, so that a late attempt touches nothing."""
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
     made = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
     paths = {execute(made).outputs[0].path for _ in range(2)}
@@ -42,10 +42,10 @@ def test_an_error_of_ours_comes_back_as_a_value(tmp_path: Path) -> None:
     assert attempt_task(made) == Failure(kind="BadFile", message=str(raised.value))
 
 
-def test_an_error_that_nobody_foresaw_is_the_tasks_alone(
+def test_an_unforeseen_error_fails_its_task_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Such a request ends failed; put back, it would take the others of its group along in every pass."""
+    """Such a request ends failed; if put back, it would make the others of its group fail in every pass."""
     units = []
     for name in ("a", "b"):
         write_file(tmp_path / name / "d" / "bucket_00000", dense(1, 5))
@@ -65,8 +65,8 @@ def test_an_error_that_nobody_foresaw_is_the_tasks_alone(
     assert "Traceback" in caplog.text
 
 
-def test_what_a_parcel_wrote_is_durable_when_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PROTOCOL 3.3; what one disk loses fails its unit alone."""
+def test_outputs_of_a_parcel_are_durable_when_it_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 3.3; a failing disk fails its own unit only."""
     units = []
     for name in ("a", "b"):
         write_file(tmp_path / name / "d" / "bucket_00000", dense(1, 5))
@@ -90,8 +90,8 @@ def test_what_a_parcel_wrote_is_durable_when_it_answers(tmp_path: Path, monkeypa
     assert (lost.kind, "Input/output error" in lost.message) == ("StorageError", True)
 
 
-def test_an_output_is_synced_by_its_own_stores_options_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Units of several sites may share a parcel; another's credentials have nothing to do with these files."""
+def test_an_output_is_synced_with_its_own_stores_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Units of several sites may share a parcel; the credentials of one must not touch the files of another."""
     options = [StoreOptions.of({"hdfs": {"user": user}}) for user in ("ann", "ben", "ann")]
     units = []
     for number, stores in enumerate(options):
@@ -111,7 +111,7 @@ def test_an_output_is_synced_by_its_own_stores_options_alone(tmp_path: Path, mon
 
 @contextmanager
 def files_no_longer_than(limit: int) -> Iterator[None]:
-    """Writing further fails, as on a full disk."""
+    """Makes longer writes fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
     try:
@@ -120,14 +120,14 @@ def files_no_longer_than(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_disk_that_is_full_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5000))
     made = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
     with files_no_longer_than(100), pytest.raises(StorageError, match=r"_compactor_v7/attempts/.*cannot be written"):
         execute(made)
 
 
-def test_a_place_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
     (tmp_path / "_compactor_v7").write_bytes(b"")
     with pytest.raises(StorageError, match="_compactor_v7/attempts/"):

@@ -7,7 +7,7 @@ from compactor.rewrite.run.failure import Failure, error_of
 
 
 @pytest.mark.parametrize("kind", ["BadFile", "NotLossless", "VerificationFailed", "StorageError"])
-def test_what_an_executor_raised_is_raised_again(kind: str) -> None:
+def test_an_executors_error_is_rebuilt(kind: str) -> None:
     with pytest.raises(getattr(errors, kind), match=r"^it is broken$"):
         raise error_of(Failure(kind=kind, message="it is broken"))
 

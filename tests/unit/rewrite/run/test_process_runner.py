@@ -44,7 +44,7 @@ def test_many_units_run_elsewhere_and_fail_alone(unit: Unit, runner: ProcessRunn
     assert multiprocessing.active_children() == []
 
 
-def test_one_small_unit_is_worth_no_process(unit: Unit, runner: ProcessRunner) -> None:
+def test_one_small_unit_starts_no_process(unit: Unit, runner: ProcessRunner) -> None:
     (answer,) = runner.run(jobs_of([unit]))
     assert isinstance(answer, list)
     assert multiprocessing.active_children() == []
@@ -53,13 +53,13 @@ def test_one_small_unit_is_worth_no_process(unit: Unit, runner: ProcessRunner) -
 def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
     unit: Unit, runner: ProcessRunner, tmp_path: Path
 ) -> None:
-    """As one that takes more memory than there is. Here it waits to be killed: its file is a pipe that nobody fills."""
+    """Stands for a unit that runs out of memory. This one waits to be killed: its file is a pipe that nobody fills."""
     os.mkfifo(tmp_path / "d" / "bucket_00001")
     deadly = replace(unit, number=9, inserts=(Input(path="d/bucket_00001", length=1),))
     stop = threading.Event()
 
     def kill() -> None:
-        """Once for each attempt to read the pipe; who is killed beside it is to have another chance, alone."""
+        """Kills once for each attempt to read the pipe; a task killed along with it gets another chance, alone."""
         killed = set[Path]()
         while not stop.wait(0.02):
             if attempted := set(tmp_path.glob("_compactor_v7/attempts/00009-*")) - killed:
@@ -79,8 +79,8 @@ def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
     assert "was killed" in str(answers[3])
 
 
-def test_a_divided_unit_is_done_by_all_processes(tmp_path: Path) -> None:
-    """DESIGN 4: skewed file numbers are split by stripe ranges, here as on executors."""
+def test_a_split_unit_runs_in_all_processes(tmp_path: Path) -> None:
+    """DESIGN 4: skewed file numbers are split by stripe ranges, in processes as on executors."""
     unit = large_unit(tmp_path)
     with ProcessRunner(2) as runner:
         (result,) = run_units([unit], runner)
@@ -88,8 +88,8 @@ def test_a_divided_unit_is_done_by_all_processes(tmp_path: Path) -> None:
     assert result.figures.stripes_encoded == 6
 
 
-def test_a_unit_starts_anew_in_processes_too(tmp_path: Path) -> None:
-    """PROTOCOL 2.3: what a section of it met comes back as a value."""
+def test_a_unit_starts_again_in_processes_too(tmp_path: Path) -> None:
+    """PROTOCOL 2.3: the error of an encode task comes back as a value."""
     unit = replace(large_unit(tmp_path), full_verify=False)
     keys = dense(1, 51)
     write_file(tmp_path / "d1" / "bucket_00000", [*keys[1:], keys[0]])

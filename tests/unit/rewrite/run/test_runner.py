@@ -34,7 +34,7 @@ def test_results_come_in_the_order_of_the_units(units: list[Unit], threads: int)
     assert len(asked) == 4
 
 
-def test_who_is_told_to_stop_begins_no_further_unit(units: list[Unit]) -> None:
+def test_an_entry_that_must_stop_begins_no_further_unit(units: list[Unit]) -> None:
     """PROTOCOL 3.2: yields at the next unit."""
     answers = iter([None, LostClaim("not ours any more")])
 
@@ -69,11 +69,11 @@ def test_an_entry_that_fails_leaves_the_others_alone(units: list[Unit]) -> None:
     assert len(names_in(Path(units[0].staging) / "attempts")) == 3  # the second of the broken entry never began
 
 
-def tally_of(units: list[Unit]) -> TaskQueue:
+def queue_of(units: list[Unit]) -> TaskQueue:
     return TaskQueue([Job(units=units, check=lambda: None)], width=4)
 
 
-def test_who_is_done_gets_the_next_parcel_while_others_work(units: list[Unit]) -> None:
+def test_an_idle_executor_gets_the_next_parcel(units: list[Unit]) -> None:
     """The first unit ends after all others."""
     others_done, places = threading.Event(), []
 
@@ -88,11 +88,11 @@ def test_who_is_done_gets_the_next_parcel_while_others_work(units: list[Unit]) -
         return attempt_parcels(parcels)
 
     with ThreadPoolExecutor(2) as pool:
-        assert keep_busy(tally_of(units), 2, lambda parcels: pool.submit(one, parcels)) == []
+        assert keep_busy(queue_of(units), 2, lambda parcels: pool.submit(one, parcels)) == []
     assert places == [1, 2, 3, 0]
 
 
-def test_long_work_says_how_far_it_is(
+def test_long_work_reports_progress(
     units: list[Unit], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
@@ -106,11 +106,11 @@ def test_long_work_says_how_far_it_is(
         return attempt_parcels(parcels)
 
     with ThreadPoolExecutor(1) as pool:
-        assert keep_busy(tally_of(units), 1, lambda parcels: pool.submit(one, parcels)) == []
+        assert keep_busy(queue_of(units), 1, lambda parcels: pool.submit(one, parcels)) == []
     assert f"{units[0].location}: 3 of 4 tasks done, 1 under way, after 0 s" in caplog.messages
 
 
-def test_parcels_of_which_nothing_came_are_told(units: list[Unit]) -> None:
+def test_parcels_without_a_result_are_returned(units: list[Unit]) -> None:
     def begin(parcels: list[list[TaskInput]]) -> Future[list[TaskResult | Failure]]:
         ((work,),) = parcels
         if isinstance(work, Unit) and work.number == 2:
@@ -119,11 +119,11 @@ def test_parcels_of_which_nothing_came_are_told(units: list[Unit]) -> None:
             return lost
         return run_here(parcels)
 
-    tally = tally_of(units)
-    (task,) = keep_busy(tally, 2, begin, lost=EOFError)
+    queue = queue_of(units)
+    (task,) = keep_busy(queue, 2, begin, lost=EOFError)
     assert task.place == 2
-    tally.put(task, attempt_task(task.work))
-    (answer,) = tally.answers()
+    queue.put(task, attempt_task(task.work))
+    (answer,) = queue.answers()
     assert isinstance(answer, list)
     with pytest.raises(EOFError):
-        keep_busy(tally_of(units), 2, begin)
+        keep_busy(queue_of(units), 2, begin)

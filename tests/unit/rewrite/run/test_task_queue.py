@@ -24,9 +24,7 @@ def units(tmp_path: Path) -> list[Unit]:
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_unit_that_is_divided_is_done_in_parts_before_the_next_begins(
-    units: list[Unit], threads: int, tmp_path: Path
-) -> None:
+def test_a_split_unit_is_finished_before_the_next_unit_begins(units: list[Unit], threads: int, tmp_path: Path) -> None:
     write_file(tmp_path / "e" / "bucket_00000", dense(2, 3))
     write_file(tmp_path / "x" / "bucket_00000", [(1, FIRST_FILE, 1), (2, FIRST_FILE, 1)], current=[3, 3], operation=2)
     large = replace(
@@ -39,14 +37,14 @@ def test_a_unit_that_is_divided_is_done_in_parts_before_the_next_begins(
     begun: list[int] = []
     first, second = run_units([large, units[1]], InProcessRunner(threads), lambda: begun.append(1))
     assert (first.figures.rows_out, first.figures.stripes_encoded, second.number) == (4, 2, 1)
-    assert len(begun) == 5  # what must be done, two sections, their assembly; and the other unit
+    assert len(begun) == 5  # the first look, two encode tasks, the assemble task; and the other unit
     with pytest.raises(BadFile, match="gone"):
         run_units([replace(large, inserts=(*large.inserts, Input(path="f/gone", length=1)))], InProcessRunner(threads))
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_unit_whose_section_meets_other_keys_starts_anew_once(tmp_path: Path, threads: int) -> None:
-    """Sections of the first try that are waiting do not begin, and what those that run bring is not taken."""
+def test_a_unit_whose_encode_task_meets_other_keys_starts_again_once(tmp_path: Path, threads: int) -> None:
+    """Waiting encode tasks of the first try do not begin, and results of running ones are discarded."""
     unit = replace(large_unit(tmp_path), full_verify=False)
     wanted = execute(replace(unit, split_bytes=WHOLE))
     for write_id in (1, 8):
@@ -58,11 +56,11 @@ def test_a_unit_whose_section_meets_other_keys_starts_anew_once(tmp_path: Path, 
     assert content(first.outputs[0])[0] == content(wanted.outputs[0])[0]
     assert (first.figures.rows_out, second.number) == (470, 0)
     if threads == 1:
-        assert len(begun) == 4  # its first section, which is the largest, then whole; and the other unit
+        assert len(begun) == 4  # its first look, its largest encode task, the whole unit; and the other unit
 
 
-def test_a_unit_that_has_read_all_keys_does_not_start_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PROTOCOL 2.3: it would never end, if something else said of its keys what they are not."""
+def test_a_unit_that_has_read_all_keys_does_not_start_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 2.3: it would never end if something else were wrong about its keys."""
     monkeypatch.setattr(Unit, "looks_always", False)
     unit = replace(large_unit(tmp_path), full_verify=False)
     keys = dense(1, 51)
@@ -85,23 +83,23 @@ def test_parcels_are_small_and_enough_for_all_executors(
     units: list[Unit], count: int, size: int, width: int, wanted: list[int]
 ) -> None:
     sized = replace(units[0], inserts=(Input(path="d/bucket_00000", length=size),))
-    tally = TaskQueue([Job(units=[sized], check=lambda: None) for _ in range(count)], width)
-    assert [len(parcel) for parcel in tally.take(count)] == wanted
+    queue = TaskQueue([Job(units=[sized], check=lambda: None) for _ in range(count)], width)
+    assert [len(parcel) for parcel in queue.take(count)] == wanted
 
 
-def tally_of(units: list[Unit]) -> TaskQueue:
+def queue_of(units: list[Unit]) -> TaskQueue:
     return TaskQueue([Job(units=units, check=lambda: None)], width=4)
 
 
-def test_what_is_large_is_handed_out_by_itself_and_the_largest_first(units: list[Unit], tmp_path: Path) -> None:
-    """So that no core idles beside one that has begun the largest last."""
+def test_large_tasks_run_alone_and_the_largest_first(units: list[Unit], tmp_path: Path) -> None:
+    """No core may idle while another one has begun the largest task last."""
     large = large_unit(tmp_path)
-    tally = tally_of([units[0], large, units[1]])
-    assert [[task.place for task in parcel] for parcel in tally.take(9)] == [[0]]
-    ((task,),) = tally.take(9)
-    tally.put(task, attempt_task(task.work))
+    queue = queue_of([units[0], large, units[1]])
+    assert [[task.place for task in parcel] for parcel in queue.take(9)] == [[0]]
+    ((task,),) = queue.take(9)
+    queue.put(task, attempt_task(task.work))
     rows = []
-    while isinstance((parcels := tally.take(9, large=2))[0][0].work, EncodeTask):
+    while isinstance((parcels := queue.take(9, large=2))[0][0].work, EncodeTask):
         assert len(parcels) <= 2
         rows += [task.work.rows for (task,) in parcels if isinstance(task.work, EncodeTask)]
     assert rows == sorted(rows, reverse=True)
