@@ -28,7 +28,7 @@ from compactor.rows.remote_source import open_source
 from compactor.storage.protocol import Storage
 
 EVEN_TASKS = 12  #: a number of tasks that most numbers of cores divide evenly
-SMALLEST_SHARE = 4  #: 1/4 of ``split_bytes`` is worth a task of its own while a core may be idle
+SHARES_PER_SPLIT = 4  #: of ``split_bytes``; a fourth of it is worth a task of its own while a core may be idle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ def with_split_bytes(plan: Plan, split_bytes: int) -> Plan:
 
 def needs_split(unit: Unit, choices: Sequence[Choice]) -> bool:
     """Returns true if enough must be re-encoded for a second task to help; copying is bound by the disk and needs none."""
-    return SMALLEST_SHARE * _encoded_bytes(choices) > unit.split_bytes
+    return SHARES_PER_SPLIT * _encoded_bytes(choices) > unit.split_bytes
 
 
 def _encoded_bytes(choices: Sequence[Choice]) -> int:
@@ -171,7 +171,7 @@ def _task_numbers(choices: Sequence[Choice], split_bytes: int) -> Iterator[int |
     idles because the number of tasks is no multiple of the number of cores.
     """
     total = _encoded_bytes(choices)
-    tasks = max(-(-total // split_bytes), min(-(-SMALLEST_SHARE * total // split_bytes), EVEN_TASKS))
+    tasks = max(-(-total // split_bytes), min(-(-SHARES_PER_SPLIT * total // split_bytes), EVEN_TASKS))
     before = 0
     for choice in choices:
         if choice.action is not Action.ENCODE:
