@@ -1,7 +1,7 @@
-"""Where the metastore's database is and with which password: what was said, completed by what ``hive-site.xml`` knows.
+"""Determines the URL and password of the metastore's database, completed from ``hive-site.xml``.
 
 The password's order: in the URL > COMPACTOR_METASTORE_PASSWORD > a mounted file > Hadoop's credential store >
-``javax.jdo.option.ConnectionPassword`` in the clear. It is looked for only where the URL has a user and no password.
+``javax.jdo.option.ConnectionPassword`` in plain text. It is only looked up if the URL has a user and no password.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _LOCAL = ("localjceks://file/", "jceks://file/")
 def metastore_url(
     url: str | None, *, password_file: str | None, site: Mapping[str, str], environment: Mapping[str, str]
 ) -> str | None:
-    """The URL with its password; None where nobody names a database.
+    """Returns the URL with its password; None if no database is configured.
 
     Args:
         url: as given by flag, environment or ``compactor.toml``; None takes ``javax.jdo.option.ConnectionURL``.
-        password_file: of ``compactor.toml``; the environment's goes before it.
+        password_file: of ``compactor.toml``; the environment's takes precedence.
         site: the properties of ``hive-site.xml`` and ``metastore-site.xml`` as found.
 
     Raises:
-        BadSetting: a file cannot be read, or the JDBC URL is of no database known here.
-        NotSupported: the credential store lies where it cannot be read from here.
+        BadSetting: a file cannot be read, or the JDBC URL is of an unknown kind of database.
+        NotSupported: the credential store cannot be read from here.
     """
     if url is None:
         jdbc = site.get("javax.jdo.option.ConnectionURL")
@@ -76,7 +76,7 @@ def _stored(provider: str, site: Mapping[str, str], environment: Mapping[str, st
 
 
 def _store_password(site: Mapping[str, str], environment: Mapping[str, str]) -> str:
-    """As Hadoop's ``AbstractJavaKeyStoreProvider`` looks for it."""
+    """Finds the store's password in the order of Hadoop's ``AbstractJavaKeyStoreProvider``."""
     file = site.get("hadoop.security.credstore.java-keystore-provider.password-file")
     if "HADOOP_CREDSTORE_PASSWORD" in environment:
         return environment["HADOOP_CREDSTORE_PASSWORD"]

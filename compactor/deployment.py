@@ -1,7 +1,7 @@
-"""Reads the configuration and opens what it names: the only place that wires stores, settings and runners together.
+"""Reads the configuration and opens the stores: the only place that wires stores, settings and runners together.
 
 Order: flag > environment > compactor.toml (or an Airflow connection, given as flags) > hive-site.xml and
-metastore-site.xml as found > default. The environment names the connection only.
+metastore-site.xml as found > default. The environment only configures the connection.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What is known of one metastore before anything is opened. URLs may hold passwords: never print them whole."""
+    """The configuration of one metastore; nothing is open yet. URLs may hold passwords: never print them whole."""
 
     name: str
     url: str
@@ -55,12 +55,12 @@ class Configuration:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the metastore is the SQLite file that Compactor itself creates."""
+        """True if the metastore is the SQLite file that Compactor itself creates."""
         return self.url.startswith("sqlite")
 
     @property
     def own_state_url(self) -> str | None:
-        """Where our own state lies; None where nothing may be stored: mode observe without a database of its own."""
+        """The URL of our own state; None if nothing may be stored: mode observe without a database for the state."""
         if self.state_url is not None:
             return self.state_url
         return None if mode_of(self.settings) is Mode.OBSERVE else self.url
@@ -73,14 +73,14 @@ def configure(
     config_path: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Configuration:
-    """The configuration of the metastore ``name``.
+    """Returns the configuration of the metastore ``name``.
 
     Args:
         flags: settings by key (``--set``), and ``url``, ``state_url``, ``warehouse``, ``hive_conf`` for the connection.
-        config_path: of a compactor.toml; otherwise COMPACTOR_CONFIG, otherwise ``compactor.toml`` here if there is one.
+        config_path: of a compactor.toml; else COMPACTOR_CONFIG, else ``compactor.toml`` in the current directory if any.
 
     Raises:
-        BadSetting: no metastore is named, a file cannot be read, or a key or value in it is not known.
+        BadSetting: no database is configured, a file cannot be read, or a key or value in it is unknown.
     """
     environment = os.environ if environment is None else environment
     given = dict(flags or {})
@@ -96,8 +96,8 @@ def configure(
     )
     if not url:
         raise BadSetting(
-            f"metastore {name!r}: no database is named; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] in "
-            "compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
+            f"metastore {name!r}: no database is configured; set COMPACTOR_METASTORE_URL, or url under [metastore.{name}] "
+            "in compactor.toml, or COMPACTOR_HIVE_CONF to a folder whose hive-site.xml names it"
         )
     layers = [
         Layer(name="default", values={"compactor.mode": "clean"} if url.startswith("sqlite") else {}),
@@ -145,12 +145,12 @@ def _site_layers(hive_conf: str | None) -> Iterator[Layer]:
 def open_deployment(
     metastore: str = "default", *, flags: Mapping[str, str] | None = None, config_path: str | None = None
 ) -> Iterator[Site]:
-    """The site of a metastore, open until the block ends. In mode observe its database is opened for reading only.
+    """Opens the site of a metastore until the block ends; in mode observe its database is read-only.
 
     Raises:
         BadSetting: the configuration is wrong.
-        DatabaseUnavailable: a database cannot be reached, or holds no schema.
-        NotSupported: the database or its schema is of a kind that this release doesn't know.
+        DatabaseUnavailable: a database cannot be reached, or has no schema.
+        NotSupported: the database or its schema is of a kind that this release does not know.
     """
     configuration = configure(metastore, flags=flags, config_path=config_path)
     with open_site(configuration) as site:
@@ -168,7 +168,7 @@ def _limits(settings: Settings) -> TxnLimits:
 
 @contextmanager
 def open_site(configuration: Configuration, *, read_only: bool = False) -> Iterator[Site]:
-    """The stores of ``configuration``, open until the block ends; for reading only in mode observe, and if asked for."""
+    """Opens the stores of ``configuration`` until the block ends; read-only in mode observe or on request."""
     store = open_metastore(
         configuration.name,
         configuration.url,
@@ -198,11 +198,11 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
 
 @contextmanager
 def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) -> Iterator[Site | OldSite]:
-    """The site of ``configuration``; an ``OldSite`` where its metastore is still Hive 2's.
+    """Opens the site of ``configuration``, an ``OldSite`` if its metastore is still Hive 2's.
 
     Raises:
-        NotSupported: a schema that is neither of Hive 2.3 nor of those that ``open_site`` takes.
-        DatabaseUnavailable: it cannot be reached, or there is no metastore in it.
+        NotSupported: the schema is neither Hive 2.3's nor one that ``open_site`` accepts.
+        DatabaseUnavailable: the database cannot be reached, or contains no metastore.
     """
     database = open_database(configuration.url, read_only=read_only)
     try:

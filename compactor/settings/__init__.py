@@ -1,1 +1,1 @@
-"""Settings: what there is, where a value comes from, and the texts they are read from. Pure."""
+"""Settings: their catalogue, the precedence of their sources, and the file formats they are read from. Pure."""

@@ -37,7 +37,7 @@ def _hive(key: str, default: str, unit: SettingUnit, effect: str, *, minimum: in
 
 
 def _unused(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str) -> Setting:
-    """A setting of Hive's that Compactor knows and does not act on."""
+    """A setting of Hive that Compactor knows but does not act on."""
     return Setting(key=key, aliases=aliases, default=default, unit=unit, effect=effect, honoured=False, minimum=None)
 
 
@@ -46,7 +46,7 @@ def _unused_metastore(key: str, default: str, unit: SettingUnit, effect: str) ->
 
 
 def _table(key: str, default: str, unit: SettingUnit, effect: str, *aliases: str, minimum: int | None = 0) -> Setting:
-    """A setting that a database, a table or a request may give as well."""
+    """A setting that a database, a table or a request may set as well."""
     return Setting(
         key=key, aliases=aliases, default=default, unit=unit, effect=effect, scope=Scope.TABLE, minimum=minimum
     )
@@ -60,8 +60,8 @@ _OWN = (
         choices=("observe", "request", "compact", "clean"),
         tightest=True,
         scope=Scope.TABLE,
-        effect="How far Compactor goes: only say what it would do, enqueue, compact too, or clean too. The tightest of "
-        "metastore, database and table wins. An embedded metastore starts with clean.",
+        effect="How far Compactor goes: only report what it would do, enqueue, also compact, or also clean. The tightest "
+        "of metastore, database and table wins. An embedded metastore starts with clean.",
     ),
     Setting(
         key="compactor.readers",
@@ -70,31 +70,31 @@ _OWN = (
         choices=("strict", "any", "visibility"),
         tightest=True,
         scope=Scope.TABLE,
-        effect="Who reads the tables: any reader, or only such as honour visibility (Hive 4, Compactor), for which a "
-        "minor compaction's two directories need no exclusive moment. With strict, any reader, and nothing that has to be "
-        "named in two steps is named at all: such a minor becomes a major, a rebalance is refused.",
+        effect="Which readers the tables have: any, or only readers that honour visibility (Hive 4, Compactor), for which "
+        "a minor compaction's two directories can be named without a lock. With strict, any reader may read, and nothing "
+        "is named that takes two steps: such a minor becomes a major, and a rebalance is refused.",
     ),
     _table(
         "compactor.naming.delay",
         "false",
         _B,
-        "Whether only what every open transaction sees is compacted, so that no query that is older than a compaction fails "
-        "for it in a reader without visibility (Trino). The rest waits in the queue until older transactions have ended.",
+        "Whether a compaction is confined to data that every open transaction sees, so that no query older than it fails in "
+        "a reader without visibility (Trino). The rest waits in the queue until older transactions have ended.",
     ),
     Setting(
         key="compactor.paused",
         default="false",
         unit=_B,
         scope=Scope.TABLE,
-        effect="Compactor's initiator asks for nothing. What waits in the queue and what is asked for by hand goes on, and "
-        "so does Hive's own initiator, which knows no_auto_compaction alone.",
+        effect="Compactor's initiator requests nothing. Queued and manual requests go on, and so does Hive's own "
+        "initiator, which only knows no_auto_compaction.",
     ),
-    _hive("compactor.lock.wait", "60s", _S, "How long a lock that must not make readers queue is tried again."),
+    _hive("compactor.lock.wait", "60s", _S, "How long a lock is retried that must not make readers queue."),
     _hive(
         "compactor.forget.grace",
         "1h",
         _H,
-        "Least time between an abort and the second look that must find nothing of it before it is forgotten.",
+        "Minimum time between an abort and the second listing that must find nothing of it before it is forgotten.",
     ),
     _hive(
         "compactor.quarantine",
@@ -107,39 +107,39 @@ _OWN = (
         default="50GB",
         unit=SettingUnit.BYTES,
         minimum=1,
-        effect="Most bytes of input that one Spark application takes.",
+        effect="Maximum bytes of input of one Spark application.",
     ),
     _table(
         "compactor.max.bytes",
         "0",
         SettingUnit.BYTES,
-        "Most bytes of input that one request reads; 0 is no bound. More deltas than that are merged a part at a time, "
-        "oldest first, and the rest is requested anew. A base that reads more is not made.",
+        "Maximum bytes of input of one request; 0 is no bound. Beyond that, deltas are merged a part at a time, oldest "
+        "first, and the rest is requested again. A base that would read more is not written.",
     ),
     _table(
         "compactor.max.time",
         "0s",
         _S,
-        "How long one request may merge deltas; 0 is no bound. Then, and when its worker is asked to stop, what is whole "
-        "is published and the rest requested anew. A major that takes longer is refused.",
+        "How long one request may merge deltas; 0 is no bound. Then, or when its worker is asked to stop, the finished "
+        "part is published and the rest requested again. A major that takes longer is refused.",
     ),
     _table(
         "compactor.chunk.bytes",
         "1GB",
         SettingUnit.BYTES,
-        "What becomes whole at once where compactor.max.time bounds a request: at most these bytes of deltas are merged "
-        "into one.",
+        "Maximum bytes of deltas merged into one where compactor.max.time bounds a request; each merge finishes as a "
+        "whole.",
         minimum=1,
     ),
     _hive(
-        "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries while none has begun it."
+        "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries before a driver starts it."
     ),
     Setting(
         key="compactor.run.as.owner",
         default="false",
         unit=SettingUnit.BOOLEAN,
         effect="Applications run as the user of the request, else the owner of the table (spark-submit --proxy-user), "
-        "where hive.compactor.run.as.user names nobody.",
+        "unless hive.compactor.run.as.user names a user.",
     ),
     Setting(
         key="compactor.split.bytes",
@@ -147,44 +147,44 @@ _OWN = (
         unit=SettingUnit.BYTES,
         minimum=1,
         scope=Scope.TABLE,
-        effect="Most bytes of stripes that one task re-encodes; a file with more than a quarter of it is made by several "
-        "tasks and put together by copying. About one stripe of Hive's: some seconds of one core. What is only copied is "
-        "never split.",
+        effect="Maximum bytes of stripes that one task re-encodes; a file with more than a quarter of this is written by "
+        "several tasks and joined by copying. About one stripe of Hive: some seconds of one core. Stripes that are only "
+        "copied are never split.",
     ),
     Setting(
         key="compactor.full.sweep",
         default="12",
         unit=_C,
         minimum=1,
-        effect="Every so many check intervals the initiator also looks at tables and partitions that it has not seen yet, "
-        "since no write of them is recorded. People are told what it finds; nothing is requested.",
+        effect="Number of check intervals after which the initiator also looks at tables and partitions it has not seen "
+        "yet, because no write to them is recorded. It reports what it finds and requests nothing.",
     ),
     _hive(
         "compactor.history.retention.aborted",
         "3",
         _C,
-        "How many compactions taken off the queue by a person stay in the history of a table or partition.",
+        "Number of aborted compactions (taken off the queue by a person) kept in the history of a table or partition.",
     ),
     _hive(
         "compactor.decisions.retention",
         "30d",
         _S,
-        "How long decisions of the initiator are kept, and what it found in a table at its last look.",
+        "How long the initiator's decisions are kept, and its latest findings about a table.",
     ),
     _hive(
         "compactor.opening.interval",
         "60s",
         _S,
-        "At most one compaction of a pass in so long is followed by a measurement: how long a reader takes to list and "
-        "open the files that were read, and those that were made, a second each at most. 0 measures none.",
+        "Minimum time between two measurements. A measurement follows a compaction and times how long a reader takes to "
+        "list and open the files that were read and those that were written, at most a second each. 0 measures none.",
     ),
     _hive("compactor.runs.retention", "400d", _S, "How long the figures of finished compactions are kept."),
     _hive(
         "compactor.allowed.spark.conf",
         "spark.executor.memory,spark.driver.memory,spark.executor.cores,spark.driver.cores,spark.executor.instances",
         _T,
-        "Keys of Spark that a table or a request may set as compactor.<key>, separated by commas. Keys that load code "
-        "or change Java options are refused even when they stand here.",
+        "Spark keys that a table or a request may set as compactor.<key>, separated by commas. Keys that load code or "
+        "change Java options are refused even if listed here.",
     ),
 )
 
@@ -193,25 +193,25 @@ _DECISION = (
         "hive.compactor.delta.num.threshold",
         "10",
         _C,
-        "More deltas than this (delete deltas count too) ask for a minor compaction, or a major one without a base.",
+        "More deltas than this (delete deltas included) trigger a minor compaction, or a major one without a base.",
     ),
     _table(
         "hive.compactor.delta.pct.threshold",
         "0.1",
         _R,
-        "Deltas larger than this part of the base ask for a major compaction.",
+        "Deltas larger than this fraction of the base trigger a major compaction.",
     ),
     _table(
         "hive.compactor.abortedtxn.threshold",
         "1000",
         _C,
-        "More aborted transactions than this in a table or partition ask for their removal.",
+        "More aborted transactions than this in a table or partition trigger their removal.",
     ),
     _table(
         "hive.compactor.aborted.txn.time.threshold",
         "12h",
         _H,
-        "An aborted transaction older than this asks for its removal; negative turns the rule off.",
+        "An aborted transaction older than this triggers its removal; a negative value turns the rule off.",
         minimum=None,
     ),
     _metastore(
@@ -220,26 +220,27 @@ _DECISION = (
         _B,
         "Whether aborted transactions are removed by a request of their own, or by a compaction.",
     ),
-    _hive("hive.compactor.compact.insert.only", "true", _B, "Whether insert-only tables are compacted by themselves."),
+    _hive("hive.compactor.compact.insert.only", "true", _B, "Whether insert-only tables are compacted automatically."),
     _table(
         "hive.compactor.max.num.delta",
         "500",
         _C,
-        "Most deltas that one task merges; of more, slices of so many are merged in the staging directory first, side by "
-        "side. Of a request bounded in bytes or time it is the most that become one delta.",
+        "Maximum number of deltas that one task merges; with more, slices of this size are first merged in the staging "
+        "directory in parallel. For a request bounded in bytes or time, the maximum number merged into one delta.",
         minimum=2,
     ),
     _metastore(
         "hive.compactor.initiator.failed.compacts.threshold",
         "2",
         _C,
-        "After so many failures in a row a table or partition is not compacted by itself any more; 0 turns it off.",
+        "After this many failures in a row a table or partition is no longer compacted automatically; 0 turns the rule "
+        "off.",
     ),
     _metastore(
         "hive.compactor.initiator.failed.retry.time",
         "7d",
         _D,
-        "So long after the last failure it is tried again all the same; 0 and less is never.",
+        "Time after the last failure at which it is tried again nevertheless; 0 or less is never.",
         minimum=None,
     ),
 )
@@ -257,7 +258,7 @@ _QUEUE = (
         default="1000",
         unit=_C,
         minimum=1,
-        effect="How many candidates or queue entries are read at a time.",
+        effect="Number of candidates or queue entries read at a time.",
     ),
     _table("hive.compactor.job.queue", "", _T, "Spark queue of the applications; empty lets the cluster choose."),
     _table("hive.compactor.worker.pool", "", _T, "Pool that a table's or a database's requests belong to."),
@@ -265,11 +266,11 @@ _QUEUE = (
         "hive.compactor.worker.pool.timeout",
         "12h",
         _H,
-        "A request that waited so long in a pool may be taken by workers without a pool.",
+        "Workers without a pool may take a request that has waited this long in a pool.",
     ),
-    _metastore("hive.compactor.run.as.user", "", _T, "User that compacts; empty is the owner of the directory."),
+    _metastore("hive.compactor.run.as.user", "", _T, "User that compacts; empty means the owner of the directory."),
     _hive("hive.compactor.worker.timeout", "86400s", _S, "A request worked on for longer than this is given back."),
-    _hive("hive.compactor.wait.timeout", "300000", _MS, "How long a request that waits for its result waits."),
+    _hive("hive.compactor.wait.timeout", "300000", _MS, "How long a blocking request waits for its result."),
 )
 
 _CLEANING = (
@@ -291,7 +292,7 @@ _CLEANING = (
         default="5",
         unit=_C,
         maximum=10,
-        effect="How often the wait after a failed cleaning doubles; then it stays as long (Hive gives up instead).",
+        effect="How often the wait after a failed cleaning doubles; after that it stays the same (Hive gives up instead).",
     ),
     Setting(
         key="hive.compactor.cleaner.retry.retentionTime",
@@ -309,7 +310,7 @@ _HISTORY = (
         "hive.compactor.history.retention.failed",
         "3",
         _C,
-        "Failed compactions kept in the history; never fewer than the failed threshold looks at.",
+        "Failed compactions kept in the history; never fewer than the failed threshold needs.",
     ),
     Setting(
         key="hive.compactor.history.retention.did.not.initiate",
@@ -320,7 +321,7 @@ _HISTORY = (
         ),
         default="2",
         unit=_C,
-        effect="Rows that say a compaction was not initiated kept in the history.",
+        effect="Number of 'did not initiate' rows kept in the history.",
     ),
     _metastore("hive.compactor.history.retention.refused", "3", _C, "Refused compactions kept in the history."),
     _metastore(
@@ -337,15 +338,15 @@ _TRANSACTIONS = (
         "hive.txn.retryable.sqlex.regex",
         "",
         _T,
-        "Database errors whose text matches are tried again too.",
+        "Operations that fail with a database error matching this are retried too.",
         minimum=None,
     ),
-    _metastore("hive.txn.timeout", "300s", _S, "A transaction without a heartbeat for so long is aborted."),
+    _metastore("hive.txn.timeout", "300s", _S, "A transaction without a heartbeat for this long is aborted."),
     _metastore(
         "hive.txn.opentxn.timeout",
         "1000ms",
         _MS,
-        "An id drawn so recently may belong to a transaction that is just being opened; it counts as open.",
+        "An id drawn more recently than this may belong to a transaction that is being opened; it counts as open.",
     ),
     Setting(
         key="hive.max.open.txns",
@@ -353,7 +354,7 @@ _TRANSACTIONS = (
         default="100000",
         unit=_C,
         minimum=1,
-        effect="With so many transactions open, opening another one is refused.",
+        effect="Maximum number of open transactions; opening another one is refused.",
     ),
     Setting(
         key="hive.txn.max.open.batch",
@@ -361,7 +362,7 @@ _TRANSACTIONS = (
         default="1000",
         unit=_C,
         minimum=1,
-        effect="Most transactions that one call opens.",
+        effect="Maximum number of transactions opened by one call.",
     ),
     _metastore(
         "hive.txn.use.minhistorylevel", "true", _B, "Whether open transactions leave their row in MIN_HISTORY_LEVEL."
@@ -374,28 +375,28 @@ _TRANSACTIONS = (
     ),
     _metastore("hive.metastore.acid.housekeeper.interval", "60s", _S, "Time between two passes of the housekeeper."),
     _metastore("hive.metastore.acid.txn.cleaner.interval", "10s", _S, "Time between two purges of ended transactions."),
-    _metastore("hive.repl.txn.timeout", "11d", _D, "The time-out of replication's transactions."),
+    _metastore("hive.repl.txn.timeout", "11d", _D, "The time-out of replication transactions."),
     _hive(
         "hive.txn.xlock.write",
         "false",
         _B,
-        "Whether UPDATE and DELETE take an exclusive write lock, or a shared one and find conflicts at commit.",
+        "Whether UPDATE and DELETE take an exclusive write lock, or a shared one and detect conflicts at commit.",
     ),
     _hive("hive.txn.xlock.iow", "true", _B, "Whether INSERT OVERWRITE locks readers out."),
-    _hive("hive.txn.xlock.ctas", "true", _B, "Whether CREATE TABLE AS locks the table that it makes."),
+    _hive("hive.txn.xlock.ctas", "true", _B, "Whether CREATE TABLE AS locks the table it creates."),
     _hive("hive.txn.xlock.mergeinsert", "false", _B, "Whether the insert branch of MERGE locks like an UPDATE."),
     _hive("hive.txn.read.locks", "true", _B, "Whether reading takes a lock."),
-    _hive("hive.txn.nonacid.read.locks", "true", _B, "Whether reading a table that isn't transactional takes a lock."),
-    _hive("hive.txn.strict.locking.mode", "true", _B, "Whether INSERT into a table not transactional is exclusive."),
+    _hive("hive.txn.nonacid.read.locks", "true", _B, "Whether reading a non-transactional table takes a lock."),
+    _hive("hive.txn.strict.locking.mode", "true", _B, "Whether INSERT into a non-transactional table is exclusive."),
     _hive("hive.txn.ext.locking.enabled", "false", _B, "Whether external tables are locked."),
     _hive("hive.acid.lockless.reads.enabled", "false", _B, "Whether readers do without locks."),
-    _hive("hive.locks.max.partitions", "-1", _C, "More partition locks than this become a table's.", minimum=-1),
+    _hive("hive.locks.max.partitions", "-1", _C, "More partition locks than this become a table lock.", minimum=-1),
     Setting(
         key="hive.lock.sleep.between.retries",
         aliases=("metastore.lock.sleep.between.retries",),
         default="60s",
         unit=_S,
-        effect="The longest wait between two looks at a lock; the first is 100 ms, each doubles.",
+        effect="The longest wait between two checks of a lock; the first wait is 100 ms, and each one doubles.",
     ),
 )
 
@@ -408,7 +409,7 @@ _WARNINGS = (
         aliases=("metastore.deltametrics.delta.pct.threshold",),
         default="0.01",
         unit=_R,
-        effect="Deltas smaller than this part of the base count as small.",
+        effect="Deltas smaller than this fraction of the base count as small.",
     ),
     *(
         _metastore(f"hive.compactor.{key}", default, _H, effect)
@@ -448,7 +449,10 @@ _FOREIGN = (
     _unused_metastore("hive.metastore.housekeeping.threads.on", "true", _B, "Whether Hive runs its housekeeping."),
     _unused("hive.metastore.runworker.in", "hs2", _T, "Which of Hive's services runs its workers."),
     _hive(
-        "hive.support.concurrency", "false", _B, "Whether Hive's sessions lock; said false, explain-locks names none."
+        "hive.support.concurrency",
+        "false",
+        _B,
+        "Whether Hive's sessions lock; if set to false, explain-locks lists none.",
     ),
     _unused("hive.txn.manager", "org.apache.hadoop.hive.ql.lockmgr.DummyTxnManager", _T, "Hive's transaction manager."),
     _unused(
@@ -489,7 +493,7 @@ _FOREIGN = (
     _unused("hive.create.as.insert.only", "false", _B, "Whether Hive makes new tables insert-only."),
     _unused("hive.txn.write.acid.version.file", "true", _B, "Whether Hive writes _orc_acid_version files."),
     _unused("hive.txn.readonly.enabled", "false", _B, "Whether Hive opens read-only transactions for SELECT."),
-    _unused("hive.txn.retrysnapshot.max.count", "5", _C, "How often Hive takes a stale snapshot anew."),
+    _unused("hive.txn.retrysnapshot.max.count", "5", _C, "How often Hive retakes a stale snapshot."),
     _unused("hive.txn.heartbeat.threadpool.size", "5", _C, "Threads of a Hive session's heartbeats."),
     _unused("hive.txn.filter.delete.events", "true", _B, "Whether Hive's reader filters delete events."),
     _unused("hive.txn.stats.enabled", "true", _B, "Whether Hive keeps exact statistics of transactional tables."),
@@ -498,15 +502,15 @@ _FOREIGN = (
         "hive.lock.numretries",
         "100",
         _C,
-        "How often Hive looks again at a lock that was not granted; here compactor.lock.wait bounds it.",
+        "How often Hive checks a lock that was not granted; here compactor.lock.wait is the bound.",
         "metastore.lock.numretries",
     ),
-    _unused("hive.unlock.numretries", "10", _C, "How often Hive tries to give back a lock."),
+    _unused("hive.unlock.numretries", "10", _C, "How often Hive tries to release a lock."),
     _unused("hive.lock.file.move.protect", "all", _T, "When Hive locks a table while it moves files."),
     _unused("hive.lock.query.string.max.length", "1000000", _C, "Longest query text in Hive's ZooKeeper locks."),
 )
 
-#: Every setting by its key, ours first, then by what they are about.
+#: Every setting by its key, ours first, then grouped by subject.
 CATALOGUE: Mapping[str, Setting] = MappingProxyType(
     {
         setting.key: setting
@@ -526,24 +530,24 @@ _BY_NAME: Mapping[str, Setting] = MappingProxyType({name: s for s in CATALOGUE.v
 
 
 def find(key: str) -> Setting | None:
-    """The setting that goes by ``key``, or None."""
+    """Returns the setting with the name ``key``, or None."""
     return _BY_NAME.get(key)
 
 
 _HIVES = "hive.compactor."
 
 
-def misspelt(key: str) -> str | None:
-    """The setting of compaction that whoever wrote ``key`` must have meant; None where it is no near miss of any."""
+def closest_compaction_setting(key: str) -> str | None:
+    """Returns the compaction setting of which ``key`` is probably a misspelling, or None."""
     near = difflib.get_close_matches(key, _BY_NAME, n=1, cutoff=0.9) if key.startswith(_HIVES) else []
     return near[0] if near else None
 
 
 def lookup(key: str) -> Setting:
-    """The setting that goes by ``key``.
+    """Returns the setting with the name ``key``.
 
     Raises:
-        BadSetting: there is none; the message names the nearest ones.
+        BadSetting: there is none; the message suggests the closest ones.
     """
     setting = find(key)
     if setting is None:

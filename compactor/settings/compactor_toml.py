@@ -1,9 +1,9 @@
-"""The text of a ``compactor.toml`` -> values.
+"""Parses ``compactor.toml``.
 
 [metastore.NAME]            url, password_file, state_url, hive_conf, warehouse, mode
 [metastore.NAME.settings]   Hive's keys and ours, as text, number or boolean
 [metastore.NAME.pool.POOL]  where and when a compaction pool works (docs/airflow.md)
-[storage.KIND]              how a kind of store is reached (docs/storage.md): the options of its client
+[storage.KIND]              options of the client of a kind of store (docs/storage.md)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreProfile:
-    """What the file says about one metastore; None where it says nothing. ``settings`` are texts by key as written."""
+    """The section of one metastore; None for keys it does not have. ``settings`` are texts by key as written."""
 
     name: str
     url: str | None = None
@@ -41,33 +41,33 @@ class MetastoreProfile:
 
     @property
     def values(self) -> Mapping[str, str]:
-        """All that is a setting, as a layer ``compactor.toml`` takes it."""
+        """All settings of the section, ready for the layer ``compactor.toml``."""
         return {**self.settings, **({"compactor.mode": self.mode} if self.mode is not None else {})}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A whole ``compactor.toml``."""
+    """The contents of a ``compactor.toml``."""
 
     metastores: Mapping[str, MetastoreProfile] = field(default_factory=lambda: MappingProxyType({}))
     storage: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}), repr=False)
 
     def metastore(self, name: str) -> MetastoreProfile:
-        """What is said about ``name``; an empty profile where the file doesn't know it and knows no other.
+        """Returns the section of ``name``; an empty one if the file has no sections at all.
 
         Raises:
-            BadSetting: the file knows others only.
+            BadSetting: the file has only other metastores.
         """
         if name in self.metastores or not self.metastores:
             return self.metastores.get(name) or MetastoreProfile(name=name)
-        raise BadSetting(f"metastore {name!r} is not in compactor.toml; it knows {', '.join(self.metastores)}")
+        raise BadSetting(f"metastore {name!r} is not in compactor.toml; it has {', '.join(self.metastores)}")
 
 
 def parse_profile(text: str) -> Profile:
-    """The profile that ``text`` stands for.
+    """Parses the text of a ``compactor.toml``.
 
     Raises:
-        BadSetting: not TOML, or a table, key or value that is not known; the message names it.
+        BadSetting: not TOML, or an unknown table, key or value; the message names it.
     """
     try:
         document = tomllib.loads(text)
@@ -83,7 +83,9 @@ def parse_profile(text: str) -> Profile:
         raise BadSetting("compactor.toml: 'metastore' is a value; wanted [metastore.NAME]")
     storage = document.get("storage", {})
     if not isinstance(storage, dict) or not all(isinstance(table, dict) for table in storage.values()):
-        raise BadSetting("compactor.toml: 'storage' is no table of tables; wanted [storage.KIND], as in [storage.s3]")
+        raise BadSetting(
+            "compactor.toml: 'storage' is not a table of tables; wanted [storage.KIND], as in [storage.s3]"
+        )
     return Profile(
         metastores=MappingProxyType({name: _metastore(name, table) for name, table in tables.items()}),
         storage=MappingProxyType(storage),
@@ -104,7 +106,7 @@ def _metastore(name: str, table: object) -> MetastoreProfile:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise BadSetting(f"{where}: key {key!r} is unknown, known are {', '.join(_KEYS)}, settings and pool{hint}")
         if not isinstance(value, str):
-            raise BadSetting(f"{where}: {key} = {value!r} is no text")
+            raise BadSetting(f"{where}: {key} = {value!r}; wanted a text")
         texts[key] = value
     mode = texts.get("mode")
     if mode is not None:
@@ -119,7 +121,7 @@ def _metastore(name: str, table: object) -> MetastoreProfile:
 
 def _pools(where: str, table: object) -> Mapping[str, Mapping[str, object]]:
     if not isinstance(table, dict) or not all(isinstance(pool, dict) for pool in table.values()):
-        raise BadSetting(f"{where}: pool is no table of tables; wanted [metastore.NAME.pool.POOL]")
+        raise BadSetting(f"{where}: pool is not a table of tables; wanted [metastore.NAME.pool.POOL]")
     return MappingProxyType(dict(table))
 
 
@@ -135,7 +137,7 @@ def _settings(where: str, table: object) -> Mapping[str, str]:
 
 
 def _leaves(prefix: str, table: Mapping[str, object]) -> list[tuple[str, str]]:
-    """Values by dotted key: TOML reads ``a.b = 1`` without quotes as a table in a table."""
+    """Flattens values by dotted key: TOML parses ``a.b = 1`` without quotes as a table in a table."""
     found: list[tuple[str, str]] = []
     for key, value in table.items():
         if isinstance(value, dict):

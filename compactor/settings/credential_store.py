@@ -1,8 +1,8 @@
-"""Hadoop's credential store: the bytes of a ``.jceks`` file and its password -> the secrets in it, by alias.
+"""Reads secrets from Hadoop's credential store, a ``.jceks`` file with a password.
 
-The form is that of Java's JCEKS key store, in which Hadoop's ``LocalJavaKeyStoreProvider`` keeps each secret as a key
-sealed with PBEWithMD5AndTripleDES: entries of a tag, an alias, a time and a serialised ``SealedObjectForKeyProtector``, then
-a digest of all that with the password.
+The format is Java's JCEKS key store, in which Hadoop's ``LocalJavaKeyStoreProvider`` keeps each secret as a key sealed
+with PBEWithMD5AndTripleDES: entries of a tag, an alias, a time and a serialised ``SealedObjectForKeyProtector``, then a
+digest of all of it with the password.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 
 from compactor.errors import BadSetting, NotSupported
 
-#: What Hadoop takes where neither HADOOP_CREDSTORE_PASSWORD nor a password file is set.
+#: Hadoop's default if neither HADOOP_CREDSTORE_PASSWORD nor a password file is set.
 DEFAULT_PASSWORD = "none"
 _MAGIC, _SECRET_KEY, _DIGEST = 0xCECECECE, 3, 20
 _WHITENER = b"Mighty Aphrodite"  # of Java's key stores
@@ -24,28 +24,28 @@ _PARAMETERS = re.compile(rb"\x30.\x04\x08(.{8})\x02(.)", re.DOTALL)
 
 
 def secret(store: bytes, alias: str, password: str, name: str) -> str | None:
-    """The secret kept under ``alias`` (Hadoop keeps aliases in lower case); None where there is none.
+    """Returns the secret stored under ``alias`` (Hadoop stores aliases in lower case); None if there is none.
 
     Args:
         name: of the store, for messages.
 
     Raises:
-        BadSetting: not a store of this kind, or another password.
+        BadSetting: the bytes are not a store of this kind, or the password is wrong.
         NotSupported: the library for its cipher is not installed.
     """
     body, digest = store[:-_DIGEST], store[-_DIGEST:]
     if len(body) < 12 or struct.unpack_from(">I", body)[0] != _MAGIC:
-        raise BadSetting(f"{name}: is no credential store of Hadoop (JCEKS); make one with `hadoop credential create`")
+        raise BadSetting(f"{name}: not a credential store of Hadoop (JCEKS); make one with `hadoop credential create`")
     if not hmac.compare_digest(hashlib.sha1(password.encode("utf-16-be") + _WHITENER + body).digest(), digest):
         raise BadSetting(
-            f"{name}: its password is another one, or the file is damaged; set HADOOP_CREDSTORE_PASSWORD as for Hadoop"
+            f"{name}: the password is wrong, or the file is damaged; set HADOOP_CREDSTORE_PASSWORD as for Hadoop"
         )
     sealed = _entry(body, alias.lower(), name)
     return None if sealed is None else _bytes(_unseal(sealed, password, name), name).decode("utf-8")
 
 
 def _entry(body: bytes, alias: str, name: str) -> bytes | None:
-    """The serialised object of ``alias``, which ends where the next entry begins."""
+    """Returns the serialised object of ``alias``, which ends where the next entry begins."""
     _, _, count = struct.unpack_from(">III", body)
     heads = [m.start() for m in re.finditer(rb"\x00\x00\x00\x03\x00.(?=[\x20-\x7e]+\x00\x00)", body, re.DOTALL)]
     starts = [at for at in heads if _is_head(body, at)]
@@ -59,7 +59,7 @@ def _entry(body: bytes, alias: str, name: str) -> bytes | None:
 
 
 def _is_head(body: bytes, at: int) -> bool:
-    """Whether an entry begins: tag, alias, time, and the mark of Java's serialisation after them."""
+    """Tells whether an entry begins at ``at``: tag, alias, time, then the magic number of Java's serialisation."""
     (length,) = struct.unpack_from(">H", body, at + 4)
     return body[at + 14 + length : at + 18 + length] == b"\xac\xed\x00\x05"
 
@@ -77,7 +77,7 @@ def _unseal(sealed: bytes, password: str, name: str) -> bytes:
     parameters = _PARAMETERS.match(_array(sealed, first)) if first else None
     second = _NEXT_ARRAY.search(sealed, first.end() + len(_array(sealed, first))) if first else None
     if parameters is None or second is None:
-        raise BadSetting(f"{name}: a secret is sealed in a way that is not known; wanted PBEWithMD5AndTripleDES")
+        raise BadSetting(f"{name}: a secret is sealed in an unknown way; wanted PBEWithMD5AndTripleDES")
     size = parameters.group(2)[0]
     iterations = int.from_bytes(_array(sealed, first)[parameters.end() : parameters.end() + size], "big")
     key, vector = _derived(password, parameters.group(1), iterations)
@@ -88,7 +88,7 @@ def _unseal(sealed: bytes, password: str, name: str) -> bytes:
 
 
 def _derived(password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]:
-    """Key and initial vector as Java's ``PBES1Core`` makes them: each half of the salt digested by itself."""
+    """Derives key and initial vector as Java's ``PBES1Core`` does: each half of the salt is digested by itself."""
     made = b""
     for digest in (salt[:4], salt[4:]):
         for _ in range(iterations):
@@ -98,10 +98,10 @@ def _derived(password: str, salt: bytes, iterations: int) -> tuple[bytes, bytes]
 
 
 def _bytes(key: bytes, name: str) -> bytes:
-    """The bytes of a serialised ``SecretKeySpec``."""
+    """Returns the bytes of a serialised ``SecretKeySpec``."""
     found = _NEW_ARRAY.search(key)
     if found is None:
-        raise BadSetting(f"{name}: a secret in it is no secret of Hadoop's")
+        raise BadSetting(f"{name}: it holds a secret that Hadoop did not store; wanted a SecretKeySpec")
     return _array(key, found)
 
 

@@ -1,4 +1,4 @@
-"""The text of a ``hive-site.xml`` or ``metastore-site.xml`` -> its properties, as found."""
+"""Parses ``hive-site.xml`` and ``metastore-site.xml`` into their properties, as found."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from compactor.errors import BadSetting
 
 
 def parse_site(text: str | bytes) -> dict[str, str]:
-    """``<name>`` -> ``<value>`` of every ``<property>``; of two with one name the later one.
+    """Returns the ``<value>`` of every ``<property>`` by ``<name>``; the last one wins.
 
-    ``<final>`` says nothing about a file that is read alone and is left out; ``${...}`` stays as it stands. Nothing
-    outside the text is read: a document type with entities of its own is refused.
+    ``<final>`` is ignored, since it has no meaning for a single file, and ``${...}`` is not resolved. Nothing outside the
+    text is read: a document type with entities is refused.
 
     Raises:
-        BadSetting: the text is not XML of Hadoop's form, or declares entities.
+        BadSetting: the text is not XML in Hadoop's form, or declares entities.
     """
     reader = _Reader()
     try:

@@ -1,4 +1,4 @@
-"""The JDBC URL of a ``hive-site.xml`` -> the URL by which the same database is reached from Python."""
+"""Converts the JDBC URL of a ``hive-site.xml`` to the URL that reaches the same database from Python."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 from compactor.errors import BadSetting
 
 _SCHEMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
-#: What libpq understands under the same name; every other parameter is the Java driver's own business.
+#: Parameters that libpq knows by the same name; all others concern the Java driver only.
 _SHARED = frozenset({"sslmode", "sslrootcert", "sslcert", "sslkey"})
 
 
 def url_of(jdbc: str, user: str | None) -> str:
-    """``jdbc:postgresql://h:5432/hive`` with its user, without a password.
+    """Converts ``jdbc:postgresql://h:5432/hive``; the result has the user but no password.
 
     Raises:
-        BadSetting: not a JDBC URL of PostgreSQL, MySQL or MariaDB; the message has none of its parameters.
+        BadSetting: not a JDBC URL of PostgreSQL, MySQL or MariaDB; the message contains none of its parameters.
     """
     kind, _, rest = jdbc.strip().removeprefix("jdbc:").partition(":")
     if not jdbc.strip().startswith("jdbc:") or kind not in _SCHEMES or not rest.startswith("//"):

@@ -1,9 +1,9 @@
-"""Which of several sources a setting's value comes from, and what a table or a request may say.
+"""The precedence of a setting's sources, and the settings that a table or a request may change.
 
 request > override > table > database > flag > environment > off-peak hours of a pool > compactor.toml or connection >
-metastore-site.xml > hive-site.xml > default. Overrides are ours, of one table, made by who may have it compacted. They and
-the parameters of tables and databases, written by whoever may ALTER, aren't trusted: only settings of scope ``TABLE`` and
-allowed Spark keys are taken from them, all else is left out and listed in ``Settings.ignored``.
+metastore-site.xml > hive-site.xml > default. Overrides are ours, for one table, made by a user who may compact it. Like the
+parameters of tables and databases, which anybody with ALTER may write, they are not trusted: only settings of scope
+``TABLE`` and allowed Spark keys are taken from them; the rest is listed in ``Settings.ignored``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from compactor.errors import BadSetting
 from compactor.settings.catalogue import CATALOGUE, find, lookup
-from compactor.settings.properties import Overrides, of_request, of_table
+from compactor.settings.properties import PropertySettings, of_request, of_table
 from compactor.settings.setting import Setting, SettingUnit, Value, parse
 
 _RANK = {
@@ -40,7 +40,7 @@ _DURATIONS = tuple(unit for unit in SettingUnit if unit.is_duration)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One source: its name (a key of the order above) and its texts by key, under any name of a setting."""
+    """One source: its name (a key of the order above) and its texts by key, with any name of a setting."""
 
     name: str
     values: Mapping[str, str]
@@ -62,10 +62,10 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The layers, tightest source first, each with canonical keys only.
+    """The layers by precedence, highest first, each with canonical keys only.
 
     ``spark_conf`` holds ``spark.*`` keys for the Spark application, ``table_overrides`` a request's ``tblprops.*``
-    without that prefix, ``ignored`` what a table, database or request said in vain and why.
+    without that prefix, ``ignored`` the ignored properties of table, database and request, each with the reason.
     """
 
     layers: tuple[Layer, ...] = ()
@@ -76,23 +76,22 @@ class Settings:
 
     @classmethod
     def of(cls, layers: Sequence[Layer] = ()) -> Settings:
-        """Settings of a site. Of two layers of one rank the later one wins; ``hive-site.xml`` may hold unknown keys.
+        """Builds the settings of a site. Of two layers of one rank the later wins; site files may hold unknown keys.
 
         Raises:
-            BadSetting: an unknown layer, an unknown key in a flag, the environment or a toml, or a value there that
-                is not of its unit.
+            BadSetting: an unknown layer, or outside the site files an unknown key or a value that is not of its unit.
         """
         spark: dict[str, str] = {}
         taken: list[Layer] = []
         for layer in sorted(layers, key=lambda layer: -_rank(layer)):
             if layer.name in _UNTRUSTED:
-                raise BadSetting(f"layer {layer.name!r}: give it through with_table() or with_request()")
+                raise BadSetting(f"layer {layer.name!r}: add it with with_table() or with_request()")
             spark |= {k.removeprefix("compactor."): v for k, v in layer.values.items() if _is_spark(k)}
             taken.append(Layer(name=layer.name, values=MappingProxyType(_canonical(layer))))
         return cls(layers=tuple(reversed(taken)), spark_conf=MappingProxyType(spark))
 
     def raw(self, key: str) -> tuple[str, str]:
-        """The text of a setting and the name of the layer that it comes from.
+        """Returns the text of a setting and the name of the layer it comes from.
 
         Raises:
             BadSetting: the key is unknown.
@@ -106,18 +105,18 @@ class Settings:
         return setting.default, "default"
 
     def _tightest(self, setting: Setting) -> tuple[str, str]:
-        said = [(layer.values[setting.key], layer.name) for layer in self.layers if setting.key in layer.values]
-        site = next((item for item in said if item[1] not in _UNTRUSTED), (setting.default, "default"))
+        given = [(layer.values[setting.key], layer.name) for layer in self.layers if setting.key in layer.values]
+        site = next((item for item in given if item[1] not in _UNTRUSTED), (setting.default, "default"))
         rank = {choice: number for number, choice in enumerate(setting.choices)}
-        return min((site, *(item for item in said if item[1] in _UNTRUSTED)), key=lambda item: rank.get(item[0], -1))
+        return min((site, *(item for item in given if item[1] in _UNTRUSTED)), key=lambda item: rank.get(item[0], -1))
 
     def value(self, key: str) -> Value:
-        """The value of a setting in its unit (durations in milliseconds, sizes in bytes).
+        """Returns the value of a setting (durations in milliseconds, sizes in bytes).
 
         Raises:
-            BadSetting: the key is unknown, or its text not of its unit; the message names the source.
+            BadSetting: the key is unknown, or the text is not of its unit; the message names the source.
         """
-        known = self._parsed.get(key)  # a pass asks for the same ones for each of many partitions
+        known = self._parsed.get(key)  # a pass asks for the same settings for each of many partitions
         if known is not None:
             return known
         text, source = self.raw(key)
@@ -128,18 +127,18 @@ class Settings:
         return value
 
     def source(self, key: str) -> str:
-        """The name of the layer that the value comes from, ``default`` where nobody gave one."""
+        """Returns the name of the layer the value comes from; ``default`` if none has one."""
         return self.raw(key)[1]
 
     def integer(self, key: str) -> int:
-        """A count or a size in bytes."""
+        """Returns a count or a size in bytes."""
         return _typed(self, key, int, SettingUnit.COUNT, SettingUnit.BYTES)
 
     def ratio(self, key: str) -> float:
         return _typed(self, key, float, SettingUnit.RATIO)
 
     def milliseconds(self, key: str) -> int:
-        """A duration, whatever its unit."""
+        """Returns a duration, whatever its unit."""
         return _typed(self, key, int, *_DURATIONS)
 
     def boolean(self, key: str) -> bool:
@@ -150,11 +149,11 @@ class Settings:
 
     @property
     def mode(self) -> str:
-        """``observe`` < ``request`` < ``compact`` < ``clean``."""
+        """The mode: ``observe`` < ``request`` < ``compact`` < ``clean``."""
         return self.text("compactor.mode")
 
     def explain(self) -> tuple[Explained, ...]:
-        """Every setting with its value as written, where it comes from, its unit and its effect."""
+        """Lists every setting with its value as written, its source, unit and effect."""
         rows = []
         for setting in CATALOGUE.values():
             text, source = self.raw(setting.key)
@@ -166,7 +165,7 @@ class Settings:
 def with_table(
     settings: Settings, table_parameters: Mapping[str, str], database_parameters: Mapping[str, str] | None = None
 ) -> Settings:
-    """The settings for one table. Nothing in its parameters can raise; what is not taken stands in ``ignored``."""
+    """Returns the settings for one table. Bad parameters never raise; they are listed in ``ignored``."""
     allowed = allowed_spark_keys(settings)
     database = of_table(database_parameters or {}, allowed)
     table = of_table(table_parameters, allowed)
@@ -174,36 +173,38 @@ def with_table(
 
 
 def with_override(settings: Settings, values: Mapping[str, str], *, strict: bool = False) -> Settings:
-    """The settings of a table for which ``values`` are kept in our state, over what its own parameters say.
+    """Returns the settings of a table with ``values``, kept in our state, over its own parameters.
 
     Raises:
-        BadSetting: with ``strict``, for one that is no setting of a table, or has a bad value.
+        BadSetting: with ``strict``, for a key that is no setting of a table or a bad value.
     """
     return _stacked(settings, "override", of_request(values, allowed_spark_keys(settings), strict=strict))
 
 
 def with_off_peak(settings: Settings, values: Mapping[str, str]) -> Settings:
-    """The settings of a table whose pool has other ones at this hour (``compaction.pool_policy.settings_at``)."""
-    return _stacked(settings, "off-peak hours", Overrides(values=values, spark_conf={}, table_overrides={}, ignored=()))
+    """Returns the settings of a table with its pool's off-peak settings (``compaction.pool_policy.settings_at``)."""
+    return _stacked(
+        settings, "off-peak hours", PropertySettings(values=values, spark_conf={}, table_overrides={}, ignored=())
+    )
 
 
 def with_request(settings: Settings, properties: Mapping[str, str], *, strict: bool = True) -> Settings:
-    """The settings for one request (WITH OVERWRITE TBLPROPERTIES, ``--property``).
+    """Returns the settings for one request (WITH OVERWRITE TBLPROPERTIES, ``--property``).
 
-    ``strict`` False is for rows of the queue that others wrote: what would be refused stands in ``ignored`` instead.
+    ``strict`` False is for rows of the queue that others wrote: bad properties are listed in ``ignored`` instead.
 
     Raises:
-        BadSetting: a property that is no setting of a request, is not allowed, or has a bad value.
+        BadSetting: a property is no setting of a request, is not allowed, or has a bad value.
     """
     return _stacked(settings, "request", of_request(properties, allowed_spark_keys(settings), strict=strict))
 
 
 def allowed_spark_keys(settings: Settings) -> frozenset[str]:
-    """Keys of Spark that tables and requests may set (``compactor.allowed.spark.conf``)."""
+    """Returns the Spark keys that tables and requests may set (``compactor.allowed.spark.conf``)."""
     return frozenset(filter(None, map(str.strip, settings.text("compactor.allowed.spark.conf").split(","))))
 
 
-def _stacked(settings: Settings, name: str, overrides: Overrides) -> Settings:
+def _stacked(settings: Settings, name: str, overrides: PropertySettings) -> Settings:
     layers = settings.layers
     if overrides.values:
         layer = Layer(name=name, values=MappingProxyType(dict(overrides.values)))
@@ -228,7 +229,7 @@ def _is_spark(key: str) -> bool:
 
 
 def _canonical(layer: Layer) -> dict[str, str]:
-    """The layer's texts by canonical key; of several names of one setting the newest wins, as in MetastoreConf."""
+    """Returns the layer's texts by canonical key; the newest of a setting's names wins, as in MetastoreConf."""
     lenient = layer.name in _SITE_FILES
     found: dict[str, Setting] = {}
     for key in layer.values:
@@ -239,7 +240,7 @@ def _canonical(layer: Layer) -> dict[str, str]:
     for key, setting in found.items():
         text = next(layer.values[name] for name in setting.names if name in layer.values)
         if lenient and not text.strip() and setting.unit is not SettingUnit.TEXT:
-            continue  # an empty <value/> says nothing
+            continue  # an empty <value/> counts as absent
         if not lenient:
             try:
                 parse(setting, text)

@@ -1,9 +1,9 @@
-"""What table parameters, database parameters and a request's properties say about a compaction.
+"""Reads settings from table parameters, database parameters and the properties of a request.
 
 ``compactor.<key>`` and ``compactorthreshold.<key>`` name a setting (Hive's prefixes; the second wins),
-``compactor.spark.<k>`` a key of Spark, ``tblprops.<p>`` in a request overrides table parameter ``<p>`` for the writer.
-``compactor.mapreduce.*``, ``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs, but for
-those that are nearly a setting's name.
+``compactor.spark.<k>`` a key of Spark; ``tblprops.<p>`` in a request overrides table parameter ``<p>`` for the writer.
+``compactor.mapreduce.*``, ``compactor.tez.*`` and unknown ``compactor.hive.*`` were meant for Hive's own jobs, unless they
+look like a misspelt setting.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compactor.errors import BadSetting
-from compactor.settings.catalogue import find, lookup, misspelt
+from compactor.settings.catalogue import closest_compaction_setting, find, lookup
 from compactor.settings.setting import Scope, Setting, parse
 
 _THRESHOLD, _OWN, _WRITER = "compactorthreshold.", "compactor.", "tblprops."
 _QUEUE = "hive.compactor.job.queue"
-#: What Hive's MapReduce compactor takes for the queue besides the setting itself, in its order.
+#: The keys Hive's MapReduce compactor accepts for the queue besides the setting itself, in its order.
 _OLD_QUEUE_KEYS = ("compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name")
 _OF_HIVES_JOBS = ("mapreduce.", "mapred.", "tez.", "hive.", "yarn.")
 #: Parts of Spark keys that load code or files, or change how a JVM starts; never taken, whatever a site allows.
@@ -26,8 +26,8 @@ _NEVER = ("jars", "javaoptions", "classpath", "librarypath", "pyfiles", "plugins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overrides:
-    """What was understood, by canonical key, and what was not, with the reason."""
+class PropertySettings:
+    """The settings that properties give, by canonical key, and the ``ignored`` properties, each with the reason."""
 
     values: Mapping[str, str]
     spark_conf: Mapping[str, str]
@@ -36,31 +36,33 @@ class Overrides:
 
 
 class _Refusal(NamedTuple):
-    """Why a property is not taken. ``foreign`` ones are harmless in a request too."""
+    """The reason why a property is not accepted. A ``foreign`` one is harmless, even in a request."""
 
     reason: str
     foreign: bool = False
 
 
-def of_table(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> Overrides:
-    """What a table's or a database's parameters say. Parameters that aren't about compaction say nothing."""
+def of_table(parameters: Mapping[str, str], allowed_spark: frozenset[str]) -> PropertySettings:
+    """Reads the parameters of a table or a database; those that do not concern compaction are skipped."""
     concerned = {key: text for key, text in parameters.items() if key.startswith((_OWN, _THRESHOLD)) or _is_plain(key)}
     overrides, refused = _read(concerned, allowed_spark)
     ignored = tuple((key, refusal.reason) for key, refusal in refused)
-    return Overrides(values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=ignored)
+    return PropertySettings(
+        values=overrides.values, spark_conf=overrides.spark_conf, table_overrides={}, ignored=ignored
+    )
 
 
-def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, strict: bool) -> Overrides:
-    """What a request's properties say.
+def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, strict: bool) -> PropertySettings:
+    """Reads the properties of a request.
 
     Raises:
-        BadSetting: with ``strict``, for a property that is not taken and was not meant for Hive's own jobs.
+        BadSetting: with ``strict``, for a property that is not accepted and was not meant for Hive's own jobs.
     """
     overrides, refused = _read(properties, allowed_spark)
     for key, refusal in refused:
         if strict and not refusal.foreign:
             raise BadSetting(f"property {key!r}: {refusal.reason}")
-    return Overrides(
+    return PropertySettings(
         values=overrides.values,
         spark_conf=overrides.spark_conf,
         table_overrides=overrides.table_overrides,
@@ -69,12 +71,14 @@ def of_request(properties: Mapping[str, str], allowed_spark: frozenset[str], *, 
 
 
 def canonical(key: str) -> str:
-    """The setting that a property names, under its own name; any other property as it is."""
+    """Returns the key of the setting that a property names; any other property unchanged."""
     setting = _setting(key)
     return key if setting is None else setting.key
 
 
-def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Overrides, list[tuple[str, _Refusal]]]:
+def _read(
+    properties: Mapping[str, str], allowed: frozenset[str]
+) -> tuple[PropertySettings, list[tuple[str, _Refusal]]]:
     values: dict[str, str] = {}
     spark: dict[str, str] = {}
     writer: dict[str, str] = {}
@@ -90,9 +94,9 @@ def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Overr
             if refusal is None:
                 values[setting.key] = text.strip()
             elif setting.tightest and setting.scope is Scope.TABLE:
-                # Whoever misspells a restriction wanted one: the tightest choice holds until the text is mended.
+                # A misspelt restriction was meant to restrict: the tightest choice applies until the text is corrected.
                 values[setting.key] = setting.choices[0]
-                refusal = _Refusal(f"{refusal.reason}; {setting.choices[0]} holds until then", refusal.foreign)
+                refusal = _Refusal(f"{refusal.reason}; {setting.choices[0]} applies until then", refusal.foreign)
         elif key.startswith("compactor.spark."):
             refusal = _spark_refusal(key.removeprefix(_OWN), allowed)
             if refusal is None:
@@ -101,19 +105,19 @@ def _read(properties: Mapping[str, str], allowed: frozenset[str]) -> tuple[Overr
             refusal = _unknown(key)
         if refusal is not None:
             refused.append((key, refusal))
-    overrides = Overrides(values=values, spark_conf=spark, table_overrides=writer, ignored=())
+    overrides = PropertySettings(values=values, spark_conf=spark, table_overrides=writer, ignored=())
     return overrides, sorted(refused)
 
 
 def _weakest_first(key: str) -> tuple[int, str]:
-    """Of two keys for one setting the later one stays."""
+    """Returns the sort key; of two keys for one setting the later one wins."""
     if key in _OLD_QUEUE_KEYS:
         return (-_OLD_QUEUE_KEYS.index(key) - 1, key)
     return (1 if key.startswith(_THRESHOLD) else 0, key)
 
 
 def _is_plain(key: str) -> bool:
-    """Whether a parameter is a setting under its own name (``hive.compactor.worker.pool``, as in Hive 4)."""
+    """Tells whether a parameter is a setting under its own name (``hive.compactor.worker.pool``, as in Hive 4)."""
     return key == "hive.compactor.worker.pool"
 
 
@@ -130,7 +134,7 @@ def _setting(key: str) -> Setting | None:
 
 def _refusal(setting: Setting, text: str) -> _Refusal | None:
     if setting.scope is not Scope.TABLE:
-        reason = f"{setting.key} is a setting of the site; a table or a request can't change it"
+        reason = f"{setting.key} is a setting of the site; a table or a request cannot change it"
         return _Refusal(reason, foreign=not setting.honoured)
     try:
         parse(setting, text)
@@ -145,14 +149,14 @@ def _spark_refusal(key: str, allowed: frozenset[str]) -> _Refusal | None:
         return _Refusal(f"{key} loads code or changes how a JVM starts; only the site's own configuration may set it")
     if key not in allowed:
         listed = ", ".join(sorted(allowed)) or "nothing"
-        return _Refusal(f"{key} is not among what compactor.allowed.spark.conf allows ({listed})")
+        return _Refusal(f"{key} is not among the keys that compactor.allowed.spark.conf allows ({listed})")
     return None
 
 
 def _unknown(key: str) -> _Refusal:
     named = key.removeprefix(_OWN)
     if key.startswith(_OWN) and named.startswith(_OF_HIVES_JOBS):
-        if (meant := misspelt(named)) is not None:
+        if (meant := closest_compaction_setting(named)) is not None:
             return _Refusal(f"setting {named!r} is unknown; did you mean {_OWN}{meant}?")
         return _Refusal("meant for Hive's own compaction jobs; Compactor has no use for it", foreign=True)
     try:

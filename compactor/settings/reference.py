@@ -1,4 +1,4 @@
-"""``python -m compactor.settings.reference`` prints docs/configuration.md, made from the catalogue."""
+"""``python -m compactor.settings.reference`` prints docs/configuration.md, generated from the catalogue."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from compactor.settings.setting import Scope, Setting, SettingUnit
 _HEAD = """\
 # Configuration
 
-This page is made from the catalogue of settings: `python -m compactor.settings.reference > docs/configuration.md`.
-`compactor show settings` prints the same keys with the values in force and where each one comes from.
+This page is generated from the catalogue of settings: `python -m compactor.settings.reference > docs/configuration.md`.
+`compactor show settings` prints the same keys with the values in force and their sources.
 
 ## Where a value comes from
 
-The first of these that names a setting wins:
+The first of these sources that has a setting wins:
 
 1. the request: `compactor compact … --property compactor.KEY=VALUE`, or `WITH OVERWRITE TBLPROPERTIES` in Hive
 2. the table: a table parameter `compactorthreshold.KEY` or `compactor.KEY`
@@ -27,17 +27,17 @@ The first of these that names a setting wins:
 7. `metastore-site.xml`, then `hive-site.xml`, read as they are; `${...}` in them is not resolved
 8. the default
 
-`compactor.mode` and `compactor.readers` are exceptions: of what the site, the database, the table and the request say,
-the tightest counts, so that nobody below the site can loosen them.
+`compactor.mode` and `compactor.readers` are exceptions: the tightest value among site, database, table and request
+counts, so that nobody below the site can loosen them.
 
-Old and new names of a setting (`hive.txn.timeout`, `metastore.txn.timeout`) are one setting; where one file holds both,
-the newer name wins, as in Hive. Unknown keys are refused by name in `compactor.toml`, in flags and in requests; in
-Hive's files they are Hive's business.
+Old and new names of a setting (`hive.txn.timeout`, `metastore.txn.timeout`) are one setting; if a file has both, the
+newer name wins, as in Hive. Unknown keys are refused by name in `compactor.toml`, in flags and in requests; in Hive's
+files they are ignored.
 
-## What a table or a request may say
+## What a table or a request may set
 
-Table and database parameters are written by whoever may `ALTER TABLE`, so only this is taken from them, and
-`compactor explain` lists what was not, with the reason:
+Anybody who may `ALTER TABLE` can write table and database parameters, so only the following are taken from them.
+`compactor explain` lists the others with the reason:
 
 * `compactor.KEY` and `compactorthreshold.KEY` for the settings marked *table* below; of the two the second wins.
 * `compactor.spark.KEY` for the keys of Spark in `compactor.allowed.spark.conf`. Keys that load code or change how a JVM
@@ -45,8 +45,8 @@ Table and database parameters are written by whoever may `ALTER TABLE`, so only 
 * `hive.compactor.worker.pool`, as in Hive.
 * in a request only: `tblprops.KEY`, which overrides table parameter `KEY` for what is written.
 
-`compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` were meant for Hive's own jobs. They are left
-out; only `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` still name the queue.
+`compactor.mapreduce.*`, `compactor.tez.*` and unknown `compactor.hive.*` were meant for Hive's own jobs. They are
+ignored; only `compactor.mapreduce.job.queuename` and `compactor.mapred.job.queue.name` still name the queue.
 
 ## compactor.toml
 
@@ -77,7 +77,7 @@ mode = "observe"
 
 
 def render() -> str:
-    """The text of docs/configuration.md."""
+    """Returns the text of docs/configuration.md."""
     settings = CATALOGUE.values()
     own = [s for s in settings if s.key.startswith("compactor.")]
     hive = [s for s in settings if s.honoured and s not in own]
@@ -90,7 +90,7 @@ def render() -> str:
             "\n## Settings of Hive that Compactor honours\n",
             *_table(hive),
             "\n## Settings of Hive that are known and not used\n",
-            "They may stand in `hive-site.xml`; nothing in Compactor depends on them.\n",
+            "They may be in `hive-site.xml`; nothing in Compactor depends on them.\n",
             *_table(unused),
             "",
         )

@@ -1,4 +1,4 @@
-"""One setting: its names, its unit, and the way from its text to a value."""
+"""One setting: its names, its unit, and parsing its text into a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compactor.errors import BadSetting
 
 
 class SettingUnit(enum.Enum):
-    """What a setting's text means. A duration's bare number is in its own unit; a suffix (``300s``) overrules it."""
+    """The unit of a setting's text. A bare number is a duration in this unit; a suffix (``300s``) overrides it."""
 
     COUNT = "count"
     RATIO = "ratio"
@@ -65,7 +65,7 @@ Value = int | float | bool | str
 
 
 class Scope(enum.Enum):
-    """Who may give a setting."""
+    """The sources that may set a setting."""
 
     SITE = "site"  #: whoever runs Compactor
     TABLE = "table"  #: also a database, a table (``compactor.<key>``) and a request
@@ -75,9 +75,9 @@ class Scope(enum.Enum):
 class Setting:
     """A key that Compactor knows.
 
-    ``default`` is a text of ``unit``. ``honoured`` says whether Compactor acts on it; the others are Hive's, known so
+    ``default`` is a text of ``unit``. ``honoured`` is true if Compactor acts on it; the others are Hive's, listed so
     that their presence in a ``hive-site.xml`` can be explained. ``choices``, if any, are all allowed texts from the
-    tightest to the loosest; where ``tightest`` is set, no layer can loosen what a layer below it says.
+    tightest to the loosest; if ``tightest`` is set, no layer can loosen the value of a layer below it.
     """
 
     key: str
@@ -94,15 +94,15 @@ class Setting:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All keys it goes by; where one source holds several, the first wins: the newest name, which is alias 0."""
+        """All names of the setting; if one source has several, the first wins: the newest name, which is alias 0."""
         return (*self.aliases[:1], self.key, *self.aliases[1:])
 
 
 def parse(setting: Setting, text: str) -> Value:
-    """The value of ``text``: milliseconds for a duration, bytes for a size, the text itself for a text.
+    """Parses ``text``: into milliseconds for a duration, bytes for a size, the text itself for a text.
 
     Raises:
-        BadSetting: ``text`` is not of the setting's unit, out of range or not among its choices.
+        BadSetting: ``text`` is not of the setting's unit, is out of range or is not among its choices.
     """
     stripped = text.strip()
     if setting.unit is SettingUnit.TEXT:

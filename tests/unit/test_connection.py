@@ -65,7 +65,7 @@ def test_hive_site_alone_names_the_database() -> None:
 def test_the_password_of_the_credential_store() -> None:
     site = stored("locked.jceks")
     assert found(site=site, environment={"HADOOP_CREDSTORE_PASSWORD": "secret1"}) == URL.replace("@", ":other@")
-    with pytest.raises(BadSetting, match=r"locked\.jceks: its password is another one"):
+    with pytest.raises(BadSetting, match=r"locked\.jceks: the password is wrong"):
         found(site=site)
 
 
@@ -75,7 +75,7 @@ def test_the_password_file_of_the_credential_store(tmp_path: Path) -> None:
     assert found(site={**stored("locked.jceks"), key: str(tmp_path / "word")}) == URL.replace("@", ":other@")
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match=r"password_file .*/gone: cannot be read: No such file"):
         found(file=tmp_path / "gone")
     with pytest.raises(NotSupported, match=r"jceks://hdfs@nn/hive\.jceks cannot be read here"):

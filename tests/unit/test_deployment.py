@@ -23,13 +23,13 @@ def toml(path: Path, text: str) -> str:
 
 
 def test_opening_a_deployment_imports_no_pandas() -> None:
-    """Each task of Airflow is a process that opens one; pandas alone takes longer than the rest of it."""
+    """Each task of Airflow is a process that opens one; importing pandas alone takes longer than the rest."""
     program = "import compactor.deployment, compactor.service.worker.work, sys; print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-def test_order_of_sources(tmp_path: Path) -> None:
+def test_the_order_of_sources(tmp_path: Path) -> None:
     """flag > environment > compactor.toml > metastore-site.xml > hive-site.xml > default."""
     conf = tmp_path / "conf"
     conf.mkdir()
@@ -49,8 +49,8 @@ def test_order_of_sources(tmp_path: Path) -> None:
     assert flagged.raw(THRESHOLD) == ("8", "flag")
 
 
-def test_the_embedded_default_does_everything_and_another_database_nothing() -> None:
-    """A foreign metastore is only observed until somebody says otherwise."""
+def test_an_embedded_metastore_defaults_to_clean_and_others_to_observe() -> None:
+    """A foreign metastore is only observed unless configured otherwise."""
     assert mode_of(configure(environment=URL).settings) is Mode.CLEAN
     foreign = configure(environment={"COMPACTOR_METASTORE_URL": "postgresql://h/hive"})
     assert mode_of(foreign.settings) is Mode.OBSERVE
@@ -58,21 +58,21 @@ def test_the_embedded_default_does_everything_and_another_database_nothing() -> 
     assert mode_of(configure(environment=URL, flags={"compactor.mode": "observe"}).settings) is Mode.OBSERVE
 
 
-def test_where_our_own_state_lies() -> None:
-    """Mode observe stores nothing in a metastore of others."""
+def test_the_location_of_our_own_state() -> None:
+    """Mode observe stores nothing in a foreign metastore."""
     assert configure(environment=URL).own_state_url == URL["COMPACTOR_METASTORE_URL"]
     assert configure(environment=URL, flags={"compactor.mode": "observe"}).own_state_url is None
     apart = {**URL, "COMPACTOR_STATE_URL": "sqlite:////s.db"}
     assert configure(environment=apart, flags={"compactor.mode": "observe"}).own_state_url == "sqlite:////s.db"
 
 
-def test_no_database_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_database_the_message_says_what_to_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(BadSetting, match=r"metastore 'prod'.*COMPACTOR_METASTORE_URL.*\[metastore\.prod\]"):
         configure("prod", environment={})
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadSetting, match=r"gone\.toml: cannot be read"):
         configure(environment=URL, config_path=str(tmp_path / "gone.toml"))
     with pytest.raises(BadSetting, match="hive_conf"):
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
         configure(environment=URL, flags={"compactor.moed": "clean"})
 
 
-def test_the_configuration_beside_us_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_in_the_current_directory_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     toml(tmp_path / "compactor.toml", '[metastore.default]\nurl = "sqlite:////here.db"\n')
     assert configure(environment={}).url == "sqlite:////here.db"
@@ -128,7 +128,7 @@ def test_limits_of_transactions_come_from_the_configuration(metastore: Metastore
             assert conn.execute(MIN_HISTORY_LEVEL.select()).all() == []
 
 
-def test_how_stores_are_reached_comes_from_the_file(tmp_path: Path) -> None:
+def test_storage_options_come_from_the_file(tmp_path: Path) -> None:
     config = toml(tmp_path / "c.toml", '[storage.s3]\nendpoint_url = "http://minio:9000"\nsecret = "hush"\n')
     found = configure(environment={"COMPACTOR_CONFIG": config, **URL})
     assert found.stores.of_place("s3", "b") == {"endpoint_url": "http://minio:9000", "secret": "hush"}

@@ -30,7 +30,7 @@ def test_no_metastore_is_1_before_spark_starts(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("COMPACTOR_METASTORE_URL", raising=False)
     assert main(["--batch", "7"]) == 1
-    assert "no database is named; set COMPACTOR_METASTORE_URL" in capsys.readouterr().err
+    assert "no database is configured; set COMPACTOR_METASTORE_URL" in capsys.readouterr().err
 
 
 def test_a_wrong_setting_is_1(

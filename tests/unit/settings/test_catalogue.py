@@ -18,8 +18,8 @@ HIVES = Path(__file__).parents[2] / "fixtures" / "hive-4.1" / "settings.txt"
 
 
 @pytest.mark.parametrize("setting", CATALOGUE.values(), ids=lambda s: s.key)
-def test_each_setting(setting: Setting) -> None:
-    """Its default is of its unit, its effect a sentence, its first choice the tightest."""
+def test_every_setting_is_well_formed(setting: Setting) -> None:
+    """Its default is of its unit, its effect is a sentence, and its first choice is the tightest."""
     parse(setting, setting.default)
     assert re.fullmatch(r"[A-Z].*\.", setting.effect, re.DOTALL)
     assert "|" not in setting.effect
@@ -27,7 +27,7 @@ def test_each_setting(setting: Setting) -> None:
 
 
 def _defaults_of_hive() -> dict[str, set[str]]:
-    """The defaults of Hive 4.1.0, by key; a client and the metastore may have one each."""
+    """Returns the defaults of Hive 4.1.0 by key; client and metastore may have different ones."""
     found: dict[str, set[str]] = {}
     for line in HIVES.read_text().splitlines():
         key, _, default = line.split(" ", 1)[1].partition("=")
@@ -35,8 +35,8 @@ def _defaults_of_hive() -> dict[str, set[str]]:
     return found
 
 
-#: Hive's metastore cleans unless told otherwise, but not every metastore is run by a Hive that is alive: only a value that
-#: somebody wrote, and what Hive's threads leave in the database, tell that its cleaner works beside ours.
+#: Hive's metastore cleans by default, but not every metastore belongs to a running Hive: only an explicit value, and the
+#: traces of Hive's threads in the database, show that its cleaner works beside ours.
 OTHERWISE = {"hive.compactor.cleaner.on": {"true"}}
 
 
@@ -52,7 +52,7 @@ def test_defaults_are_those_of_a_real_hive() -> None:
     assert sum(bool(texts) for _setting, texts in named.values()) > 100
 
 
-def test_no_name_is_given_twice() -> None:
+def test_every_name_belongs_to_one_setting() -> None:
     assert max(Counter(name for setting in CATALOGUE.values() for name in setting.names).values()) == 1
 
 
@@ -107,7 +107,7 @@ def test_defaults(key: str, default: object) -> None:
     assert parse(setting, setting.default) == default
 
 
-def test_unknown_key_names_the_nearest() -> None:
+def test_an_unknown_key_suggests_the_closest() -> None:
     assert find("hive.compactor.delta.num.treshold") is None
     with pytest.raises(
         BadSetting, match=r"'hive.compactor.delta.num.treshold' is unknown; did you mean hive\.compactor"
@@ -153,7 +153,7 @@ def _setting(unit: SettingUnit, minimum: int | None = None) -> Setting:
         (SettingUnit.TEXT, "", ""),
     ],
 )
-def test_windows_are_parsed(unit: SettingUnit, text: str, value: object) -> None:
+def test_texts_of_every_unit(unit: SettingUnit, text: str, value: object) -> None:
     parsed = parse(_setting(unit), text)
     assert parsed == value
     assert type(parsed) is type(value)
@@ -196,6 +196,6 @@ def test_out_of_range() -> None:
 
 
 @given(st.sampled_from(SettingUnit), st.text(max_size=12))
-def test_any_text_has_a_value_or_is_refused(unit: SettingUnit, text: str) -> None:
+def test_any_text_is_parsed_or_refused(unit: SettingUnit, text: str) -> None:
     with contextlib.suppress(BadSetting):
         assert isinstance(parse(_setting(unit), text), int | float | str)

@@ -57,12 +57,12 @@ def test_everything() -> None:
     assert profile.metastore("archive").values == {}
 
 
-def test_empty_file_knows_any_metastore() -> None:
+def test_an_empty_file_accepts_any_metastore() -> None:
     assert parse_profile("").metastore("default") == MetastoreProfile(name="default")
 
 
 def test_unknown_metastore() -> None:
-    with pytest.raises(BadSetting, match=r"'prod' is not in compactor.toml; it knows default, archive"):
+    with pytest.raises(BadSetting, match=r"'prod' is not in compactor.toml; it has default, archive"):
         parse_profile(FULL).metastore("prod")
 
 
@@ -74,7 +74,7 @@ def test_unknown_metastore() -> None:
         ("metastore = 1", r"wanted \[metastore.NAME\]"),
         ("[metastore]\nurl = 'x'", r"write \[metastore.default\]"),
         ("[metastore.default]\nuri = 'x'", r"\[metastore.default\]: key 'uri' is unknown.*did you mean url"),
-        ("[metastore.default]\nurl = 5", "url = 5 is no text"),
+        ("[metastore.default]\nurl = 5", "url = 5; wanted a text"),
         ("[metastore.default]\nmode = 'watch'", "one of observe"),
         ("[metastore.default]\nsettings = 1", "settings is a value"),
         (
@@ -85,12 +85,12 @@ def test_unknown_metastore() -> None:
         ("[metastore.default.settings]\n'compactor.batch.bytes' = [1]", "wanted a text, a number"),
     ],
 )
-def test_a_refusal_names_the_statement(text: str, reason: str) -> None:
+def test_a_refusal_names_the_key(text: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         parse_profile(text)
 
 
-def test_how_a_store_is_reached_is_taken_as_its_client_wants_it() -> None:
+def test_storage_options_reach_the_client_unchanged() -> None:
     profile = parse_profile(
         '[storage.s3]\nendpoint_url = "http://minio:9000"\nsecret = "hush"\n'
         '[storage."hdfs://cluster"]\nurl = ["http://a:9870", "http://b:9870"]\n'

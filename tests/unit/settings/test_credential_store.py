@@ -22,7 +22,7 @@ HIVE = (STORES / "hive.jceks").read_bytes()
         ("a.firs", None),
     ],
 )
-def test_each_secret_is_found_by_its_alias(alias: str, wanted: str | None) -> None:
+def test_every_secret_is_found_by_its_alias(alias: str, wanted: str | None) -> None:
     assert secret(HIVE, alias, DEFAULT_PASSWORD, "s") == wanted
 
 
@@ -32,13 +32,13 @@ def test_a_store_with_a_password_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("at", [9, 100, len(HIVE) - 1])
-def test_damage_is_noticed(at: int) -> None:
+def test_damage_is_detected(at: int) -> None:
     damaged = HIVE[:at] + bytes([HIVE[at] ^ 1]) + HIVE[at + 1 :]
-    with pytest.raises(BadSetting, match="s: its password is another one, or the file is damaged"):
+    with pytest.raises(BadSetting, match="s: the password is wrong, or the file is damaged"):
         secret(damaged, "a.first", DEFAULT_PASSWORD, "s")
 
 
 @pytest.mark.parametrize("store", [b"", b"\xfe\xed\xfe\xed" + bytes(60)])
-def test_what_is_no_such_store(store: bytes) -> None:
-    with pytest.raises(BadSetting, match="s: is no credential store of Hadoop"):
+def test_another_file_is_refused(store: bytes) -> None:
+    with pytest.raises(BadSetting, match="s: not a credential store of Hadoop"):
         secret(store, "a", DEFAULT_PASSWORD, "s")

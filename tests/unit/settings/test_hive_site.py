@@ -1,4 +1,4 @@
-"""Hadoop's XML as it is found."""
+"""Hadoop's XML as found."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_bytes_in_their_own_encoding() -> None:
         ("<configuration/><configuration/>", "not well-formed"),
     ],
 )
-def test_not_hadoops_form(text: str, reason: str) -> None:
+def test_xml_that_is_not_in_hadoops_form_is_refused(text: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         parse_site(text)
 
@@ -73,14 +73,14 @@ def test_not_hadoops_form(text: str, reason: str) -> None:
     ],
 )
 def test_entities_are_refused(declaration: str) -> None:
-    """Neither is another file read nor does a small text grow to gigabytes."""
+    """No other file is read, and a small text cannot expand to gigabytes."""
     text = f"<!DOCTYPE configuration [{declaration}]><configuration/>"
     with pytest.raises(BadSetting, match="declares entity"):
         parse_site(text)
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_site_file_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(BadSetting):
         parsed = parse_site(f"<configuration><property><name>{text}</name><value>1</value></property></configuration>")
         assert list(parsed.values()) == ["1"]

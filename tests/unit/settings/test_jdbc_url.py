@@ -23,7 +23,7 @@ from compactor.settings.jdbc_url import url_of
         (" jdbc:mariadb://h/hive ", None, "mysql+pymysql://h/hive"),
     ],
 )
-def test_the_same_database_from_python(jdbc: str, user: str | None, wanted: str) -> None:
+def test_a_jdbc_url_is_converted(jdbc: str, user: str | None, wanted: str) -> None:
     assert url_of(jdbc, user) == wanted
 
 
@@ -36,7 +36,7 @@ def test_the_same_database_from_python(jdbc: str, user: str | None, wanted: str)
         "jdbc:mysql:h",
     ],
 )
-def test_another_database_is_named_and_no_parameter_shown(jdbc: str) -> None:
+def test_an_unknown_database_is_refused_without_its_parameters(jdbc: str) -> None:
     with pytest.raises(BadSetting, match=r"wanted: jdbc:postgresql") as refused:
         url_of(jdbc, None)
     assert "secret" not in str(refused.value)

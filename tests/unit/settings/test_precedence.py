@@ -1,4 +1,4 @@
-"""Which source a value comes from, and what tables and requests may say."""
+"""Precedence of sources, and the settings that tables and requests may change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _site(**values: str) -> Settings:
     return Settings.of([Layer(name="compactor.toml", values={k.replace("_", "."): v for k, v in values.items()})])
 
 
-def test_nearer_source_wins() -> None:
+def test_the_source_of_higher_precedence_wins() -> None:
     """request > table > database > flag > environment > toml > metastore-site > hive-site > default."""
     for number in range(len(SITE)):
         layers = [Layer(name=name, values={NUM: str(i)}) for i, name in enumerate(SITE)][number:]
@@ -47,7 +47,7 @@ def test_table_over_database_whatever_the_order_of_calls() -> None:
     assert settings.integer(NUM) == 4
 
 
-def test_without_layers_all_defaults() -> None:
+def test_without_layers_all_values_are_defaults() -> None:
     settings = Settings.of()
     assert (settings.integer(NUM), settings.source(NUM)) == (10, "default")
     assert settings.ratio("hive.compactor.delta.pct.threshold") == 0.1
@@ -69,8 +69,8 @@ def test_of_two_names_in_one_file_the_newer_wins() -> None:
         assert settings.milliseconds("hive.txn.timeout") == 200_000
 
 
-def test_hive_site_may_hold_anything() -> None:
-    """Its other keys are Hive's business; bad values matter only when they are asked for, empty ones say nothing."""
+def test_hive_site_may_have_unknown_keys() -> None:
+    """Its other keys are ignored; bad values only matter when they are read, and empty ones count as absent."""
     values = {"hive.exec.scratchdir": "/tmp", NUM: "many", "hive.txn.timeout": "", "compactor.unheard": "of"}
     settings = Settings.of([Layer(name="hive-site.xml", values=values)])
     assert settings.milliseconds("hive.txn.timeout") == 300_000
@@ -85,7 +85,7 @@ def test_unknown_keys_are_refused_by_name(layer: str, key: str) -> None:
         Settings.of([Layer(name=layer, values={key: "1"})])
 
 
-def test_bad_value_of_a_flag_is_refused_at_once() -> None:
+def test_a_bad_value_of_a_flag_is_refused_at_once() -> None:
     with pytest.raises(BadSetting, match=r"'x'.*from flag"):
         Settings.of([Layer(name="flag", values={NUM: "x"})])
 
@@ -123,7 +123,7 @@ def test_explain_shows_value_source_unit_and_effect() -> None:
         ("clean", None, None, "observe", "observe"),
     ],
 )
-def test_tightest_mode_wins(
+def test_the_tightest_mode_wins(
     site: str, database: str | None, table: str | None, request_: str | None, mode: str
 ) -> None:
     """DESIGN: the tightest of metastore, database and table wins; nobody below the site loosens it."""
@@ -135,12 +135,12 @@ def test_tightest_mode_wins(
     assert settings.mode == mode
 
 
-def test_mode_without_a_word_from_the_site_is_observe() -> None:
-    """It starts by watching: no table can switch acting on."""
+def test_the_mode_is_observe_unless_the_site_sets_it() -> None:
+    """Compactor starts by observing: no table can make it act."""
     assert with_table(Settings.of(), {"compactor.mode": "clean"}).mode == "observe"
 
 
-def test_readers_are_tightened_by_a_table_only() -> None:
+def test_a_table_can_only_tighten_readers() -> None:
     site = _site(compactor_readers="visibility")
     assert with_table(site, {}).text("compactor.readers") == "visibility"
     assert with_table(site, {"compactor.readers": "any"}).text("compactor.readers") == "any"
@@ -150,12 +150,12 @@ def test_readers_are_tightened_by_a_table_only() -> None:
     )
 
 
-def test_threshold_prefix_wins_over_the_plain_one() -> None:
+def test_the_threshold_prefix_wins_over_the_plain_one() -> None:
     settings = with_table(Settings.of(), {f"compactorthreshold.{NUM}": "3", f"compactor.{NUM}": "7"})
     assert settings.integer(NUM) == 3
 
 
-def test_keys_of_no_concern_say_nothing() -> None:
+def test_unrelated_keys_are_skipped() -> None:
     settings = with_table(Settings.of(), {"transactional": "true", "orc.compress": "ZLIB", NUM: "3", "tblprops.x": "y"})
     assert settings.integer(NUM) == 10
     assert settings.ignored == ()
@@ -180,7 +180,7 @@ def test_old_queue_keys_of_hives_jobs() -> None:
 SPARK = "compactor.spark.executor.memory"
 
 
-def test_spark_keys_on_the_list() -> None:
+def test_only_allowed_spark_keys_are_taken() -> None:
     settings = with_table(Settings.of(), {SPARK: "8g"})
     assert settings.spark_conf == {"spark.executor.memory": "8g"}
     settings = with_request(settings, {SPARK: "9g", "compactor.spark.driver.memory": "2g"})
@@ -205,7 +205,7 @@ def test_spark_keys_on_the_list() -> None:
     ],
 )
 def test_table_properties_are_not_trusted(key: str) -> None:
-    """DESIGN 7: whoever may ALTER TABLE loads no code; refused for requests, left out and reported for tables."""
+    """DESIGN 7: the right to ALTER TABLE loads no code: requests are refused, table properties ignored and reported."""
     settings = with_table(Settings.of(), {f"compactor.{key}": "x"}, {f"compactor.{key}": "x"})
     assert settings.spark_conf == {}
     assert [place for place, _ in settings.ignored] == [f"database: compactor.{key}", f"table: compactor.{key}"]
@@ -247,7 +247,7 @@ def test_properties_for_hives_own_jobs_are_ignored_and_reported(key: str) -> Non
         ("compactorthreshold.hive.compactor.delta.num.treshold", "1", "did you mean"),
     ],
 )
-def test_what_a_table_cannot_say(key: str, text: str, reason: str) -> None:
+def test_properties_that_a_table_cannot_set(key: str, text: str, reason: str) -> None:
     settings = with_table(Settings.of(), {key: text})
     assert settings.layers == ()
     ((place, why),) = settings.ignored
@@ -257,13 +257,13 @@ def test_what_a_table_cannot_say(key: str, text: str, reason: str) -> None:
         with_request(Settings.of(), {key: text})
 
 
-def test_request_with_a_property_of_nothing() -> None:
+def test_a_request_with_an_unknown_property_is_refused() -> None:
     with pytest.raises(BadSetting, match=r"'orc.compress'.*tblprops"):
         with_request(Settings.of(), {"orc.compress": "ZLIB"})
 
 
-def test_requests_of_others_are_taken_as_they_are() -> None:
-    """A row that Hive wrote to the queue may hold anything; the worker says what it left out."""
+def test_bad_properties_of_requests_by_others_are_ignored() -> None:
+    """A row that Hive wrote to the queue may hold anything; the worker reports what it ignores."""
     settings = with_request(
         Settings.of(), {"foo": "bar", "compactor.spark.jars": "x", f"compactor.{NUM}": "3"}, strict=False
     )
@@ -276,24 +276,24 @@ def test_table_properties_for_the_writer() -> None:
     assert settings.table_overrides == {"orc.compress.size": "8192"}
 
 
-def test_layers_are_left_as_they_were() -> None:
+def test_layers_are_not_modified() -> None:
     site = Settings.of()
     with_table(site, {SPARK: "8g", f"compactor.{NUM}": "3"})
     assert site == Settings.of()
 
 
 def test_a_misspelt_restriction_is_the_tightest_one() -> None:
-    """Whoever writes ``compactor.mode=obsreve`` wanted less to happen, not all that the site allows."""
+    """A user who writes ``compactor.mode=obsreve`` wanted less to happen, not everything the site allows."""
     site = Settings.of([Layer(name="flag", values={"compactor.mode": "clean"})])
     settings = with_table(site, {"compactor.mode": "obsreve"})
     assert settings.mode == "observe"
     ((place, reason),) = settings.ignored
     assert place == "table: compactor.mode"
     assert "obsreve" in reason
-    assert "observe holds until then" in reason
+    assert "observe applies until then" in reason
 
 
-def test_an_override_of_ours_stands_between_a_request_and_the_table() -> None:
+def test_an_override_ranks_between_request_and_table() -> None:
     table = with_table(Settings.of(), {f"compactor.{NUM}": "3"}, {})
     ours = with_override(table, {NUM: "5"})
     assert (ours.integer(NUM), ours.source(NUM)) == (5, "override")
@@ -301,7 +301,7 @@ def test_an_override_of_ours_stands_between_a_request_and_the_table() -> None:
     assert with_table(with_override(Settings.of(), {NUM: "5"}), {f"compactor.{NUM}": "3"}).source(NUM) == "override"
 
 
-def test_an_override_may_say_no_more_than_a_table() -> None:
+def test_an_override_may_set_no_more_than_a_table() -> None:
     assert with_override(_site(compactor_mode="observe"), {"compactor.mode": "clean"}).mode == "observe"
     assert with_override(_site(compactor_mode="clean"), {"compactor.mode": "request"}).mode == "request"
     for key, value in (("compactor.lock.wait", "1s"), (NUM, "many"), ("compactor.colour", "red")):
@@ -310,7 +310,7 @@ def test_an_override_may_say_no_more_than_a_table() -> None:
         assert [name for name, _ in with_override(Settings.of(), {key: value}).ignored] == [f"override: {key}"]
 
 
-def test_off_peak_hours_are_the_sites_own_word_and_nearer_than_its_file() -> None:
+def test_off_peak_settings_rank_just_above_compactor_toml() -> None:
     night = {NUM: "2"}
     file, flag = (Settings.of([Layer(name=name, values={NUM: "1"})]) for name in ("compactor.toml", "flag"))
     assert (with_off_peak(file, night).integer(NUM), with_off_peak(file, night).source(NUM)) == (2, "off-peak hours")

@@ -16,7 +16,7 @@ def test_both_prefixes_name_a_setting_and_the_second_wins() -> None:
         assert of_table(parameters, ALLOWED).values == {NUM: "3"}
 
 
-def test_parameters_that_are_not_about_compaction_say_nothing() -> None:
+def test_parameters_that_do_not_concern_compaction_are_skipped() -> None:
     said = of_table({"transactional": "true", "orc.compress": "ZLIB", NUM: "7"}, ALLOWED)
     assert (said.values, said.spark_conf, said.ignored) == ({}, {}, ())
 
@@ -26,14 +26,14 @@ def test_the_pool_has_its_plain_name() -> None:
 
 
 @pytest.mark.parametrize("strongest", [0, 1, 2])
-def test_of_the_names_of_the_queue_hives_order_decides(strongest: int) -> None:
+def test_hives_order_decides_among_the_names_of_the_queue(strongest: int) -> None:
     names = [f"compactor.{QUEUE}", "compactor.mapreduce.job.queuename", "compactor.mapred.job.queue.name"][strongest:]
     said = of_table({name: name for name in names}, ALLOWED)
     assert said.values == {QUEUE: names[0]}
     assert said.ignored == ()
 
 
-def test_spark_keys_are_taken_where_the_site_allows_them() -> None:
+def test_spark_keys_are_taken_if_the_site_allows_them() -> None:
     said = of_table({"compactor.spark.executor.memory": "8g", "compactor.spark.executor.cores": "4"}, ALLOWED)
     assert said.spark_conf == {"spark.executor.memory": "8g"}
     ((key, reason),) = said.ignored
@@ -44,13 +44,13 @@ def test_spark_keys_are_taken_where_the_site_allows_them() -> None:
 @pytest.mark.parametrize(
     "key", ["spark.jars", "spark.driver.extraJavaOptions", "spark.executor.extraClassPath", "spark.submit.pyFiles"]
 )
-def test_what_loads_code_is_never_taken_even_if_allowed(key: str) -> None:
+def test_keys_that_load_code_are_never_taken_even_if_allowed(key: str) -> None:
     said = of_table({f"compactor.{key}": "x"}, frozenset({key}))
     assert said.spark_conf == {}
     assert "loads code" in dict(said.ignored)[f"compactor.{key}"]
 
 
-def test_a_setting_of_the_site_is_not_a_tables_to_change() -> None:
+def test_a_table_cannot_change_a_setting_of_the_site() -> None:
     said = of_table({"compactor.hive.txn.timeout": "1s"}, ALLOWED)
     assert said.values == {}
     assert "a setting of the site" in dict(said.ignored)["compactor.hive.txn.timeout"]
@@ -72,7 +72,7 @@ def test_only_a_request_overrides_table_parameters() -> None:
     "key",
     [f"compactorthreshold.{NUM}x", "compactor.spark.jars", "compactor.hive.txn.timeout", "rubbish", "orc.compress"],
 )
-def test_a_strict_request_refuses_what_it_cannot_do(key: str) -> None:
+def test_a_strict_request_refuses_unknown_properties(key: str) -> None:
     with pytest.raises(BadSetting, match=f"property '{key}'"):
         of_request({key: "1"}, ALLOWED, strict=True)
     assert [name for name, _ in of_request({key: "1"}, ALLOWED, strict=False).ignored] == [key]
@@ -85,14 +85,14 @@ def test_a_strict_request_refuses_what_it_cannot_do(key: str) -> None:
         ("compactor.hive.compactor.delta.pct.treshold", "compactor.hive.compactor.delta.pct.threshold"),
     ],
 )
-def test_nearly_a_setting_is_a_misspelt_one(key: str, meant: str) -> None:
-    """What was meant for Hive's jobs is ignored, but a slip must not be."""
+def test_a_near_miss_of_a_setting_is_reported_as_misspelt(key: str, meant: str) -> None:
+    """Properties meant for Hive's jobs are ignored, but a slip of the pen must not be."""
     with pytest.raises(BadSetting, match=f"did you mean {meant}"):
         of_request({key: "2"}, ALLOWED, strict=True)
     assert meant in dict(of_table({key: "2"}, ALLOWED).ignored)[key]
 
 
 @pytest.mark.parametrize("key", ["compactor.mapreduce.map.memory.mb", "compactor.tez.x", "compactor.hive.tez.y"])
-def test_what_was_meant_for_hives_own_jobs_does_no_harm(key: str) -> None:
+def test_properties_for_hives_own_jobs_do_no_harm(key: str) -> None:
     said = of_request({key: "1"}, ALLOWED, strict=True)
     assert "Hive's own compaction jobs" in dict(said.ignored)[key]

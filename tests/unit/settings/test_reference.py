@@ -1,4 +1,4 @@
-"""docs/configuration.md is what the catalogue says."""
+"""docs/configuration.md agrees with the catalogue."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def of(
         (SettingUnit.TEXT, " etl ", "etl"),
     ],
 )
-def test_a_text_of_its_unit_is_a_value(unit: SettingUnit, text: str, value: Value) -> None:
+def test_a_text_of_its_unit_is_parsed(unit: SettingUnit, text: str, value: Value) -> None:
     assert parse(of(unit), text) == value
 
 
@@ -57,7 +57,7 @@ def test_a_text_of_its_unit_is_a_value(unit: SettingUnit, text: str, value: Valu
         (SettingUnit.SECONDS, "\u0665", "with or without a unit"),
     ],
 )
-def test_another_text_is_refused_by_key_text_and_wish(unit: SettingUnit, text: str, wanted: str) -> None:
+def test_a_refusal_names_key_text_and_expectation(unit: SettingUnit, text: str, wanted: str) -> None:
     with pytest.raises(BadSetting) as error:
         parse(of(unit), text)
     assert str(error.value).startswith(f"k = {text!r}: wanted ")
@@ -74,14 +74,14 @@ def test_bounds_are_in_the_values_own_unit() -> None:
     assert parse(of(SettingUnit.COUNT, minimum=None), "-1") == -1
 
 
-def test_choices_are_taken_as_they_are_written() -> None:
+def test_choices_are_taken_as_written() -> None:
     modes = of(SettingUnit.TEXT, choices=("observe", "clean"))
     assert parse(modes, "clean ") == "clean"
     with pytest.raises(BadSetting, match="one of observe, clean"):
         parse(modes, "CLEAN")
 
 
-def test_a_reference_is_not_resolved_and_says_so() -> None:
+def test_a_reference_is_refused_with_a_hint() -> None:
     with pytest.raises(BadSetting, match="references such as"):
         parse(of(SettingUnit.SECONDS), "${system:timeout}")
 
@@ -92,7 +92,7 @@ def test_the_newest_name_comes_first() -> None:
     assert of(SettingUnit.TEXT).names == ("k",)
 
 
-def test_which_units_are_durations() -> None:
+def test_time_units_are_durations() -> None:
     durations = {
         SettingUnit.MILLISECONDS,
         SettingUnit.SECONDS,
