@@ -85,14 +85,14 @@ def piece_batches(piece: Piece, codec: Codec, types: Types | None = None) -> Ite
         )
 
 
-def _check_dense(batch: pa.RecordBatch, piece: Piece, said: KeyStatistics, start: int) -> None:
-    first = said.row_id.minimum + start
+def _check_dense(batch: pa.RecordBatch, piece: Piece, expected: KeyStatistics, start: int) -> None:
+    first = expected.row_id.minimum + start
     wanted: tuple[Any, ...] = (
-        said.operation.minimum,
-        said.original_transaction.minimum,
-        said.bucket.minimum,
+        expected.operation.minimum,
+        expected.original_transaction.minimum,
+        expected.bucket.minimum,
         np.arange(first, first + batch.num_rows),
-        said.current_transaction.minimum,
+        expected.current_transaction.minimum,
     )
     for column, values, name in zip(batch.columns, wanted, ACID_FIELDS, strict=False):
         if column.null_count or not np.all(column.to_numpy() == values):

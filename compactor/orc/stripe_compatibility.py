@@ -50,7 +50,7 @@ def calendars_agree(tail: Tail, like: Tail) -> bool:
     The calendar of a file that names none is each reader's guess (Hive's is ``orc.proleptic.gregorian.default``), so it
     counts as neither of the two.
     """
-    return tail.calendar == like.calendar or all(_modern(tail, number) for number in tail.types.dated)
+    return tail.calendar == like.calendar or all(_modern(tail, number) for number in tail.types.calendar_columns)
 
 
 def _modern(tail: Tail, column: int) -> bool:

@@ -182,11 +182,11 @@ def _check_against_statistics(file: AcidFile, stripe: int, found: Keys, known: K
         (found.block["row_id"], known.row_id),
         (found.current, known.current_transaction),
     )
-    for (numbers_of, said), name in zip(columns, ACID_FIELDS[:5], strict=True):
-        if int(numbers_of.min()) < said.minimum or int(numbers_of.max()) > said.maximum:
+    for (numbers_of, expected), name in zip(columns, ACID_FIELDS[:5], strict=True):
+        if int(numbers_of.min()) < expected.minimum or int(numbers_of.max()) > expected.maximum:
             raise BadFile(
                 f"{file.path}, stripe {stripe}: {name} ranges from {numbers_of.min()} to {numbers_of.max()}, its statistics "
-                f"say {said.minimum} to {said.maximum}; the file is damaged, restore it or move it away"
+                f"say {expected.minimum} to {expected.maximum}; the file is damaged, restore it or move it away"
             )
 
 

@@ -136,10 +136,10 @@ def read_batches(
             yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
     except (pyorc.errors.ORCError, UnicodeDecodeError, ValueError, OSError) as error:
         raise decoding_failed(tail, error) from error
-    if plain.entries != (there := _entries(source, tail, chosen, children)):
+    if plain.entries != (expected := _entries(source, tail, chosen, children)):
         raise NotLossless(
-            f"file {tail.name}: {there - plain.entries} of {there} entries of maps have a key that occurs twice in its map "
-            "(0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT OVERWRITE"
+            f"file {tail.name}: {expected - plain.entries} of {expected} entries of maps have a key that occurs twice in "
+            "its map (0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT OVERWRITE"
         )
 
 
@@ -291,6 +291,6 @@ def _spread(array: Array, values: list[Any], kind: Callable[[list[Any]], Any]) -
     bounds = array.offsets.to_pylist()
     valid = array.is_valid().to_pylist()
     return [
-        kind(values[start:end]) if there else None
-        for start, end, there in zip(bounds[:-1], bounds[1:], valid, strict=True)
+        kind(values[start:end]) if present else None
+        for start, end, present in zip(bounds[:-1], bounds[1:], valid, strict=True)
     ]

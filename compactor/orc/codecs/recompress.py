@@ -45,7 +45,7 @@ _STREAMS: Mapping[TypeKind, Sequence[tuple[int, int]]] = {
     **dict.fromkeys((TypeKind.LIST, TypeKind.MAP), ((LENGTH, 1),)),
     TypeKind.STRUCT: (),
 }
-PROBE = 16  #: every so many chunks, one decides which level the following ones get
+PROBE = 16  #: one chunk in this many decides the level for those that follow
 SAMPLE = 64 * 1024  #: bytes of that chunk that are tried; references reach back 32 KiB
 WORSE = 1.03  #: size that a quick level may produce, relative to the smallest
 _DICTIONARY_STREAMS = ((DATA, 1),)

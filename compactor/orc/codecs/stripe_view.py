@@ -195,8 +195,8 @@ def batch_rows(tail: Tail, stripes: Sequence[int], columns: Collection[int] | No
         return BATCH_ROWS
     if not tail.complete_statistics or tail.stripe_statistics is None:
         return 1024
-    texts = [number for number in tail.types.texts if number in wanted]
-    binaries = [number for number in tail.types.binaries if number in wanted]
+    texts = [number for number in tail.types.text_columns if number in wanted]
+    binaries = [number for number in tail.types.binary_columns if number in wanted]
     width = 1.0
     for stripe in stripes:
         parts = tail.stripe_statistics[stripe]

@@ -157,10 +157,13 @@ def _rows(values: Integers, exact: bool) -> list[bytes]:
 
 
 def _packed(
-    values: _Words, most: _Words, chosen: npt.NDArray[np.bool_], least_width: int
+    values: _Words, largest: _Words, chosen: npt.NDArray[np.bool_], least_width: int
 ) -> Iterator[tuple[npt.NDArray[np.intp], int, npt.NDArray[np.uint8]]]:
-    """Yields the ``chosen`` rows grouped by the bits that their values (up to ``most``) need: row numbers, bits, bytes."""
-    widths = np.maximum(_WIDTHS[np.searchsorted(_LARGEST, most)], least_width)
+    """Yields the ``chosen`` rows grouped by the bits that their values (up to ``largest``) need.
+
+    Each group is a tuple of row numbers, bits per value and packed bytes.
+    """
+    widths = np.maximum(_WIDTHS[np.searchsorted(_LARGEST, largest)], least_width)
     for width in np.unique(widths[chosen]):
         rows = np.flatnonzero(chosen & (widths == width))
         yield rows, int(width), _bits(values[rows], int(width))

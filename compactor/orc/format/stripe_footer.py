@@ -149,15 +149,15 @@ def _check_entries(
         _damaged(where, f"the row index of column {column} has entries with fewer than {wanted} positions")
     if column == 0 or tail.stripe_statistics is None:
         return
-    said = tail.stripe_statistics[stripe_index][column]
+    expected = tail.stripe_statistics[stripe_index][column]
     parts = [entry.statistics for entry in entries]
     counted = sum(part.number_of_values for part in parts)
-    if not said.int_statistics.HasField("minimum") or counted != said.number_of_values:
+    if not expected.int_statistics.HasField("minimum") or counted != expected.number_of_values:
         return
     numbers = [part.int_statistics for part in parts if part.int_statistics.HasField("minimum")]
     if len(numbers) == len(parts) and (
-        min(n.minimum for n in numbers) != said.int_statistics.minimum
-        or max(n.maximum for n in numbers) != said.int_statistics.maximum
+        min(n.minimum for n in numbers) != expected.int_statistics.minimum
+        or max(n.maximum for n in numbers) != expected.int_statistics.maximum
     ):
         _damaged(where, f"the row index of column {column} contradicts the stripe's statistics")
 

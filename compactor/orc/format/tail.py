@@ -100,7 +100,7 @@ class Tail:
             file_version=self.file_version,
             compression=self.compression,
             row_index_stride=self.row_index_stride,
-            calendar=self.calendar if self.types.dated else None,
+            calendar=self.calendar if self.types.calendar_columns else None,
         )
 
     @cached_property

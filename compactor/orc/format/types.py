@@ -93,18 +93,18 @@ class Types(tuple[OrcType, ...]):
         return subtree(self, self[0].children[-1]) if self.is_acid else self
 
     @cached_property
-    def dated(self) -> tuple[int, ...]:
+    def calendar_columns(self) -> tuple[int, ...]:
         """The columns that depend on a calendar."""
         return tuple(number for number, item in enumerate(self) if item.kind in CALENDAR_KINDS)
 
     @cached_property
-    def texts(self) -> tuple[int, ...]:
-        """The columns whose values are text."""
+    def text_columns(self) -> tuple[int, ...]:
+        """The columns of text."""
         return tuple(number for number, item in enumerate(self) if item.kind in TEXT_KINDS)
 
     @cached_property
-    def binaries(self) -> tuple[int, ...]:
-        """The columns whose values are bytes."""
+    def binary_columns(self) -> tuple[int, ...]:
+        """The columns of bytes."""
         return tuple(number for number, item in enumerate(self) if item.kind is TypeKind.BINARY)
 
     @cached_property
