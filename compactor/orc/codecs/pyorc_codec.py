@@ -139,7 +139,8 @@ def read_batches(
     if plain.entries != (expected := _entries(source, tail, chosen, children)):
         raise NotLossless(
             f"file {tail.name}: {expected - plain.entries} of {expected} entries of maps have a key that occurs twice in "
-            "its map (0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT OVERWRITE"
+            "its map (0.0 and -0.0 count as one here); such rows cannot be re-encoded; rewrite the partition with INSERT "
+            "OVERWRITE"
         )
 
 
