@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -26,13 +25,13 @@ from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.steps import Step
 from tests.support import roles
+from tests.support.forked import forked
 from tests.support.passes import compact
 from tests.support.patience import PATIENCE, until
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
 _PROGRAM = "from compactor.cli import main; main()"
-_CONTEXT = multiprocessing.get_context("forkserver")
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def signs(tmp_path: Path) -> Path:
 def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path) -> Iterator[tuple[BaseProcess, Entry]]:
     """A process whose units are done and staged; it goes on when ``go`` appears."""
     request_compaction(site, table=str(table), type="major")
-    process = _CONTEXT.Process(target=roles.slow_worker, args=(metastore_url, str(signs)))
+    process = forked(roles.slow_worker, metastore_url, str(signs))
     process.start()
     try:
         until("the worker has staged", (signs / "begun").exists)
@@ -140,7 +139,7 @@ def test_who_aborts_dies_between_the_steps(
 ) -> None:
     names, wanted = names_in(Path(table.location)), rows_of(site, table)
     with worker_that_waits(site, table, metastore_url, signs) as (worker, entry):
-        aborter = _CONTEXT.Process(target=roles.die_at, args=(roles.abort, metastore_url, step.name))
+        aborter = forked(roles.die_at, roles.abort, metastore_url, step.name)
         aborter.start()
         aborter.join(PATIENCE)
         assert aborter.exitcode == -signal.SIGKILL

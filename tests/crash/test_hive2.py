@@ -4,8 +4,6 @@ and the next call leaves one finished row and nothing else behind.
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ from compactor.service.hive2.before_hive_3 import before_hive_3
 from compactor.steps import Step
 from tests.support import hive2, roles
 from tests.support.expected import read_expected, step
-from tests.support.patience import PATIENCE
+from tests.support.forked import die
 
 STEPS = (
     Step.CLAIMED,
@@ -51,12 +49,7 @@ def test_a_crash_beside_hive_2_changes_no_row(tmp_path: Path, warehouse: Path, a
     site = hive2.site_of(database)
     location = warehouse / fixture.table
     wanted = sorted(read_expected(fixture.path).row_ids)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.support.roles"])
-    process = context.Process(target=roles.die_at, args=(roles.beside_hive_2, url, at.name))
-    process.start()
-    process.join(PATIENCE)
-    assert process.exitcode == -signal.SIGKILL, f"the pass ended with {process.exitcode} and never came to {at.name}"
+    die(roles.beside_hive_2, url, at)
     assert hive2.rows(site, fixture, location) == wanted
     (finding,) = hive2.compact(site)
     assert finding.level is Level.OK
