@@ -20,13 +20,14 @@ from tests.support.history.checker import anomalies
 from tests.support.history.operations import Kind, Operation, recorded
 from tests.support.history.workload import opened
 from tests.support.patience import PATIENCE
+from tests.support.sizes import sized
 
-PROCESSES, FEWER = 16, 8  #: the fewer are enough where something is broken, and sooner at work
+PROCESSES, FEWER = sized(short=8, whole=16), 8  #: the fewer are enough where something is broken, and sooner at work
 ROOT = Path(__file__).parents[2]
 TORTURE = int(os.environ.get("TORTURE_SECONDS", "0"))  #: for each store; a history is judged as a whole, so in rounds
-ROUND = 20.0 if TORTURE else 7.0
+ROUND = 20.0 if TORTURE else sized(short=1.0, whole=7.0)
 ROUNDS = max(1, int(TORTURE / ROUND))
-LIMIT = 180.0  #: on a busy machine a run goes on until it has something to say, at most so many seconds
+LIMIT = PATIENCE  #: on a busy machine a run goes on until it has something to say, at most so many seconds
 OPERATIONS = 400  #: at least
 EVERYTHING = {
     *("open", "snapshot", "allocate", "component", "write", "read", "commit", "abort", "heartbeat", "time_out"),
@@ -73,7 +74,7 @@ def test_whatever_happens_the_history_is_one_that_may_be(
     number: int, store: str, metastore: Metastore, url: str, tmp_path: Path
 ) -> None:
     """PROTOCOL 9: snapshots, write ids, locks, claims and commits hold across processes that die at any moment."""
-    seconds = 4.0 if store == "sqlite" and not TORTURE else ROUND
+    seconds = min(ROUND, 4.0) if store == "sqlite" and not TORTURE else ROUND
     seed = f"{SEED}/{number}"
 
     def everything_was_done(history: list[Operation]) -> bool:

@@ -17,6 +17,8 @@ from tests.support.daemons import Hdfs, gcs, hdfs, httpfs, s3
 BUCKET = "warehouse"
 AZURE = f"abfss://{BUCKET}@{ACCOUNT}.dfs.core.windows.net"
 KINDS = ("local", "hdfs", "s3", "gs", "abfs")
+#: A Java server more, for what is HDFS behind it.
+HTTPFS = pytest.param("httpfs", marks=pytest.mark.whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

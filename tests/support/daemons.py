@@ -216,15 +216,19 @@ class Between:
     """
 
     def __init__(self, url: str) -> None:
+        self.reset()
+        self._target = urlsplit(url)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def reset(self) -> None:
+        """Lets everything pass again, and forgets what has."""
         self.fails: Callable[[str, str], bool] = lambda method, path: False
         self.status = 503
         self.body: Callable[[bytes], bytes] = bytes
         self.headers: Callable[[str, str, str], str] = lambda method, name, value: value
         self.seen: list[tuple[str, str]] = []
-        self._target = urlsplit(url)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self) -> Between:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()

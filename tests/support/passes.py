@@ -27,6 +27,7 @@ from compactor.service.site import Site
 from compactor.service.worker.outcome import Outcome
 from compactor.service.worker.work import Options
 from compactor.storage.local import LocalStorage
+from tests.support.patience import until
 from tests.support.tables import entity_of
 
 
@@ -42,12 +43,17 @@ def compact(
 
 def clean_all(site: Site) -> None:
     """Cleans until nothing waits any more; a commit is settled only after hive.txn.opentxn.timeout."""
-    for _ in range(200):
+
+    def is_done() -> bool:
         clean(site)
-        if not site.metastore.entries.queue():
-            return
-        time.sleep(0.005)
-    raise AssertionError(f"stuck: {site.metastore.entries.queue()}")
+        return not site.metastore.entries.queue()
+
+    until("nothing waits for the cleaner", is_done)
+
+
+def settle() -> None:
+    """Lets the 1 ms pass that these tests set as hive.txn.opentxn.timeout: whatever has ended is settled then."""
+    time.sleep(0.01)
 
 
 def age(site: Site) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
+from tests.support.passes import settle
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -43,11 +43,8 @@ def compact(site: Site, runner: Any = None) -> None:
 
 def cleaned_by_now(site: Site) -> CleanerPass:
     """The pass that cleans; a commit is settled a millisecond after it (hive.txn.opentxn.timeout)."""
-    for _ in range(100):
-        passed = clean(site)
-        if not passed.waiting:
-            break
-    return passed
+    settle()
+    return clean(site)
 
 
 @pytest.mark.parametrize("kind", [TxnType.DEFAULT, TxnType.READ_ONLY, TxnType.COMPACTION], ids=lambda k: k.name)
@@ -126,7 +123,7 @@ def test_what_a_later_compaction_replaced_is_not_the_earlier_ones_to_remove(
     (elsewhere,) = site.metastore.transactions.open("ann", "laptop")  # it writes to another partition, say
     site.metastore.write_ids.allocate(elsewhere, "default", "t")
     site.metastore.transactions.commit(elsewhere)
-    time.sleep(0.01)
+    settle()
     (reader,) = site.metastore.transactions.open("ann", "laptop")
     compact(site)
     entry, second = site.metastore.entries.queue()

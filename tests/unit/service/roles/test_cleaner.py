@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from sqlalchemy import insert as sql_insert
@@ -20,7 +20,8 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
-from tests.support.passes import clean_all, compact
+from tests.support.passes import clean_all, compact, settle
+from tests.support.patience import until
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
@@ -39,11 +40,11 @@ def table(site: Site, warehouse: Path) -> Table:
 
 
 def cleaned(site: Site) -> CleanerPass:
-    for _ in range(200):
+    def does_something() -> CleanerPass | None:
         passed = clean(site)
-        if passed.cleaned or passed.ended:
-            return passed
-    raise AssertionError(passed)
+        return passed if passed.cleaned or passed.ended else None
+
+    return cast("CleanerPass", until("a cleaning", does_something))
 
 
 def test_bytes_and_names_are_told(site: Site, table: Table) -> None:
@@ -93,7 +94,7 @@ def test_soft_deleted_data_never_means_what_was_made_there_again(site: Site, tab
     number = site.metastore.requests.request(asked)
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=99))
-    time.sleep(0.01)
+    settle()
     (failed,) = clean(site).failed
     assert (failed.entry_id, "soft-deleted data" in failed.because) == (number, True)
     assert (names_in(Path(table.location)), rows_of(site, table)) == (before, wanted)
@@ -148,7 +149,7 @@ def test_a_row_waits_for_all_that_is_hidden_beside_what_it_removed(site: Site, t
     compact(site)
     hidden = Path(table.location) / "_compactor_obsolete_99999_base_0000001_v0000007"
     hidden.mkdir()
-    time.sleep(0.01)
+    settle()
     (waiting,) = clean(site).waiting
     assert hidden.name in waiting.because
     assert [entry.state for entry in site.metastore.entries.queue()] == [State.READY_FOR_CLEANING]
@@ -187,7 +188,7 @@ def test_another_cleaner_that_is_faster_is_no_failure(site: Site, table: Table) 
     """Hive's cleaner, or a second one of ours, may take the row and the directories away while this one is at it."""
     compact(site)
     wanted = rows_of(site, table)
-    time.sleep(0.01)
+    settle()
     others: list[CleanerPass] = []
     slow = replace(site, storage=_Meanwhile(lambda: others.append(clean(site))))
     passed = clean(slow)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +33,7 @@ from compactor.service.worker.rebalance_view import allocate_write_id, must_be_p
 from compactor.service.worker.work import Options, work
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
-from tests.support.passes import clean_all, compact, rows_without_visibility
+from tests.support.passes import clean_all, compact, rows_without_visibility, settle
 from tests.support.tables import entity_of, insert, make_table, rows_of, story, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -234,7 +233,7 @@ def test_whether_one_committed_whose_transaction_is_forgotten(
         assert [one.entry_id for one in passed.waiting] == [outcome.entry.id]  # for who was open at first sight
         site.metastore.transactions.open("later", "h")
         site.metastore.transactions.commit(reader)
-        time.sleep(0.01)
+        settle()
         assert [one.entry_id for one in clean(site).cleaned] == [outcome.entry.id]
     else:
         assert [(one.entry_id, one.state) for one in passed.ended] == [(outcome.entry.id, State.REFUSED)]

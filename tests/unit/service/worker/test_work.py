@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.work import Options, work
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, with_storage
+from tests.support.patience import until
 from tests.support.tables import delete, entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
@@ -123,10 +123,7 @@ def test_its_transaction_is_kept_alive_while_its_units_run(site: Site, table: Ta
     def wait() -> None:
         with site.metastore.database.write() as conn:
             conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
-        deadline = time.monotonic() + 60
-        while site.metastore.transactions.open_transactions()[0].last_heartbeat == 0:
-            assert time.monotonic() < deadline, "no heartbeat comes"
-            time.sleep(0.02)
+        until("a heartbeat", lambda: site.metastore.transactions.open_transactions()[0].last_heartbeat)
 
     assert compact(site, runner=Interrupted(before=wait)).result is Result.COMPACTED
 
