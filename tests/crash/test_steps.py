@@ -306,13 +306,13 @@ def test_a_crash_over_an_insert_only_table(
         assert_plain(warehouse / "t", "major")  # what a minor becomes there
 
 
-#: Of a divided unit: what must be done is known, a section is written, the last one is, the assembly has begun, is done.
-OF_SECTIONS = [(Step.ATTEMPT_WRITTEN, n) for n in (1, 2, 8, 9)] + [(Step.ATTEMPT_STARTED, 9)]
+#: Of a split unit: the split is known, an encode task is done, the last one is, the assemble task has begun, is done.
+OF_SPLIT_TASKS = [(Step.ATTEMPT_WRITTEN, n) for n in (1, 2, 8, 9)] + [(Step.ATTEMPT_STARTED, 9)]
 
 
 #: Of slices that are merged first: a slice is made, the compaction reads what came of all of them, and has.
 OF_SLICES = [(Step.ATTEMPT_WRITTEN, 2), (Step.ATTEMPT_STARTED, 7), (Step.NAMED, 1)]
-_PARTS = {"compactor.split.bytes": OF_SECTIONS, "compactor.hive.compactor.max.num.delta": OF_SLICES}
+_PARTS = {"compactor.split.bytes": OF_SPLIT_TASKS, "compactor.hive.compactor.max.num.delta": OF_SLICES}
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ class Compact:
     small_stripe_bytes: int
     full_verify: bool
     any_readers: bool
-    divided: bool = False  #: every stripe that is re-encoded is a task of its own
+    split: bool = False  #: every stripe that is re-encoded is a task of its own
     max_bytes: int = 0  #: that one request may read; 0 is no bound
     chunk_bytes: int = 0  #: a request bounded in time merges so much at once; 0 is no such bound
     in_time: bool = True  #: the time suffices; else it is over after the first chunk
@@ -227,7 +227,7 @@ _compactions = st.builds(
     small_stripe_bytes=st.sampled_from((0, 1 << 20)),
     full_verify=st.booleans(),
     any_readers=st.booleans(),
-    divided=st.booleans(),
+    split=st.booleans(),
     max_bytes=st.sampled_from((0, 0, 1500, 4000)),
     chunk_bytes=st.sampled_from((0, 0, 1500, 4000)),
     in_time=st.booleans(),

@@ -372,7 +372,7 @@ def _asked(compact: stories.Compact) -> dict[str, str]:
         "hive_txn_opentxn_timeout": "0ms",
         "compactor_readers": "any" if compact.any_readers else "visibility",
         "compactor_lock_wait": "0ms",
-        "compactor_split_bytes": "1" if compact.divided else "1GB",
+        "compactor_split_bytes": "1" if compact.split else "1GB",
         "compactor_max_bytes": str(compact.max_bytes),
         "compactor_max_time": time,
         "compactor_chunk_bytes": str(compact.chunk_bytes or 1),

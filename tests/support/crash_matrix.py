@@ -65,7 +65,7 @@ _EVERY = _SAME | {test_steps.INITIATOR: ALIKE}
 def kinds() -> list[Kind]:
     """The columns."""
     insert_only = [step for where, _, _, step in test_steps.INSERT_ONLY if where == "embedded"]
-    sections = [step for step, _ in test_steps.OF_SECTIONS]
+    split_tasks = [step for step, _ in test_steps.OF_SPLIT_TASKS]
     return [
         _kind("minor", _EACH, _of("embedded", "minor")),
         _kind("major", _EACH, _of("embedded", "major")),
@@ -78,7 +78,7 @@ def kinds() -> list[Kind]:
         ),
         _kind("chunks", _CHUNKS, _chunked("embedded", "chunks"), **_EVERY),
         _kind("rest", _CHUNKS, _chunked("embedded", "rest"), **_EVERY),
-        _kind("divided unit", _PARTS, sections, **_EVERY),
+        _kind("split unit", _PARTS, split_tasks, **_EVERY),
         _kind("slices", _PARTS, [step for step, _ in test_steps.OF_SLICES], **_EVERY),
         _kind("insert-only", "crash/test_steps.py::test_a_crash_over_an_insert_only_table", insert_only, **_EVERY),
         _kind(

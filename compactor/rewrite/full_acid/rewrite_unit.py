@@ -74,7 +74,7 @@ def rewrite_full_acid(unit: Unit, storage: Storage, folder: str, hand_over: Hand
             check_same_events(read, unit.applies_from, next((o.path for o in written_events), None), applied)
         outputs = hand_over(*written_events)
         done = _write_rows(unit, files, applied, rows)
-    return _handed_over(done, hand_over).besides(
+    return _handed_over(done, hand_over).plus(
         outputs,
         Figures(
             events_in=events.total,
@@ -95,7 +95,7 @@ def rewrite_hive2(unit: Unit, storage: Storage, folder: str, hand_over: HandOver
     with open_files(unit.location, unit.inserts, unit.number, storage, plain_buckets=True) as files:
         done = _write_rows(unit, files, changed, os.path.join(folder, "rows"), superseded_by(changed))
     figures = Figures(files_in=len(unit.inserts) + len(unit.deletes), bytes_in=unit.input_bytes)
-    return _handed_over(done, hand_over).besides((), figures)
+    return _handed_over(done, hand_over).plus((), figures)
 
 
 def _handed_over(done: Done, hand_over: HandOver) -> Done:

@@ -110,7 +110,7 @@ class SplitUnit:
     encode_tasks: tuple[EncodeTask, ...]
     assemble_task: AssembleTask
 
-    def besides(self, outputs: tuple[Output, ...], figures: Figures) -> SplitUnit:
+    def plus(self, outputs: tuple[Output, ...], figures: Figures) -> SplitUnit:
         """Returns the same with these finished outputs and figures added."""
         last = self.assemble_task
         return replace(self, assemble_task=replace(last, outputs=outputs, figures=last.figures + figures))

@@ -190,7 +190,7 @@ class UnitResult:
     figures: Figures = field(default_factory=Figures)
     is_done: bool = True
 
-    def besides(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
+    def plus(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
         """The same with these besides."""
         return replace(self, outputs=(*self.outputs, *outputs), figures=self.figures + figures)
 

@@ -64,7 +64,7 @@ def directories(location: str) -> list[str]:
 def test_a_batch_runs_on_both_workers_and_its_application_takes_the_next(
     spark: Cluster, deployment: Site, metastore_url: str, warehouse: Path
 ) -> None:
-    """Skewed units are divided, small partitions and plain files go along; nothing of ours is installed on a worker."""
+    """Skewed units are split, small partitions and plain files go along; nothing of ours is installed on a worker."""
     looks: dict[str, Look] = {}
     for table, look in [
         skewed(deployment, warehouse, "skewed"),
