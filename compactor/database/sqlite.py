@@ -146,7 +146,7 @@ def _file(path: Path) -> tuple[int, int] | None:
 
 def _same_file(path: Path, known: tuple[int, int] | None) -> None:
     if known is None or _file(path) != known:
-        raise DisconnectionError(f"{path} is not the file any more that the connection has open")
+        raise DisconnectionError(f"{path} is no longer the file that the connection has open")
 
 
 def _use_wal(conn: Any) -> None:

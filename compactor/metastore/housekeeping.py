@@ -1,4 +1,4 @@
-"""What is thrown away when nobody needs it any more: history, write sets, mappings, components, transactions."""
+"""Removal of rows that are no longer needed: history, write sets, mappings, components, transactions."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -34,7 +34,7 @@ _T2W = TXN_TO_WRITE_ID.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgettable:
-    """An ended transaction without components. Before it is forgotten nothing of it may be in storage (PROTOCOL 8)."""
+    """An ended transaction without components. It may be forgotten once none of its files is in storage (PROTOCOL 8)."""
 
     id: TxnId
     state: str  #: ``a`` or ``c``
@@ -49,12 +49,12 @@ class Counts:
     completed_txn_components: int
     txn_to_write_id: int
     write_set: int
-    ended_transactions: int  #: aborted or committed, of which no component is left
-    stale_history: int  #: MIN_HISTORY_LEVEL of transactions that have ended: they hold back cleaners for ever
+    ended_transactions: int  #: aborted or committed, without components
+    stale_history: int  #: MIN_HISTORY_LEVEL of transactions that have ended: such rows hold back cleaners forever
 
 
 class Housekeeping:
-    """Every method is one writing transaction and returns how many rows went."""
+    """Removes rows; every purge is one writing transaction and returns the number of rows removed."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
@@ -62,7 +62,7 @@ class Housekeeping:
 
     @retried
     def purge_history(self, ids: Collection[int]) -> int:
-        """Delete these rows of COMPLETED_COMPACTIONS; ``compaction.history_retention`` says which."""
+        """Deletes these rows of COMPLETED_COMPACTIONS; ``compaction.history_retention`` chooses them."""
         chosen = sorted(ids)
         with self._database.write() as conn:
             return sum(
@@ -74,9 +74,9 @@ class Housekeeping:
 
     @retried
     def purge_write_set(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Delete what no transaction can conflict with: committed before the oldest open one was opened.
+        """Deletes write sets that no transaction can conflict with: committed before the oldest open one was opened.
 
-        An id that was drawn within the time-out may belong to a transaction whose row isn't there yet.
+        An id drawn within the time-out may belong to a transaction whose row is not there yet.
         """
         with self._database.write() as conn:
             edge = self._lowest_open(conn, open_txn_timeout_ms)
@@ -84,9 +84,9 @@ class Housekeeping:
 
     @retried
     def purge_min_history(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Delete rows of MIN_HISTORY_LEVEL and MIN_HISTORY_WRITE_ID whose transaction has ended.
+        """Deletes rows of MIN_HISTORY_LEVEL and MIN_HISTORY_WRITE_ID whose transaction has ended.
 
-        Its end takes them with it, so these are what somebody else left; they would hold back cleaners for ever.
+        The end of a transaction removes its rows, so others left these behind; they would hold back cleaners forever.
         """
         opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
         with self._database.write() as conn:
@@ -100,8 +100,8 @@ class Housekeeping:
 
     @retried
     def purge_rebuild_locks(self, timeout_ms: int) -> int:
-        """Delete rows of MATERIALIZATION_REBUILD_LOCKS that nobody keeps alive: not heard of for ``timeout_ms``, and
-        of no open transaction (Hive's ``MaterializationsRebuildLockCleanerTask``).
+        """Deletes stale rows of MATERIALIZATION_REBUILD_LOCKS: without a heartbeat for ``timeout_ms``, and of no open
+        transaction (Hive's ``MaterializationsRebuildLockCleanerTask``).
         """
         locks = MATERIALIZATION_REBUILD_LOCKS.c
         opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
@@ -112,10 +112,10 @@ class Housekeeping:
 
     @retried
     def purge_write_ids(self, *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Delete mappings that no list needs: of transactions below all that is open, aborted or still looked at.
+        """Deletes mappings that no write-id list needs: of transactions below all that are open, aborted or still read.
 
-        Per table only from the lowest write ID on without a gap: a mapping that stays never stands below a purged
-        one, or readers that take the highest mapping as watermark (Hive) would miss the purged one's rows.
+        In each table they go from the lowest write ID upward without a gap: no mapping may stay below a purged one, or
+        readers that take the highest mapping as watermark (Hive) would miss the rows of the purged one.
         """
         with self._database.write() as conn:
             mark = self._needed_from(conn, open_txn_timeout_ms)
@@ -130,11 +130,11 @@ class Housekeeping:
 
     @retried
     def purge_components(self) -> int:
-        """Delete rows of COMPLETED_TXN_COMPONENTS that say nothing new.
+        """Deletes redundant rows of COMPLETED_TXN_COMPONENTS.
 
-        Per entity stay the row of the highest write ID and the highest one that updated or deleted (Hive's
-        ``removeDuplicateCompletedTxnComponents``). Rows without a write ID (Trino's) count by their transaction's,
-        and go too where the last successful compaction covered it.
+        For each entity the row of the highest write ID stays, and the highest one that updated or deleted (Hive's
+        ``removeDuplicateCompletedTxnComponents``). Rows without a write ID (Trino's) rank by that of their transaction,
+        and are deleted too if the last successful compaction covered it.
         """
         with self._database.write() as conn:
             rows = conn.execute(_ranked_components()).all()
@@ -158,7 +158,7 @@ class Housekeeping:
             return gone
 
     def counts(self) -> Counts:
-        """How many rows there are."""
+        """Returns the numbers of rows."""
         history = MIN_HISTORY_LEVEL.c.MHL_TXNID
         opened = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN)
         with self._database.read() as conn:
@@ -176,7 +176,7 @@ class Housekeeping:
             )
 
     def forgettable(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> list[Forgettable]:
-        """Transactions that ``forget_transactions`` would forget, so that storage can be asked about them first."""
+        """Returns the transactions that ``forget_transactions`` would forget, so that storage can be checked first."""
         with self._database.read() as conn:
             query = select(TXNS).where(*self._forgettable(conn, open_txn_timeout_ms)).order_by(TXNS.c.TXN_ID)
             return [
@@ -191,10 +191,10 @@ class Housekeeping:
 
     @retried
     def forget_transactions(self, aborted: Collection[TxnId], *, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> int:
-        """Delete ended transactions without components below the low boundary: committed ones, and ``aborted``.
+        """Deletes ended transactions without components below the low boundary: committed ones, and ``aborted``.
 
-        The largest row stays on every database, or its id could be handed out again (PROTOCOL 9). ``aborted`` are
-        those of which nothing was found in storage: any other aborted one would count as committed once forgotten.
+        The largest row stays on every database, or its id could be allocated again (PROTOCOL 9). ``aborted`` are those
+        without files in storage: any other aborted transaction would count as committed once forgotten.
         """
         proven = set(aborted)
         with self._database.write() as conn:
@@ -222,13 +222,13 @@ class Housekeeping:
         return tuple(conditions)
 
     def _lowest_open(self, conn: Connection, open_txn_timeout_ms: int) -> int:
-        """No transaction below this one is open or just being opened."""
+        """Returns the id below which no transaction is open or just being opened."""
         settled = self._dialect.settled(conn, open_txn_timeout_ms)
         lowest = txn_rows.lowest_open_id(conn)
         return settled + 1 if lowest is None else min(lowest, settled + 1)
 
     def _needed_from(self, conn: Connection, open_txn_timeout_ms: int) -> int:
-        """The lowest transaction whose mapping somebody may ask for (Hive's ``CleanTxnToWriteIdTableFunction``)."""
+        """Returns the lowest transaction whose mapping may still be read (Hive's ``CleanTxnToWriteIdTableFunction``)."""
         unfinished = select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE != txn_rows.COMMITTED)
         marks = (
             conn.execute(unfinished).scalar(),
@@ -241,7 +241,7 @@ class Housekeeping:
 
 
 def _ranked_components() -> Select[Any]:
-    """Distinct rows with the write ID that is meant, highest first."""
+    """Returns the query for distinct rows with their write ID, looked up if they have none, highest first."""
     mapped = select(_T2W.T2W_WRITEID).where(
         _T2W.T2W_TXNID == _CTC.CTC_TXNID, _T2W.T2W_DATABASE == _CTC.CTC_DATABASE, _T2W.T2W_TABLE == _CTC.CTC_TABLE
     )
@@ -268,13 +268,13 @@ def _compacted_up_to(conn: Connection) -> dict[tuple[str, str | None, str | None
 
 
 def _this(row: Row[Any]) -> tuple[ColumnElement[bool], ...]:
-    """The rows that are equal to ``row`` but for their time."""
+    """Returns the conditions for rows equal to ``row`` except for their time."""
     names = ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE")
     return tuple(_CTC[name].is_not_distinct_from(getattr(row, name)) for name in names)
 
 
 def _keep_one(conn: Connection, row: Row[Any]) -> int:
-    """Of equal rows all but one go: they are deleted and one is written again with the time of the first."""
+    """Deletes equal rows and writes one of them back with the time of the first; returns the number removed."""
     first = conn.execute(select(func.min(_CTC.CTC_TIMESTAMP)).where(*_this(row))).scalar_one()
     conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(*_this(row)))
     names = ("CTC_TXNID", "CTC_DATABASE", "CTC_TABLE", "CTC_PARTITION", "CTC_WRITEID", "CTC_UPDATE_DELETE")

@@ -92,7 +92,7 @@ class Mutexes:
         """
         with self._database.write() as conn:
             if conn.execute(delete(AUX_TABLE).where(*_exactly(lease))).rowcount != 1:
-                raise LostClaim(f"mutex {lease.name} is not held by {lease.owner} any more; its time was over")
+                raise LostClaim(f"mutex {lease.name} is no longer held by {lease.owner}; the lease expired")
             until = now_ms(conn) + ttl_ms
             row = {"MT_KEY1": PREFIX + lease.name, "MT_KEY2": until, "MT_COMMENT": lease.owner}
             conn.execute(insert(AUX_TABLE).values(**row))

@@ -119,7 +119,7 @@ def test_without_a_recorded_transaction_it_ends_at_once(metastore: Metastore, cl
 def test_what_is_committed_stays(metastore: Metastore, table: Table, recorded: Entry) -> None:
     commit(metastore, table, recorded)
     before = metastore.entries.get(recorded.id)
-    with pytest.raises(Refused, match="committed and readers use its result"):
+    with pytest.raises(Refused, match="committed and readers already use its result"):
         metastore.endings.abort_running(recorded.id)
     assert metastore.entries.get(recorded.id) == before
 
@@ -160,7 +160,7 @@ def test_workers_of_hive_are_hives(metastore: Metastore, recorded: Entry) -> Non
 
 def test_what_nobody_works_on(metastore: Metastore, table: Table) -> None:
     waiting = metastore.requests.request(Request(entity=ENTITY, type=CompactionType.MAJOR, initiator="compactor-test"))
-    with pytest.raises(Refused, match="nobody works on it"):
+    with pytest.raises(Refused, match="no worker has it"):
         metastore.endings.abort_running(waiting)
     with pytest.raises(NotFound, match="compaction 99 is not in the queue"):
         metastore.endings.abort_running(99)

@@ -422,7 +422,7 @@ def test_partition_is_checked_by_id(metastore: Metastore) -> None:
     entry = metastore.claims.record(entry, WORKER, txn, None, highest)
     place: dict[str, Any] = {"table_id": table.id, "location": part.location}
     with (
-        pytest.raises(LostClaim, match="made again"),
+        pytest.raises(LostClaim, match="re-created"),
         committing(metastore, entry, WORKER, txn, partition_id=part.id + 1, **place),
     ):
         pytest.fail("the body must not run")

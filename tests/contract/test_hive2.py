@@ -105,7 +105,7 @@ def test_a_row_that_waits_is_taken_and_given_back_as_it_was(old: Old) -> None:
     assert again.number == 2  # no two attempts stage in one place
     old.metastore.revoke(old.metastore.working()[0])
     assert old.rows() == before
-    with pytest.raises(LostClaim, match="not worked on by compactor-a any more"):
+    with pytest.raises(LostClaim, match="no longer worked on by compactor-a"):
         old.metastore.record(again, WriteId(5), "alice")
 
 
@@ -116,7 +116,7 @@ def test_what_is_named_is_ready_for_hive_2_s_cleaner(old: Old, warehouse: Path) 
     claim = old.metastore.claim(T, "compactor-a")
     old.metastore.record(claim, WriteId(34), "alice")
     with (
-        pytest.raises(LostClaim, match="made again or moved"),
+        pytest.raises(LostClaim, match="re-created or moved"),
         old.metastore.committing(claim, table_id=table.id, partition_id=None, location="/elsewhere"),
     ):
         raise AssertionError("never comes here")

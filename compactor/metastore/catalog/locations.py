@@ -39,11 +39,11 @@ def same_place(
     else:
         found = send(conn, _PARTITION, {**names, "of_partition": entity.partition}).mappings()
     if not found:
-        raise LostClaim(f"compaction {entry_id}: {entity} is not in the metastore any more")
+        raise LostClaim(f"compaction {entry_id}: {entity} is no longer in the metastore")
     wanted = (table_id, partition_id, location)
     seen = (found[0]["TBL_ID"], found[0].get("PART_ID"), found[0]["LOCATION"])
     if seen != wanted:
         raise LostClaim(
-            f"compaction {entry_id}: {entity} was made again or moved meanwhile; it is table {seen[0]}, partition "
+            f"compaction {entry_id}: {entity} was re-created or moved meanwhile; it is table {seen[0]}, partition "
             f"{seen[1]} at {seen[2]}, what was read is table {table_id}, partition {partition_id} at {location}"
         )

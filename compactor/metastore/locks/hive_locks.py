@@ -64,17 +64,17 @@ class Locks:
         zero_wait_read: bool = False,
         exclusive_ctas: bool = False,
     ) -> Lock:
-        """Ask for all of ``requests`` at once; they wait together when one of them must.
+        """Requests all of ``requests`` at once; they wait together if one of them must.
 
-        ``txn`` 0 is a lock without a transaction, which lives by its own heartbeat. ``zero_wait_read`` never waits
-        with a shared read, and ``exclusive_ctas`` not with the table that is being made (Hive's options of these
-        names): such a request leaves no row.
+        ``txn`` 0 is a lock without a transaction, which lives by its own heartbeat. With ``zero_wait_read`` a shared
+        read never waits, and with ``exclusive_ctas`` the lock on the table being created does not (Hive's options of
+        these names): such a request leaves no row.
 
         Raises:
             TransactionAborted: the transaction is aborted.
             NotFound: it is committed or unknown.
             Refused: nothing is requested.
-            LockNotGranted: it would have to wait and was not to.
+            LockNotGranted: it would have to wait, and the options forbid that.
         """
         with self._database.write() as conn:
             wanted = self._wanted(conn, txn, requests)
@@ -91,8 +91,9 @@ class Locks:
     def try_acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
     ) -> Lock | None:
-        """As ``acquire``, but None for a request that is not granted at once: it leaves no row, so nobody queues
-        behind it. The log names who stands in the way; ``blockers`` returns them.
+        """Requests locks as ``acquire`` does, but returns None if they are not granted at once.
+
+        Such a request leaves no row, so nobody queues behind it. The log names the blockers; ``blockers`` returns them.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -110,9 +111,9 @@ class Locks:
 
     @retried
     def try_acquire_all(self, wanted: Mapping[TxnId, LockRequest], user: str, host: str) -> frozenset[TxnId]:
-        """One lock for each of several transactions, as ``try_acquire`` gives it; those that got theirs.
+        """Requests one lock for each of several transactions, as ``try_acquire`` does; returns those granted.
 
-        A transaction that is not open gets none. None stands in another's way: all ask for shared locks.
+        A transaction that is not open gets none. They do not block each other: all are shared locks.
         """
         if any(request.type is not LockType.SHARED_READ for request in wanted.values()):
             raise AssertionError("only shared locks are asked for together")
@@ -138,14 +139,14 @@ class Locks:
         return frozenset(granted)
 
     def blockers(self, txn: TxnId, requests: Iterable[LockRequest]) -> tuple[LockRow, ...]:
-        """Who would keep these requests waiting now."""
+        """Returns the rows for which these requests would have to wait now."""
         wanted = self._adapted(requests)
         with self._database.read() as conn:
             return distinct(self._blockers(read_rows(conn, near(wanted)), wanted, txn, before=None).values())
 
     @retried
     def check(self, lock_id: int) -> Lock:
-        """Look again at a lock that waits; it is acquired when nothing before it stands in the way any more.
+        """Looks again at a lock that waits; it is acquired once no earlier row blocks it.
 
         Raises:
             NotFound: there is no such lock: released, or its transaction ended or timed out.
@@ -176,7 +177,7 @@ class Locks:
 
     @retried
     def heartbeat(self, lock_id: int) -> None:
-        """Say that a lock without a transaction is alive.
+        """Records a heartbeat of a lock without a transaction.
 
         Raises:
             NotFound: there is no such lock.
@@ -188,7 +189,7 @@ class Locks:
 
     @retried
     def release(self, lock_id: int) -> bool:
-        """Let go of a lock, or withdraw a request that waits; False when it was gone already.
+        """Releases a lock, or withdraws a request that waits; returns false if it was already gone.
 
         Raises:
             Refused: an open transaction holds it; it goes when that ends, since its writes rely on it (as in Hive).
@@ -211,9 +212,9 @@ class Locks:
         *,
         txn: TxnId | None = None,
     ) -> list[LockRow]:
-        """The locks of a database, a table, a partition (in either form of its name) or of all, as they were asked for.
+        """Returns the locks of a database, a table, a partition (in either form of its name) or of all, oldest first.
 
-        The filters are exact: locks of what is above don't show, as in Hive.
+        The filters are exact: locks on the objects above do not show, as in Hive.
         """
         column = HIVE_LOCKS.c
         conditions: list[ColumnElement[bool]] = []
@@ -229,11 +230,11 @@ class Locks:
             return read_rows(conn, *conditions)
 
     def waiting_exclusive(self, entity: Entity) -> bool:
-        """Whether somebody waits for an EXCLUSIVE lock on ``entity`` or around it: all later readers wait for him."""
+        """Returns true if an EXCLUSIVE lock on ``entity`` or around it is waited for: all later readers wait behind it."""
         return bool(self.awaited_exclusively([entity]))
 
     def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
-        """Those of ``entities`` of which ``waiting_exclusive`` is true."""
+        """Returns those of ``entities`` for which ``waiting_exclusive`` is true."""
         column = HIVE_LOCKS.c
         waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
         with self._database.read() as conn:
@@ -249,14 +250,14 @@ class Locks:
         return wanted
 
     def _adapted(self, requests: Iterable[LockRequest]) -> tuple[LockRequest, ...]:
-        """The rows that ``requests`` become."""
+        """Returns ``requests`` as they are stored."""
         if self._semi_shared:
             weaker = {LockType.EXCL_WRITE: LockType.SHARED_WRITE}
             requests = [replace(request, type=weaker.get(request.type, request.type)) for request in requests]
         return _both_forms(requests)
 
     def _draw(self, conn: Connection, count: int = 1) -> int:
-        """The next lock's id. Drawn before other locks are looked at: the counter's row keeps two askers apart."""
+        """Draws the next lock's id, before other locks are read: the counter's row keeps two requesters apart."""
         found = conn.execute(self._dialect.for_update(select(NEXT_LOCK_ID.c.NL_NEXT))).scalar_one()
         conn.execute(update(NEXT_LOCK_ID).values(NL_NEXT=found + count))
         return int(found)
@@ -264,7 +265,7 @@ class Locks:
     def _blockers(
         self, rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
     ) -> dict[LockRequest, LockRow]:
-        """For each request that must wait, the first row in its way.
+        """Returns, for each request that must wait, the first row that blocks it.
 
         Rows that only wait count too: first come, first served. Rows of the same transaction or request never count.
         """
@@ -285,7 +286,7 @@ def _by_table(rows: Iterable[LockRow]) -> dict[tuple[str, str | None], list[Lock
 
 
 def _around(held: Mapping[tuple[str, str | None], list[LockRow]], request: LockRequest) -> list[LockRow]:
-    """Locks of the table of ``request`` and of its database: no other can stand in its way."""
+    """Returns the locks of the table of ``request`` and of its database, the only ones that can block it."""
     return [*held.get((request.database, None), ()), *held.get((request.database, request.table), ())]
 
 

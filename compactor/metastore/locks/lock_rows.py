@@ -51,7 +51,7 @@ class LockRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """What a request came to. ``blockers`` are the rows before it that it waits for; none when it is acquired."""
+    """The state of a request. ``blockers`` are the earlier rows that it waits for; empty when it is acquired."""
 
     id: int
     state: LockState

@@ -1,4 +1,4 @@
-"""What every lock manager offers, and waiting for a lock with it."""
+"""The interface of every lock manager, and waiting for a lock with it."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ _log = logging.getLogger(__name__)
 
 
 class LockManager(Protocol):
-    """Locks by whole requests: all of one or none. ``metastore.locks.Locks`` and ``ZooKeeperLocks`` are two."""
+    """Grants whole requests: all locks of one or none. ``Locks`` and ``ZooKeeperLocks`` implement it."""
 
     def acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
     ) -> Lock:
-        """Ask once; what is not acquired is looked at again with ``check``."""
+        """Requests locks once; ``check`` looks again at a request that is not granted."""
         ...
 
     def check(self, lock_id: int) -> Lock:
-        """Look again at a lock that waits."""
+        """Looks again at a lock that waits."""
         ...
 
     def release(self, lock_id: int) -> bool:
-        """Let go, or withdraw; False when it was gone already."""
+        """Releases a lock or withdraws a request; returns false if it was already gone."""
         ...
 
     def show(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[LockRow]:
-        """The locks there are."""
+        """Returns the locks that are held or waited for."""
         ...
 
 
@@ -48,10 +48,10 @@ def wait_for(
     times: Iterable[int],
     sleep: Callable[[float], None],
 ) -> Lock:
-    """Ask, and look again after each of ``times`` (milliseconds; ``locking.retry`` makes them) until it is granted.
+    """Requests a lock and looks again after each of ``times`` (in ms, from ``locking.retry``) until it is granted.
 
     Raises:
-        LockNotGranted: the times are over; the request is withdrawn. The message names who stands in the way.
+        LockNotGranted: not granted after the last of ``times``; the request is withdrawn. The message names the blockers.
         TransactionAborted: the transaction timed out meanwhile.
     """
     wanted = list(requests)

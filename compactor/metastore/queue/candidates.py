@@ -1,4 +1,4 @@
-"""Tables and partitions that were written since they were compacted."""
+"""Tables and partitions that were written since they were last compacted, or that have aborted writes."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from compactor.metastore.transactions import rows as txn_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
-    """Aborted transactions that wrote into one entity and are not forgotten yet."""
+    """The aborted transactions that wrote into one entity and are not yet forgotten."""
 
     count: int
     oldest_start: int  #: epoch ms at which the oldest of them was opened
 
 
 class Candidates:
-    """Reads what may be worth a compaction."""
+    """Reads the tables and partitions that may need a compaction."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
         self._dialect = dialect
 
     def page(self, limit: int, after: Entity | None = None) -> list[Entity]:
-        """What was written or has aborted writes, in the order of its names, from behind ``after`` on (PROTOCOL 10).
+        """Returns entities with committed or aborted writes, in the order of their names, after ``after`` (PROTOCOL 10).
 
-        Partition names stand as recorded, so one of Hive's twice escaped forms may come besides the stored one.
+        Partition names are returned as recorded, so Hive's twice escaped form may come beside the stored one.
         """
         written = COMPLETED_TXN_COMPONENTS.c
         committed = select(
@@ -67,7 +67,7 @@ class Candidates:
             ]
 
     def aborts(self) -> dict[Entity, Aborted]:
-        """Every entity with aborted transactions, in one statement."""
+        """Returns every entity with aborted transactions, in one statement."""
         columns = TXN_COMPONENTS.c
         names = [self._dialect.exactly(name) for name in (columns.TC_DATABASE, columns.TC_TABLE, columns.TC_PARTITION)]
         query = (
@@ -89,7 +89,7 @@ class Candidates:
             }
 
     def aborted(self, entity: Entity) -> Aborted:
-        """The aborted transactions of one entity, under every form of its partition's name."""
+        """Returns the aborted transactions of one entity, under every form of its partition's name."""
         with self._database.read() as conn:
             here = components.of_entity(conn, entity)
             figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))

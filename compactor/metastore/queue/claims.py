@@ -1,4 +1,4 @@
-"""Claims: which worker compacts an entry, and by which transaction up to which write ID."""
+"""Claims: the worker that compacts an entry, its transaction, and the write ID up to which it compacts."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -36,7 +36,7 @@ from compactor.metastore.transactions.write_ids import insert_components
 
 WORKER_PREFIX = "compactor-"  #: a restarting Hive takes back rows whose worker id begins with its host name
 
-# Made once, since making a statement takes several times as long as running it.
+# Built once, since building a statement takes several times as long as running it.
 _WAITING = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.INITIATED.value, KNOWN_QUEUED).order_by(CQ.CQ_ID)
 _CLAIMED = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"), CQ.CQ_STATE == State.INITIATED.value)
 _OF_ID = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"))
@@ -44,7 +44,7 @@ _OF_ID = update(COMPACTION_QUEUE).where(CQ.CQ_ID == bindparam("of_id"))
 
 @cache
 def _oldest(dialect: Dialect, *, of_pool: bool) -> Select[Any]:
-    """The oldest request that nobody holds, of a pool or of none."""
+    """Returns the query for the oldest request that is not locked, of a pool or of none."""
     waited = CQ.CQ_ENQUEUE_TIME < bindparam("before")
     chosen = CQ.CQ_POOL_NAME == bindparam("of_pool") if of_pool else or_(CQ.CQ_POOL_NAME.is_(None), waited)
     return dialect.unlocked(_WAITING.where(chosen).with_only_columns(CQ.CQ_ID).limit(1))
@@ -52,7 +52,7 @@ def _oldest(dialect: Dialect, *, of_pool: bool) -> Select[Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What a worker says of an entry that it has claimed: see ``Compactions.record``."""
+    """An entry that a worker has claimed, and how it is being compacted; see ``Claims.record``."""
 
     entry: Entry
     worker_id: str
@@ -60,11 +60,11 @@ class Work:
     run_as: str | None
     highest_write_id: WriteId
     component: bool = True
-    job: str | None = None  #: the application that works on it, of which CQ_HADOOP_JOB_ID takes 32 characters
+    job: str | None = None  #: the application that works on it; CQ_HADOOP_JOB_ID takes its first 32 characters
 
 
 class Claims:
-    """Takes requests for workers."""
+    """Assigns requests to workers."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
@@ -80,10 +80,10 @@ class Claims:
         pool_timeout_ms: int,
         ids: Collection[int] | None = None,
     ) -> Entry | None:
-        """Take the oldest request that waits: i -> w; None when there is none.
+        """Takes the oldest waiting request (i -> w); returns None if there is none.
 
-        A worker of a pool takes that pool's; the default one takes those without a pool and those that waited for
-        their pool longer than ``pool_timeout_ms``. ``ids`` are the entries of a batch; then they alone count.
+        A worker of a pool takes that pool's requests; the default pool takes those without a pool and those that have
+        waited for their pool longer than ``pool_timeout_ms``. With ``ids``, the entries of a batch, only those count.
 
         Raises:
             Refused: the worker id does not begin with ``compactor-``.
@@ -101,7 +101,7 @@ class Claims:
 
     @retried
     def claim_all(self, workers: Mapping[int, str], worker_version: str) -> list[Entry]:
-        """Take these requests, each for its worker: i -> w; those that still waited and that nobody else takes now.
+        """Takes these requests, each for its worker (i -> w); returns those that were still waiting and not locked.
 
         Raises:
             Refused: a worker id does not begin with ``compactor-``.
@@ -127,12 +127,12 @@ class Claims:
         component: bool = True,
         job: str | None = None,
     ) -> Entry:
-        """Say under which transaction and up to which write ID the entry is compacted, before anything is staged.
+        """Records the transaction and the highest write ID of the compaction, before anything is staged.
 
         With ``component`` the transaction gets its ``c`` row, by which its directories stay known if it aborts.
 
         Raises:
-            LostClaim: the entry is not ours any more, or the transaction is not open.
+            LostClaim: the entry is no longer ours, or the transaction is not open.
         """
         work = Work(
             entry=entry,
@@ -150,7 +150,7 @@ class Claims:
 
     @retried
     def record_all(self, works: Sequence[Work]) -> dict[int, LostClaim]:
-        """``record`` for each of ``works``, all in one transaction; why not, of those that are not ours any more."""
+        """Records each of ``works`` in one transaction; returns the error of each entry that is no longer ours."""
         lost: dict[int, LostClaim] = {}
         changes: dict[int, dict[str, object]] = {}
         components: list[Work] = []
@@ -170,7 +170,7 @@ class Claims:
                     "CQ_RUN_AS": current.run_as if work.run_as is None else work.run_as,
                     "CQ_HADOOP_JOB_ID": current.job_id if work.job is None else work.job[:32],
                 }
-                # Hive 3.1 has no such operation, and no name bears the transaction there, so nothing has to be kept.
+                # Hive 3.1 has no such operation, and no name there carries the transaction, so nothing has to be kept.
                 if work.component and self._table.dialect.layout.has_visibility:
                     components.append(work)
             stored = [{"of_id": i} | self._table.rows.stored(COMPACTION_QUEUE, values) for i, values in changes.items()]
@@ -182,7 +182,7 @@ class Claims:
     def _waiting(
         self, conn: Connection, pool: str | None, enqueued_before: int, ids: Collection[int] | None
     ) -> Sequence[int]:
-        """Requests that may be claimed, oldest first; only the first that nobody holds where the schema can tell."""
+        """Returns requests that may be claimed, oldest first; only the first unlocked one where the schema shows it."""
         if ids is None and self._table.rows.is_whole:
             chosen: dict[str, object] = {"before": enqueued_before} if pool is None else {"of_pool": pool}
             return [row[0] for row in send(conn, _oldest(self._table.dialect, of_pool=pool is not None), chosen).rows]
@@ -205,7 +205,7 @@ def _claim(worker_id: str, worker_version: str, now: int) -> dict[str, object]:
         "CQ_START": now,
         "CQ_WORKER_ID": worker_id,
         "CQ_WORKER_VERSION": worker_version,
-        # Hive leaves a lost attempt's behind; it would make this attempt look lost too.
+        # Hive leaves those of a lost attempt behind; they would make this attempt look lost too.
         "CQ_TXN_ID": None,
         "CQ_HIGHEST_WRITE_ID": None,
     }

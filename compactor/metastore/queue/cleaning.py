@@ -1,4 +1,4 @@
-"""Entries ready for cleaning: which are due, and what becomes of them."""
+"""Entries ready for cleaning: those that are due, and how they end."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -33,15 +33,15 @@ from compactor.metastore.transactions import components
 
 
 class Cleaning:
-    """Entries that a cleaner looks at."""
+    """Reads, postpones and ends entries that are ready for cleaning."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
 
     def ready_for_cleaning(self, now: int) -> list[Entry]:
-        """Entries whose obsolete directories may be looked at: oldest of their entity, not in retry back-off.
+        """Returns the entries to clean now: the oldest of each entity, unless it is in its retry back-off.
 
-        The back-off counts from the last attempt, or from the commit where there was none. ``now`` is epoch ms.
+        The back-off counts from the last attempt, or from the commit if there was none. ``now`` is epoch ms.
         """
         due = [entry for entry in self._ready_rows() if next_cleaning(entry) <= now]
         lowest: dict[Entity, WriteId] = {}
@@ -54,7 +54,7 @@ class Cleaning:
         ]
 
     def backing_off(self, now: int) -> list[Entry]:
-        """Entries that could not be cleaned and are left alone until ``next_cleaning``; ``now`` is epoch ms."""
+        """Returns the entries that could not be cleaned and wait until ``next_cleaning``; ``now`` is epoch ms."""
         return [entry for entry in self._ready_rows() if next_cleaning(entry) > now]
 
     def _ready_rows(self) -> list[Entry]:
@@ -64,20 +64,20 @@ class Cleaning:
 
     @retried
     def mark_cleaner_start(self, entry: Entry) -> None:
-        """Say that a cleaner looks at the entry now.
+        """Records that a cleaner looks at the entry now.
 
         Raises:
-            LostClaim: the row is not ready for cleaning any more.
+            LostClaim: the row is no longer ready for cleaning.
         """
         with self._table.changing() as conn:
             self._table.change(conn, _ready(entry), {"CQ_CLEANER_START": now_ms(conn)})
 
     @retried
     def back_off(self, entry: Entry, retention_ms: int, error: str | None) -> None:
-        """Leave the entry alone for ``retention_ms`` from now.
+        """Leaves the entry alone for ``retention_ms`` from now.
 
         Raises:
-            LostClaim: the row is not ready for cleaning any more.
+            LostClaim: the row is no longer ready for cleaning.
         """
         with self._table.changing() as conn:
             values = {
@@ -89,14 +89,14 @@ class Cleaning:
 
     @retried
     def mark_cleaned(self, entry: Entry, forgotten_write_ids: Collection[WriteId], *, all_below: bool) -> None:
-        """The entry is clean: to the history, and what it covered is no longer a reason to compact.
+        """Moves a clean entry to the history; the writes that it covered are no longer a reason to compact.
 
-        Components of aborted transactions go where nothing of them is in storage: with ``all_below`` those of every
-        write ID up to the entry's highest, otherwise those of ``forgotten_write_ids``. Only this very entity's:
-        a table without partition name never takes its partitions' rows along.
+        Components of aborted transactions go once none of their files is in storage: with ``all_below`` those of every
+        write ID up to the entry's highest, otherwise those of ``forgotten_write_ids``. Only this entity's own rows go:
+        a table without partition name never takes the rows of its partitions along.
 
         Raises:
-            LostClaim: the row is not ready for cleaning any more.
+            LostClaim: the row is no longer ready for cleaning.
         """
         _ready(entry)
         with self._table.changing() as conn:
@@ -113,7 +113,7 @@ class Cleaning:
 
 
 def next_cleaning(entry: Entry) -> int:
-    """When a cleaner looks at the entry again, epoch ms; 0 where nothing keeps it from it now."""
+    """Returns the epoch ms at which a cleaner looks at the entry again; 0 if it may do so now."""
     return max(entry.cleaner_start or 0, entry.commit_time or 0) + entry.retry_retention if entry.retry_retention else 0
 
 
@@ -124,7 +124,7 @@ def _ready(entry: Entry) -> Entry:
 
 
 def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None]) -> None:
-    """COMPLETED_TXN_COMPONENTS up to the entry's highest write ID; Trino's rows have none and count by mapping."""
+    """Deletes COMPLETED_TXN_COMPONENTS up to the entry's highest write ID; rows of Trino have none and go by mapping."""
     if entry.highest_write_id is None:
         return
     columns, mapping = COMPLETED_TXN_COMPONENTS.c, TXN_TO_WRITE_ID.c
@@ -137,7 +137,7 @@ def _forget_completed(conn: Connection, entry: Entry, names: Sequence[str | None
     write_id = func.coalesce(columns.CTC_WRITEID, mapped.scalar_subquery())
     conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, write_id <= entry.highest_write_id))
     if entry.txn_id is not None:
-        # Neither a write ID nor a mapping: ended long ago.
+        # Neither a write ID nor a mapping: the transaction ended long ago.
         unknown = write_id.is_(None) & (columns.CTC_TXNID < entry.txn_id)
         conn.execute(delete(COMPLETED_TXN_COMPONENTS).where(here, unknown))
 

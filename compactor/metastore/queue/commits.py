@@ -1,4 +1,4 @@
-"""The one critical section of compactions, and what is known of a commit afterwards."""
+"""The one critical section of compactions, and what is known about a commit afterwards."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WORKED_ON = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What a worker is about to name: its entry, and where that was read."""
+    """An entry whose output is about to be named, and the table and partition as they were read."""
 
     entry: Entry
     worker_id: str
@@ -57,7 +57,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committing:
-    """What ``committing_all`` proves while its body runs: the entry is ours and its transaction is open."""
+    """An entry that is proven to be ours, with an open transaction, while the body of ``committing_all`` runs."""
 
     entry_id: int
     txn: TxnId
@@ -75,14 +75,14 @@ class Commits:
     def committing_all(self, commits: Sequence[Commit]) -> Iterator[Mapping[int, Committing | LostClaim]]:
         """The one critical section of compactions: the body names their outputs, the end commits (PROTOCOL 5).
 
-        On entry, for each: its transaction is open and stays locked, the queue row is working and ours, table and
-        partition are those that were read, at the same location, and the table has handed out the write IDs that were
-        compacted. Where any of it does not hold its ``LostClaim`` is found instead, and the body must not name it. On
-        exit: the transactions of the others commit and their entries become ready for cleaning, all or none. When the
-        body raises, everything is rolled back. The body must not touch a database.
+        Checked on entry, for each: its transaction is open (and stays locked), the queue row is working and ours, table
+        and partition are those that were read, at the same location, and the table has allocated the write IDs that
+        were compacted. If any of this does not hold, the entry maps to a ``LostClaim``, and the body must not name its
+        output. On exit the transactions of the others commit and their entries become ready for cleaning, all or none.
+        If the body raises, everything is rolled back. The body must not touch a database.
 
         Raises:
-            CommitUnknown: the answer of the commit was lost, for all of them.
+            CommitUnknown: the answer to the commit was lost, for all of them.
         """
         found: dict[int, Committing | LostClaim] = {}
         with self._table.changing() as conn:
@@ -113,15 +113,16 @@ class Commits:
                 states.check(number, rows[number].state, State.READY_FOR_CLEANING)
                 self._ready_to_clean(conn, rows[number], values)
         if not self._table.rows.is_whole:
-            # Only once it is certain: on a row that goes back to ``i`` these would be another compaction's.
+            # Only once the commit is certain: if the row goes back to ``i``, these values would be taken for those of
+            # its next compaction.
             for number in held:
                 self._keep_result(number, values)
 
     def committed(self, entry: Entry, txn: TxnId) -> bool:
-        """Whether the compaction of ``entry`` by ``txn`` is known to be committed, after its answer was lost.
+        """Returns true if ``txn`` is known to have committed the compaction of ``entry``, after the answer was lost.
 
         Raises:
-            NotFound: nothing is known of the entry any more.
+            NotFound: the entry is neither in the queue nor in the history.
         """
         if self._table.dialect.remembers_commits:
             with self._table.database.read() as conn:
@@ -130,9 +131,9 @@ class Commits:
         return now.state in (State.READY_FOR_CLEANING, State.SUCCEEDED) and now.txn_id == txn
 
     def txn_state(self, entry: Entry) -> str | None:
-        """TXN_STATE of the transaction that an entry was compacted by; None where it has none, or no row any more.
+        """Returns TXN_STATE of the transaction that compacted the entry; None if it has none, or its row is gone.
 
-        Hive 3.1 forgets what committed; but there the same commit makes the entry ready for cleaning.
+        Hive 3.1 forgets committed transactions, but there the same commit makes the entry ready for cleaning.
         """
         if entry.txn_id is None:
             return None
@@ -142,7 +143,7 @@ class Commits:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == entry.txn_id)).scalar()
 
     def rebalance_committed(self, txn: TxnId) -> bool:
-        """Whether WRITE_SET holds what only its commit writes there, of a rebalance whose row in TXNS is gone."""
+        """Returns true if WRITE_SET has the row that only the commit of a rebalance writes; for a ``txn`` not in TXNS."""
         written = select(WRITE_SET.c.WS_TXNID).where(WRITE_SET.c.WS_TXNID == txn, WRITE_SET.c.WS_OPERATION_TYPE == "u")
         with self._table.database.read() as conn:
             return conn.execute(written.limit(1)).first() is not None
@@ -151,20 +152,24 @@ class Commits:
         try:
             self._table.rows.keep({entry_id: values})
         except DatabaseUnavailable as error:
-            _log.warning("when compaction %d committed is not kept; its first sight counts: %s", entry_id, error)
+            _log.warning(
+                "the commit time of compaction %d is not kept; the time when it is first seen counts: %s",
+                entry_id,
+                error,
+            )
 
     def _ready_to_clean(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
-        """As ``_change``, by a statement that is made once."""
+        """Does what ``QueueTable.change`` does, with a statement that is built once."""
         stored = self._table.rows.stored(COMPACTION_QUEUE, values)
         if send(conn, _WORKED_ON, {"of_id": entry.id, "of_worker": entry.worker_id, **stored}).count != 1:
-            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+            raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
 
 
 def _committing(conn: Connection, commit: Commit, row: txn_rows.TxnRow | None, current: Entry | None) -> Committing:
-    """What is proven of ``commit``, whose rows are locked.
+    """Returns ``commit`` as proven by its locked rows.
 
     Raises:
-        LostClaim: it does not hold.
+        LostClaim: the entry is not ours, its transaction is not open, or the table is not the one that was read.
     """
     entry, txn = commit.entry, commit.txn
     must_be_open(entry, txn, row)
@@ -176,12 +181,12 @@ def _committing(conn: Connection, commit: Commit, row: txn_rows.TxnRow | None, c
 
 
 def _same_place(conn: Connection, entry: Entry, table_id: int, partition_id: int | None, location: str) -> None:
-    """That table and partition are those that were read, where they were, and hand out the same write IDs."""
+    """Checks that table and partition are those that were read, at the same location, with the same write IDs."""
     entity = entry.entity
     same_place(conn, entry.id, entity, table_id=table_id, partition_id=partition_id, location=location)
     following = next_write_id(conn, entity.database, entity.table)
     if entry.highest_write_id is not None and following <= entry.highest_write_id:
         raise LostClaim(
-            f"compaction {entry.id}: {entity} hands out write ID {following} next, which is not above "
-            f"{entry.highest_write_id}; the table was made again meanwhile"
+            f"compaction {entry.id}: {entity} allocates write ID {following} next, which is not above "
+            f"{entry.highest_write_id}; the table was re-created meanwhile"
         )

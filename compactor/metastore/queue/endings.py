@@ -1,4 +1,4 @@
-"""Entries that end without a commit, or wait again."""
+"""Entries that end without a commit, or go back to waiting."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -28,18 +28,18 @@ ABORT_MESSAGE = "Compaction Aborted by Abort Comapction request."
 
 
 class Endings:
-    """Ends entries, and gives those of lost workers back."""
+    """Ends entries, and requeues those of lost workers."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
 
     @retried
     def abort_request(self, entry_id: int) -> None:
-        """Take a request off the queue that nobody works on yet.
+        """Takes a request off the queue before any worker has claimed it.
 
         Raises:
             NotFound: there is no such entry in the queue.
-            Refused: somebody works on it already.
+            Refused: a worker has claimed it already.
         """
         with self._table.changing() as conn:
             entry = self._table.locked(conn, entry_id)
@@ -54,23 +54,23 @@ class Endings:
 
     @retried
     def abort_running(self, entry_id: int, first: Callable[[TxnId, TxnId], object] | None = None) -> State:
-        """Stop a worker of ours: its transaction is aborted and the row marked by its message, both or neither.
+        """Stops a worker of ours: aborts its transaction and marks the row by its error message, both or neither.
 
-        From then on the worker can neither record nor name nor commit. One that is in its critical section holds the
-        transaction's row: it commits first, or finds itself aborted, never half of it. The row stays until nothing of
-        it is in storage: its worker then ends it, or repair does (``end_aborted``, ``requeue``). A worker that has
-        recorded no transaction has staged nothing either; its row goes to the history at once.
+        From then on the worker can neither record nor name nor commit. A worker in its critical section holds the row of
+        its transaction: either it commits first or it finds itself aborted, never half of each. The row stays until none
+        of its output is in storage; then its worker ends it, or repair does (``end_aborted``, ``requeue``). A worker that
+        has recorded no transaction has not staged anything either; its row goes to the history at once.
 
         Args:
-            first: does what must be done before its locks are gone, with its transaction and the newest one; it must not
-                touch a database.
+            first: called before the locks go, with the worker's transaction and the newest one; it must not touch a
+                database.
 
         Returns:
-            ABORTED, or WORKING where storage has to be tidied first.
+            ABORTED, or WORKING if storage has to be tidied first.
 
         Raises:
             NotFound: there is no such entry in the queue.
-            Refused: nobody works on it, or a worker of Hive's own does.
+            Refused: no worker has it, or a worker of Hive's own does.
         """
         with self._table.changing() as conn:
             seen = self._table.seen(conn, entry_id)
@@ -96,7 +96,7 @@ class Endings:
 
     @retried
     def end_aborted(self, entry_id: int, worker_id: str) -> bool:
-        """End what ``abort_running`` marked, once nothing of it is in storage; False where there is no such row."""
+        """Ends an entry that ``abort_running`` marked, once storage is tidy; returns false if there is no such row."""
         with self._table.changing() as conn:
             entry = self._table.locked(conn, entry_id)
             if entry is None or entry.worker_id != worker_id or not is_being_aborted(entry):
@@ -106,9 +106,9 @@ class Endings:
 
     @retried
     def requeue(self, entry_id: int, worker_id: str) -> bool:
-        """Give a lost worker's entry back: w -> i; False when it is not his any more.
+        """Gives a lost worker's entry back (w -> i); returns false if the entry is no longer that worker's.
 
-        One that ``abort_running`` marked ends instead.
+        An entry that ``abort_running`` marked ends instead.
 
         Raises:
             Refused: its transaction is still open; it must be aborted first (PROTOCOL 6).
@@ -116,7 +116,7 @@ class Endings:
         with self._table.changing() as conn:
             seen = self._table.seen(conn, entry_id)
             recorded = None if seen is None else seen.txn_id
-            # before the queue row (PROTOCOL 9)
+            # Locked before the queue row (PROTOCOL 9).
             row = None if recorded is None else txn_rows.locked_row(conn, self._table.dialect, recorded)
             entry = self._table.locked(conn, entry_id)
             if entry is None or entry.state is not State.WORKING or entry.worker_id != worker_id:
@@ -125,8 +125,8 @@ class Endings:
                 raise Refused(f"compaction {entry_id} began transaction {entry.txn_id} meanwhile; its worker is alive")
             if entry.txn_id is not None and row is not None and row.state != txn_rows.ABORTED:
                 raise Refused(
-                    f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide what "
-                    "it named before the request is queued again"
+                    f"compaction {entry_id}: its transaction {entry.txn_id} is not aborted; abort it and hide the "
+                    "directories it named before the request is queued again"
                 )
             if is_being_aborted(entry):
                 self._table.end(conn, entry, State.ABORTED, ABORT_MESSAGE)
@@ -145,11 +145,11 @@ class Endings:
 
     @retried
     def finish(self, entry: Entry, state: State, error: str | None = None) -> None:
-        """End an entry: its row goes to the history in ``state``; as aborted where ``abort_running`` marked it.
+        """Ends an entry: its row goes to the history in ``state``, or as aborted if ``abort_running`` marked it.
 
         Raises:
-            IllegalTransition: that state doesn't follow the entry's.
-            LostClaim: the row is not as ``entry`` says any more.
+            IllegalTransition: that state does not follow the entry's.
+            LostClaim: the row no longer is as ``entry`` says.
         """
         states.check(entry.id, entry.state, state)
         with self._table.changing() as conn:
@@ -159,7 +159,7 @@ class Endings:
             self._table.end(conn, entry, state, error)
 
     def _transactions_of(self, conn: Connection, entry: Entry) -> Sequence[TxnId]:
-        """What a worker of ours has opened for ``entry``: what it recorded, else what it opened and did not record yet."""
+        """Returns the transaction that a worker of ours recorded, or else those it has opened and not yet recorded."""
         if entry.txn_id is not None or entry.worker_id is None:
             return () if entry.txn_id is None else (entry.txn_id,)
         begun = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.OPEN, TXNS.c.TXN_AGENT_INFO == entry.worker_id)
@@ -167,17 +167,17 @@ class Endings:
 
 
 def is_being_aborted(entry: Entry) -> bool:
-    """Whether ``abort_running`` stopped its worker, and something of it may still be in storage."""
+    """Returns true if ``abort_running`` stopped its worker, and some of its output may still be in storage."""
     return entry.state is State.WORKING and entry.error == ABORT_MESSAGE
 
 
 def _must_be_stoppable(entry: Entry) -> None:
     if entry.state is State.READY_FOR_CLEANING:
         raise Refused(
-            f"compaction {entry.id} is {entry.state.label}: it is committed and readers use its result already"
+            f"compaction {entry.id} is {entry.state.label}: it is committed and readers already use its result"
         )
     if entry.state is not State.WORKING:
-        raise Refused(f"compaction {entry.id} is {entry.state.label}; nobody works on it")
+        raise Refused(f"compaction {entry.id} is {entry.state.label}; no worker has it")
     if not (entry.worker_id or "").startswith(WORKER_PREFIX):
         raise Refused(
             f"compaction {entry.id} is working by {entry.worker_id}, a worker of Hive's own, which cannot be stopped from "

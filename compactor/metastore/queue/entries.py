@@ -1,4 +1,4 @@
-"""Entries of the queue and of the history, read."""
+"""Entries of the queue and of the history, read as values."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -23,13 +23,13 @@ from compactor.metastore.schema.tables import (
 
 
 class Entries:
-    """Reads entries."""
+    """Reads entries of the queue and of the history."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
 
     def get(self, entry_id: int) -> Entry:
-        """An entry of the queue, or else of the history.
+        """Returns an entry of the queue, or else of the history.
 
         Raises:
             NotFound: it is in neither.
@@ -55,7 +55,7 @@ class Entries:
         pool: str | None = None,
         ids: Collection[int] | None = None,
     ) -> list[Entry]:
-        """Entries of the queue that match everything that is given, by id."""
+        """Returns the entries of the queue that match every filter given, by id."""
         wanted: list[tuple[ColumnElement[str], str | None]] = [
             (CQ.CQ_DATABASE, database),
             (CQ.CQ_TABLE, table),
@@ -72,11 +72,11 @@ class Entries:
         return [entry for entry in found if pool is None or entry.pool == pool]
 
     def working(self) -> list[Entry]:
-        """What workers hold, by id."""
+        """Returns the entries that workers have claimed, by id."""
         return self.queue(states=(State.WORKING,))
 
     def history(self, entity: Entity | None = None, limit: int | None = None) -> list[Entry]:
-        """Entries of the history, newest first; of one entity, or of all."""
+        """Returns the entries of the history, newest first; of one entity, or of all."""
         query = select(COMPLETED_COMPACTIONS).where(KNOWN_ENDED).order_by(CC.CC_ID.desc()).limit(limit)
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))

@@ -1,7 +1,7 @@
-"""A metastore of Hive 2.3 that is still in use: what its transactions say, and its queue, in which we are one more worker.
+"""The transactions and the queue of a Hive 2.3 metastore still in use; in its queue we are one more worker.
 
 Every step is that of Hive 2's own worker (``CompactionTxnHandler``), so that its other threads go on beside us: a row is
-``i`` -> ``w`` -> ``r``, its cleaner removes what the new base replaces, and a row whose worker is gone goes back to ``i``.
+``i`` -> ``w`` -> ``r``, its cleaner removes what the new base replaces, and the row of a lost worker goes back to ``i``.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -35,18 +35,18 @@ _ABORTED = "a"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A row of the queue that is ours to work on. ``number`` is no other claim's: what is staged for it bears it."""
+    """A row of the queue that is ours to work on. ``number`` is unique to the claim: its staged files carry it."""
 
     id: int
     number: int
     entity: Entity
     worker_id: str
-    is_new: bool  #: nobody had asked for it
+    is_new: bool  #: we entered the row ourselves
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worked:
-    """A row that somebody works on."""
+    """A row that a worker has claimed."""
 
     id: int
     entity: Entity
@@ -54,7 +54,7 @@ class Worked:
 
 
 class Hive2:
-    """What is read and written of such a metastore."""
+    """Reads and writes such a metastore."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         database.adapt(dialect.adapt)
@@ -63,11 +63,11 @@ class Hive2:
         self.catalog = Catalog(database)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Closes the database."""
         self._database.close()
 
     def snapshot(self) -> ValidTxnList:
-        """All transactions that have begun: what has no row has committed (Hive 2's ``getOpenTxnsInfo``)."""
+        """Returns all transactions begun so far; one without a row has committed (Hive 2's ``getOpenTxnsInfo``)."""
         with self._database.read() as conn:
             watermark = conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID <= watermark)).all()
@@ -80,10 +80,10 @@ class Hive2:
 
     @retried
     def claim(self, entity: Entity, worker_id: str) -> Claim:
-        """Take the row of ``entity``, or enter one that is taken already.
+        """Takes the row of ``entity``, or enters one that is already taken.
 
         Raises:
-            Refused: somebody compacts it already, or it waits for a minor compaction.
+            Refused: a worker compacts it already, or it waits for a minor compaction.
         """
         with self._database.write() as conn:
             schedule_alone(conn, self._dialect)
@@ -116,13 +116,13 @@ class Hive2:
 
     @retried
     def record(self, claim: Claim, highest: WriteId, run_as: str) -> None:
-        """Say up to which transaction it is compacted, before anything is staged, and as whom its files are removed.
+        """Records the highest transaction that is compacted, before anything is staged, and the user who removes files.
 
         ``highest`` is the base's own number, where Hive 2 takes the high watermark: its cleaner forgets aborted
-        transactions up to there, and those above the base may still have files.
+        transactions up to it, and those above the base may still have files.
 
         Raises:
-            LostClaim: the row is not ours any more.
+            LostClaim: the row is no longer ours.
         """
         with self._database.write() as conn:
             self._ours(conn, claim)
@@ -131,11 +131,11 @@ class Hive2:
 
     @contextmanager
     def committing(self, claim: Claim, *, table_id: int, partition_id: int | None, location: str) -> Iterator[None]:
-        """The body names the base; at the end the row is ready for cleaning. The row stays locked meanwhile, and is ours.
+        """Holds the row, which is ours, locked while the body names the base; then the row is ready for cleaning.
 
         Raises:
-            LostClaim: the row is not ours any more, or its table is not where it was; nothing is changed.
-            CommitUnknown: the answer of the commit was lost.
+            LostClaim: the row is no longer ours, or its table is not where it was; nothing is changed.
+            CommitUnknown: the answer to the commit was lost.
         """
         with self._database.write() as conn:
             self._ours(conn, claim)
@@ -146,7 +146,7 @@ class Hive2:
 
     @retried
     def let_go(self, claim: Claim) -> None:
-        """Nothing came of it: a row of ours goes, one that was asked for is Hive 2's again."""
+        """Gives up a claim: a row that we entered is deleted, any other goes back to Hive 2's workers."""
         with self._database.write() as conn:
             ours = (_CQ.CQ_ID == claim.id, *_worked_by(claim.worker_id))
             if claim.is_new:
@@ -155,7 +155,7 @@ class Hive2:
                 conn.execute(update(COMPACTION_QUEUE).where(*ours).values(**_WAITS))
 
     def working(self) -> list[Worked]:
-        """The rows that somebody works on."""
+        """Returns the rows that a worker has claimed."""
         with self._database.read() as conn:
             rows = conn.execute(select(COMPACTION_QUEUE).where(_CQ.CQ_STATE == State.WORKING.value)).all()
         return [
@@ -169,7 +169,7 @@ class Hive2:
 
     @retried
     def revoke(self, worked: Worked) -> None:
-        """A row whose worker is dead waits again (Hive 2's ``revokeFromLocalWorkers``)."""
+        """Puts the row of a dead worker back to waiting (Hive 2's ``revokeFromLocalWorkers``)."""
         with self._database.write() as conn:
             dead = (_CQ.CQ_ID == worked.id, *_worked_by(worked.worker_id))
             conn.execute(update(COMPACTION_QUEUE).where(*dead).values(**_WAITS))
@@ -178,7 +178,7 @@ class Hive2:
         query = select(COMPACTION_QUEUE).where(_CQ.CQ_ID == claim.id, *_worked_by(claim.worker_id))
         row = conn.execute(self._dialect.for_update(query)).first()
         if row is None:
-            raise LostClaim(f"compaction {claim.id} of {claim.entity} is not worked on by {claim.worker_id} any more")
+            raise LostClaim(f"compaction {claim.id} of {claim.entity} is no longer worked on by {claim.worker_id}")
         return row
 
     def _draw(self, conn: Connection) -> int:
@@ -188,7 +188,7 @@ class Hive2:
 
 
 def write_ids(txns: ValidTxnList, entity: Entity) -> ValidWriteIdList:
-    """The snapshot as that of one table: in Hive 2 a transaction's number is its write ID everywhere."""
+    """Returns the snapshot as that of one table: in Hive 2 a transaction's number is its write ID everywhere."""
     return ValidWriteIdList(
         table=f"{entity.database}.{entity.table}",
         high_watermark=WriteId(txns.high_watermark),
@@ -201,7 +201,7 @@ _WAITS = {"CQ_STATE": State.INITIATED.value, "CQ_WORKER_ID": None, "CQ_START": N
 
 
 def _of(entity: Entity) -> tuple[Any, ...]:
-    """Rows of ``entity`` that wait or are worked on."""
+    """Returns the conditions for rows of ``entity`` that wait or are being worked on."""
     partition = _CQ.CQ_PARTITION.is_(None) if entity.partition is None else _CQ.CQ_PARTITION == entity.partition
     states = (State.INITIATED.value, State.WORKING.value)
     return (_CQ.CQ_DATABASE == entity.database, _CQ.CQ_TABLE == entity.table, partition, _CQ.CQ_STATE.in_(states))

@@ -1,4 +1,4 @@
-"""The queue and the history for people who look at a page of it at a time."""
+"""The queue and the history, read one page at a time."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _TYPES = tuple(kind.value for kind in CompactionType)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryPage:
-    """Some rows, and how many there are in all."""
+    """A page of rows, and the number of rows on all pages."""
 
     entries: tuple[Entry, ...]
     total: int
 
 
 class CompactionLists:
-    """COMPACTION_QUEUE and COMPLETED_COMPACTIONS, read a page at a time."""
+    """Reads COMPACTION_QUEUE and COMPLETED_COMPACTIONS one page at a time."""
 
     def __init__(self, database: Database, rows: Rows) -> None:
         self._database = database
         self._rows = rows
 
     def states(self) -> dict[State, int]:
-        """How many rows of the queue are in each state."""
+        """Returns the number of rows of the queue in each state."""
         state = COMPACTION_QUEUE.c.CQ_STATE
         query = select(state, func.count().label("n")).where(COMPACTION_QUEUE.c.CQ_TYPE.in_(_TYPES)).group_by(state)
         with self._database.read() as conn:
@@ -42,7 +42,7 @@ class CompactionLists:
     def queue(
         self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
     ) -> EntryPage:
-        """Of the queue, oldest first. ``find``: words that are all in ``db.table/partition``, in any case."""
+        """Returns a page of the queue, oldest first; each word of ``find`` is in ``db.table/partition``, in any case."""
         query = _wanted(COMPACTION_QUEUE, "CQ", find, states)
         page = query.order_by(COMPACTION_QUEUE.c.CQ_ID).limit(limit).offset(offset)
         with self._database.read() as conn:
@@ -52,7 +52,7 @@ class CompactionLists:
     def history(
         self, *, find: str = "", states: Collection[State] | None = None, limit: int, offset: int = 0
     ) -> EntryPage:
-        """Of the history, newest first."""
+        """Returns a page of the history, newest first; ``find`` as for ``queue``."""
         query = _wanted(COMPLETED_COMPACTIONS, "CC", find, states)
         page = query.order_by(COMPLETED_COMPACTIONS.c.CC_ID.desc()).limit(limit).offset(offset)
         with self._database.read() as conn:
@@ -60,7 +60,7 @@ class CompactionLists:
             return EntryPage(entries=tuple(found), total=_count(conn, query))
 
     def of_entities(self, entities: Collection[Entity]) -> dict[Entity, Entry]:
-        """The newest row of the queue about each of these; none about one that is not queued."""
+        """Returns the newest row of the queue for each of these entities that is queued."""
         columns = COMPACTION_QUEUE.c
         tables = sorted({entity.table for entity in entities})
         names = sorted({entity.partition for entity in entities if entity.partition is not None})

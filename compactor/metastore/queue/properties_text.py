@@ -17,7 +17,7 @@ def encode(properties: Mapping[str, str]) -> str:
 
 
 def decode(text: str | None) -> dict[str, str]:
-    """The map that ``text`` stands for; an empty one for None or an empty text.
+    """Returns the map that ``text`` encodes; an empty one for None or an empty text.
 
     Raises:
         BadName: the text ends early or a length is no number.

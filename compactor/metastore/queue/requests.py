@@ -1,4 +1,4 @@
-"""Requests for compactions: into the queue, or into the history with the reason why there is none."""
+"""Requests for compactions: entered into the queue, or recorded in the history with the reason why there is none."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -36,16 +36,16 @@ _PROPERTIES_LENGTH = 2048  #: CQ_TBLPROPERTIES
 
 
 class Requests:
-    """Enters requests."""
+    """Enters requests into the queue."""
 
     def __init__(self, table: QueueTable) -> None:
         self._table = table
 
     def request(self, request: Request) -> int:
-        """Put a request into the queue and return its id.
+        """Puts a request into the queue and returns its id.
 
         Raises:
-            Refused: one is queued or worked on, or a finished one covers all that was written (Hive's
+            Refused: one is queued or being worked on, or a finished one covers everything written so far (Hive's
                 ``CompactFunction``), or its properties are too long.
         """
         (answer,) = self.request_all([request])
@@ -55,17 +55,18 @@ class Requests:
 
     @retried
     def request_all(self, requests: Sequence[Request]) -> list[int | Refused]:
-        """Put requests into the queue in one transaction: the id of each, or why ``request`` would not take it.
+        """Puts requests into the queue in one transaction; returns the id of each, or why it is refused.
 
-        What it costs in statements depends on how many tables they are about, not on how many requests there are. Of
-        two about the same entity the second is refused.
+        The number of statements depends on the number of tables, not on the number of requests. Of two requests for
+        the same entity the second is refused.
         """
         properties = [
             properties_text.encode(request.properties) if request.properties else None for request in requests
         ]
         with self._table.changing() as conn:
             schedule_alone(conn, self._table.dialect)
-            # before anything is looked at, since the counter's row keeps two askers of ours apart on every database
+            # Before anything else is read: the lock on the counter's row keeps two requesters of ours apart on every
+            # database.
             counter = select(NEXT_COMPACTION_QUEUE_ID.c.NCQ_NEXT)
             first = int(conn.execute(self._table.dialect.for_update(counter)).scalar_one())
             known = _Duplicates(conn, [request.entity for request in requests])
@@ -81,14 +82,14 @@ class Requests:
                 answers.append(entry_id if refused is None else refused)
             if rows:
                 conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=first + len(rows)))
-                # anew: the number may have been drawn for a request that was then not entered
+                # anew: the id may have been drawn before, for a request that was not entered in the end
                 self._table.rows.keep({first + number: row for number, row in enumerate(rows)}, anew=True)
                 conn.execute(insert(COMPACTION_QUEUE), [self._table.rows.stored(COMPACTION_QUEUE, row) for row in rows])
             return answers
 
     @retried
     def did_not_initiate(self, entity: Entity, message: str, *, initiator: str | None = None) -> int:
-        """Write into the history that nothing was requested and why; the id of that row."""
+        """Records in the history that nothing was requested, and why; returns the id of that row."""
         with self._table.changing() as conn:
             entry_id = self._table.draw(conn)
             now = now_ms(conn)
@@ -115,8 +116,8 @@ class Requests:
         if known is None or request.type.value in known:
             return None
         return Refused(
-            f"compaction of {request.entity}: Hive 3.1 knows no {request.type.label.lower()} compaction, and could not "
-            "show its queue any more; ask for minor or major"
+            f"compaction of {request.entity}: Hive 3.1 knows no {request.type.label.lower()} compaction, and could no "
+            "longer show its queue; ask for minor or major"
         )
 
 
@@ -150,7 +151,7 @@ def _too_long(request: Request, properties: str | None) -> Refused | None:
 
 
 class _Duplicates:
-    """Rows of the queue that make a new request for one of some entities pointless, whatever its type."""
+    """The rows of the queue that make a new request for one of ``entities`` pointless, whatever its type."""
 
     def __init__(self, conn: Connection, entities: Sequence[Entity]) -> None:
         self._found: dict[Entity, tuple[State, int]] = {}
@@ -161,7 +162,7 @@ class _Duplicates:
             self._read(conn, Entity(database=database, table=table), list(partitions))
 
     def refusal(self, entity: Entity) -> Refused | None:
-        """Why a request for ``entity`` is not taken; the oldest row says it."""
+        """Returns the reason to refuse a request for ``entity``, which names its oldest row; None if there is none."""
         rows = [row for name in _forms(entity.partition) if (row := self._found.get(replace(entity, partition=name)))]
         if not rows:
             return None
@@ -185,7 +186,7 @@ class _Duplicates:
 
 
 def _forms(partition: str | None) -> tuple[str | None, ...]:
-    """Every name under which a row of the queue may be about ``partition``."""
+    """Returns every name under which a row of the queue may refer to ``partition``."""
     if partition is None:
         return (None,)
     less = partition_names.escaped_once_less(partition)

@@ -1,4 +1,4 @@
-"""Rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS as ``Entry`` values and back."""
+"""Conversion between rows of COMPACTION_QUEUE and COMPLETED_COMPACTIONS and ``Entry`` values."""
 
 from __future__ import annotations
 
@@ -47,24 +47,24 @@ _ENDED_AS = "ENDED_AS"  #: in ``Beyond``: the state for which the history has no
 
 
 class Beyond(Protocol):
-    """Where the values of columns stand that a schema has not: by the row's id, names without ``CQ_`` or ``CC_``.
+    """A place for values that a schema has no column for: by the row's id, named without ``CQ_`` or ``CC_``.
 
-    Not committed together with the row. What is needed later is put there first; what stands there decides nothing
-    that the row itself does not say.
+    Not committed together with the row. Values that are needed later are put there first; they never decide anything
+    that the row itself does not show.
     """
 
     def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:
-        """What is kept of these rows."""
+        """Returns what is kept for these rows."""
 
     def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
-        """Keep these values beside those that are known; ``anew`` forgets what was known of such ids."""
+        """Keeps these values beside those that are known; ``anew`` first forgets what was known for these ids."""
 
     def forget(self, ids: Collection[int]) -> None:
         """Drop what is kept of rows that have left the history."""
 
 
 class Rows:
-    """The queue and its history as one schema has them: read into entries, and split for writing."""
+    """The queue and its history as one schema has them: rows are read into entries, and split for writing."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -73,33 +73,33 @@ class Rows:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the schema has every column."""
+        """True if the schema has every column."""
         return not self._lacking
 
     def queued(self, rows: Iterable[_Row]) -> list[Entry]:
-        """Rows of COMPACTION_QUEUE."""
+        """Returns rows of COMPACTION_QUEUE as entries."""
         return [queued(row) for row in self._completed(rows, "CQ")]
 
     def ended(self, rows: Iterable[_Row]) -> list[Entry]:
-        """Rows of COMPLETED_COMPACTIONS."""
+        """Returns rows of COMPLETED_COMPACTIONS as entries."""
         return [ended(row) for row in self._completed(rows, "CC")]
 
     def stored(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Of a row's ``values`` those that the schema has columns and codes for."""
+        """Returns those of a row's ``values`` that the schema has columns and codes for."""
         row = self._dialect.row(table, values)
         if "CC_STATE" in row:
             row["CC_STATE"] = self._dialect.substitutes.get(row["CC_STATE"], row["CC_STATE"])
         return row
 
     def keep(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
-        """Put into ``beyond`` what ``stored`` leaves out; called before the metastore's transaction commits."""
+        """Puts into ``beyond`` what ``stored`` leaves out; called before the metastore's transaction commits."""
         if self.beyond is None or self.is_whole:
             return
         left_out = {entry_id: self._left_out(values) for entry_id, values in rows.items()}
         self.beyond.put({i: values for i, values in left_out.items() if values or anew}, anew=anew)
 
     def forget(self, ids: Collection[int]) -> None:
-        """Nothing has to be kept of these rows any more: they have left the history."""
+        """Drops what is kept for these rows, which have left the history."""
         if self.beyond is not None and not self.is_whole:
             self.beyond.forget(ids)
 
@@ -126,18 +126,18 @@ class Rows:
 
 
 def queued(row: _Row) -> Entry:
-    """A row of COMPACTION_QUEUE."""
+    """Returns a row of COMPACTION_QUEUE as an entry."""
     retention, cleaner = row["CQ_RETRY_RETENTION"], row["CQ_CLEANER_START"]
     return _entry(row, "CQ", end=None, cleaner_start=_set(cleaner), retry_retention=retention or 0)
 
 
 def ended(row: _Row) -> Entry:
-    """A row of COMPLETED_COMPACTIONS. Hive writes 0 there for what was never set; it reads as None."""
+    """Returns a row of COMPLETED_COMPACTIONS as an entry. Hive writes 0 for values never set; they read as None."""
     return _entry(row, "CC", end=_set(row["CC_END"]), cleaner_start=None, retry_retention=0)
 
 
 def history_row(row: _Row, state: State, now: int, error: str | None) -> dict[str, Any]:
-    """The row of COMPLETED_COMPACTIONS that a queue row becomes."""
+    """Returns the row of COMPLETED_COMPACTIONS that a queue row becomes."""
     values = {f"CC_{name}": row[f"CQ_{name}"] for name in MOVED}
     values |= {"CC_STATE": state.value, "CC_END": now, "CC_ERROR_MESSAGE": error or row["CQ_ERROR_MESSAGE"]}
     if values["CC_START"] is None:
@@ -146,7 +146,7 @@ def history_row(row: _Row, state: State, now: int, error: str | None) -> dict[st
 
 
 def _set(value: int | None) -> int | None:
-    """None for what Hive writes when a number was never set: 0, or -1 for CQ_CLEANER_START."""
+    """Returns None for the value Hive writes when a number was never set: 0, or -1 for CQ_CLEANER_START."""
     return value if value is not None and value > 0 else None
 
 

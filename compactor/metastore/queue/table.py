@@ -1,6 +1,6 @@
-"""COMPACTION_QUEUE and its history inside one transaction: rows that are locked, changed, ended.
+"""COMPACTION_QUEUE and its history inside one transaction: rows are locked, changed and moved to the history.
 
-Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one that meets no row raises LostClaim.
+Every change is a guarded UPDATE or DELETE along ``compaction.states.NEXT``; one that matches no row raises LostClaim.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -46,7 +46,7 @@ def _row_of(dialect: Dialect) -> Select[Any]:
 
 
 class QueueTable:
-    """Reads and changes rows of the queue for the stores that share it."""
+    """Reads and changes the rows of the queue on behalf of the stores that share it."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self.database = database
@@ -54,11 +54,11 @@ class QueueTable:
         self.rows = entries.Rows(dialect)
 
     def keep_in(self, beyond: entries.Beyond) -> None:
-        """Where the values of columns go that this schema has not. Without it such a queue is read, not changed."""
+        """Sets where values are kept for which this schema has no column; without it such a queue is read-only."""
         self.rows.beyond = beyond
 
     def forget_kept(self, ids: Collection[int]) -> None:
-        """Drop what is kept elsewhere of entries that have left the history."""
+        """Drops what is kept elsewhere about entries that have left the history."""
         self.rows.forget(ids)
 
     @contextmanager
@@ -67,13 +67,13 @@ class QueueTable:
             raise NotSupported(
                 f"metastore {self.database.url}: its schema {' or '.join(self.dialect.schema_versions)} has no columns "
                 "for a compaction's transaction, its pool and its errors; they are kept in our own state, and none is "
-                "open: set state_url, or a mode other than observe"
+                "open: set state_url, or use a mode other than observe"
             )
         with self.database.write() as conn:
             yield conn
 
     def seen(self, conn: Connection, entry_id: int) -> Entry | None:
-        """The row as it is, not locked."""
+        """Returns the entry as it is now, without locking its row; None if it is not in the queue."""
         found = self.rows.queued(conn.execute(select(COMPACTION_QUEUE).where(CQ.CQ_ID == entry_id)).mappings())
         return found[0] if found else None
 
@@ -87,10 +87,14 @@ class QueueTable:
         return {entry.id: entry for entry in found}
 
     def change(self, conn: Connection, entry: Entry, values: Mapping[str, object]) -> None:
-        """Change the row, if it is in the state and by the worker that ``entry`` says."""
+        """Changes the row if its state and its worker are those of ``entry``.
+
+        Raises:
+            LostClaim: they are not, or the row is gone.
+        """
         stored = self.rows.stored(COMPACTION_QUEUE, values) or {"CQ_STATE": entry.state.value}
         if conn.execute(update(COMPACTION_QUEUE).where(*_as_known(entry)).values(**stored)).rowcount != 1:
-            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+            raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
         if values.get("CQ_STATE") != State.READY_FOR_CLEANING.value:
             self.rows.keep({entry.id: values})
 
@@ -98,7 +102,7 @@ class QueueTable:
         query = self.dialect.for_update(select(COMPACTION_QUEUE).where(*_as_known(entry)))
         row = conn.execute(query).mappings().first()
         if row is None:
-            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+            raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
         ended = entries.history_row(row, state, now_ms(conn), error)
         self.rows.keep({entry.id: {name: value for name, value in ended.items() if value is not None}})
         conn.execute(insert(COMPLETED_COMPACTIONS).values(**self.rows.stored(COMPLETED_COMPACTIONS, ended)))
@@ -106,7 +110,7 @@ class QueueTable:
 
     def delete(self, conn: Connection, entry: Entry) -> None:
         if conn.execute(delete(COMPACTION_QUEUE).where(*_as_known(entry))).rowcount != 1:
-            raise LostClaim(f"compaction {entry.id} is not {entry.state.label} by {entry.worker_id} any more")
+            raise LostClaim(f"compaction {entry.id} is no longer {entry.state.label} by {entry.worker_id}")
 
     def draw(self, conn: Connection) -> int:
         counter = NEXT_COMPACTION_QUEUE_ID
@@ -123,7 +127,7 @@ def must_be_open(entry: Entry, txn: TxnId, row: txn_rows.TxnRow | None) -> None:
 
 def must_be_ours(entry: Entry, worker_id: str, current: Entry | None) -> Entry:
     if current is None:
-        raise LostClaim(f"compaction {entry.id} is not in the queue any more")
+        raise LostClaim(f"compaction {entry.id} is no longer in the queue")
     if current.state is not State.WORKING or current.worker_id != worker_id:
         raise LostClaim(
             f"compaction {entry.id} is {current.state.label} by {current.worker_id}; it must be working by {worker_id}"

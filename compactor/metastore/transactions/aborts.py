@@ -1,4 +1,4 @@
-"""What aborted transactions wrote and is not forgotten yet."""
+"""Writes of aborted transactions that are not yet forgotten."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compactor.metastore.transactions import rows as txn_rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortedWrite:
-    """One component of an aborted transaction. Nobody heard of the transaction after ``last_heartbeat`` (epoch ms)."""
+    """One component of an aborted transaction; its last heartbeat was at ``last_heartbeat`` (epoch ms)."""
 
     txn: TxnId
     write_id: WriteId
@@ -31,7 +31,7 @@ class Aborts:
         self._database = database
 
     def writes(self, entity: Entity) -> list[AbortedWrite]:
-        """Aborted writes of one entity that have a write ID, oldest first, under every form of its name."""
+        """Returns the aborted writes of one entity that have a write ID, oldest first, under every form of its name."""
         query = (
             select(TXNS.c.TXN_ID, TXN_COMPONENTS.c.TC_WRITEID, TXNS.c.TXN_LAST_HEARTBEAT)
             .join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID)
@@ -47,7 +47,10 @@ class Aborts:
             ]
 
     def forget(self, entity: Entity, write_ids: Collection[WriteId]) -> int:
-        """Delete the components of these aborted writes; how many. Nothing of them may be in storage (PROTOCOL 8)."""
+        """Deletes the components of these aborted writes, none of which may have files in storage (PROTOCOL 8).
+
+        Returns the number of rows deleted.
+        """
         gone = TXN_COMPONENTS.c.TC_WRITEID.in_(sorted(write_ids))
         with self._database.write() as conn:
             return components.forget_aborted(conn, entity, gone)

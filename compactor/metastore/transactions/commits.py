@@ -1,4 +1,4 @@
-"""The rows that a commit of a user transaction looks at and writes, inside a transaction of the caller."""
+"""The rows that the commit of a user transaction reads and writes, inside a transaction of the caller."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEY_PREFIX = "_meta"  #: of what may be committed with a transaction (Hive's ``T
 
 
 def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
-    """A transaction that updated or deleted where ``txn`` did and committed after it was opened."""
+    """Returns a transaction that updated or deleted where ``txn`` did and committed after ``txn`` was opened."""
     mine, theirs = TXN_COMPONENTS.c, WRITE_SET.c
     same = and_(
         mine.TC_DATABASE == theirs.WS_DATABASE,
@@ -46,7 +46,7 @@ def conflict(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnId | None:
 
 
 def complete_components(conn: Connection, txn: TxnId) -> None:
-    """TXN_COMPONENTS -> COMPLETED_TXN_COMPONENTS; ``Y`` in all rows when any of them updated or deleted."""
+    """Copies TXN_COMPONENTS to COMPLETED_TXN_COMPONENTS, with ``Y`` in all rows if any of them updated or deleted."""
     components = TXN_COMPONENTS.c
     changes = select(func.count()).where(components.TC_TXNID == txn, components.TC_OPERATION_TYPE.in_(("u", "d")))
     flag = "Y" if conn.execute(changes).scalar_one() else "N"
@@ -63,6 +63,11 @@ def complete_components(conn: Connection, txn: TxnId) -> None:
 
 
 def set_property(conn: Connection, wanted: KeyValue) -> None:
+    """Sets a table property with the commit.
+
+    Raises:
+        Refused: its key lacks the prefix, or the table has no such property.
+    """
     if not wanted.key.startswith(KEY_PREFIX):
         raise Refused(
             f"property {wanted.key!r} cannot be committed with a transaction: it must begin with {KEY_PREFIX}"

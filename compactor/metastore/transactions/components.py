@@ -1,4 +1,4 @@
-"""TXN_COMPONENTS of aborted transactions: under which names they stand, and when they go."""
+"""TXN_COMPONENTS of aborted transactions: the names under which they are recorded, and their removal."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -15,10 +15,10 @@ _TC = TXN_COMPONENTS.c
 
 
 def recorded_forms(conn: Connection, entity: Entity) -> tuple[str | None, ...]:
-    """The names under which writes into ``entity`` are recorded.
+    """Returns the names under which writes into ``entity`` are recorded.
 
-    The twice escaped form is left out where it is itself the stored name of another partition, whose aborted
-    transactions must not be forgotten with ours: their rows would count as committed.
+    The twice escaped form is left out if it is also the stored name of another partition: the aborted transactions of
+    that one must not be forgotten with ours, or their rows would count as committed.
     """
     names = partition_names.recorded_names(entity.partition)
     if len(names) == 1:
@@ -33,14 +33,14 @@ def recorded_forms(conn: Connection, entity: Entity) -> tuple[str | None, ...]:
 
 
 def of_entity(conn: Connection, entity: Entity) -> ColumnElement[bool]:
-    """That a row of TXN_COMPONENTS is about ``entity``, under whatever form of its name."""
+    """Returns the condition for rows of TXN_COMPONENTS that refer to ``entity``, under any form of its name."""
     return entity_is(TXN_COMPONENTS, "TC", entity, *recorded_forms(conn, entity))
 
 
 def forget_aborted(conn: Connection, entity: Entity, gone: ColumnElement[bool]) -> int:
-    """Delete the components of aborted transactions in ``entity`` that meet ``gone``; how many.
+    """Deletes the components of aborted transactions in ``entity`` that meet ``gone``; returns their number.
 
-    A row without a write ID (Hive's rebalance writes one) goes with the last of its transaction's that has one.
+    A row without a write ID (Hive's rebalance writes one) goes with the last row of its transaction that has one.
     """
     here = of_entity(conn, entity)
     aborted = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == txn_rows.ABORTED)

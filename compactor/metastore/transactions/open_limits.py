@@ -1,4 +1,4 @@
-"""How many transactions may be open, and what one that is opened leaves behind (``hive.*txn*`` of a site)."""
+"""Limits on open transactions, and the rows that opening one leaves behind (``hive.*txn*`` of a site)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from compactor.metastore.schema.tables import TXNS
 _log = logging.getLogger(__name__)
 
 OPEN_TXN_TIMEOUT_MS = 1_000  #: ``hive.txn.opentxn.timeout``: how long drawing an id and inserting its row may take
-_FREE_AGAIN = 0.9  #: of the limit: once it was reached, opening goes on below this
+_FREE_AGAIN = 0.9  #: of the limit: once it has been reached, opening resumes below this
 _COUNT_SECONDS = 1.0  #: ``hive.count.open.txns.interval``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TxnLimits:
-    """What a site says of its transactions; Hive's defaults."""
+    """A site's settings of its transactions; the defaults are Hive's."""
 
     max_open: int = 100_000  #: ``hive.max.open.txns``
     max_batch: int = 1_000  #: ``hive.txn.max.open.batch``
@@ -30,9 +30,9 @@ class TxnLimits:
 
 
 class OpenLimit:
-    """The gate of ``hive.max.open.txns``: shut when so many are open, open again below nine tenths of them.
+    """The gate of ``hive.max.open.txns``: shut when that many are open, open again below nine tenths of them.
 
-    As in Hive the rows are counted once a second and each process has its own gate; what it opened since counts too.
+    As in Hive the rows are counted once a second, and each process has its own gate; those it opened since count too.
     """
 
     def __init__(self, max_open: int, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,7 +43,7 @@ class OpenLimit:
         self._shut = False
 
     def check(self, conn: Connection) -> None:
-        """Nothing while there is room.
+        """Checks that there is room for another transaction.
 
         Raises:
             Refused: there are too many, in Hive's words.
@@ -62,5 +62,5 @@ class OpenLimit:
             )
 
     def opened(self, count: int) -> None:
-        """Say that ``count`` were opened since the last look."""
+        """Counts ``count`` transactions opened since the rows were last counted."""
         self._open += count

@@ -1,4 +1,4 @@
-"""What opening and ending a transaction does to rows, shared by user transactions and compactions.
+"""Changes of rows when a transaction opens and ends, shared by user transactions and compactions.
 
 Everything here runs inside a transaction of the caller. Order of locks (PROTOCOL 9): TXNS row, queue row, TXN_LOCK_TBL.
 """
@@ -59,7 +59,7 @@ class TxnType(enum.IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> TxnType:
-        """A type of a newer Hive is held to be one that writes."""
+        """A type of a newer Hive is taken to be one that writes."""
         return cls.DEFAULT
 
     @property
@@ -80,25 +80,25 @@ class TxnRow:
 
 
 def locked_row(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow | None:
-    """The row of ``txn``, locked to the end of the transaction; None where there is none."""
+    """Returns the row of ``txn``, locked to the end of the transaction; None if there is none."""
     rows = send(conn, _row_of(dialect), {"of_txn": txn}).rows
     return TxnRow(state=rows[0][0], type=TxnType(rows[0][1] or 0)) if rows else None
 
 
 def locked_rows(conn: Connection, dialect: Dialect, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
-    """As ``locked_row`` of each, in one statement; locked in the order of their ids."""
+    """Returns the rows of ``txns`` that exist, locked in the order of their ids, in one statement."""
     query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID.in_(txns))
     rows = conn.execute(dialect.for_update(query.order_by(TXNS.c.TXN_ID)))
     return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0)) for row in rows}
 
 
-@cache  # a statement that is made once costs a fraction of one that is made for each call
+@cache  # a statement built once costs a fraction of one built for each call
 def _row_of(dialect: Dialect) -> Select[Any]:
     return dialect.for_update(select(TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID == bindparam("of_txn")))
 
 
 def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
-    """The row of ``txn``, locked; used by whatever writes on behalf of a transaction.
+    """Returns the row of ``txn``, locked; used by everything that writes on behalf of a transaction.
 
     Raises:
         TransactionAborted: it is aborted.
@@ -113,26 +113,27 @@ def must_be_open(conn: Connection, dialect: Dialect, txn: TxnId) -> TxnRow:
 
 
 def unknown_error(txn: TxnId) -> NotFound:
-    """The error for a transaction without a row."""
-    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never was, or it ended and is forgotten")
+    """Returns the error for a transaction without a row."""
+    return NotFound(f"transaction {txn}: there is no such row in TXNS; it never existed, or it ended and is forgotten")
 
 
 def aborted_error(txn: TxnId) -> TransactionAborted:
-    """The error for a transaction that is aborted."""
+    """Returns the error for an aborted transaction."""
     return TransactionAborted(
-        f"transaction {txn} is aborted: it timed out, lost against another writer, or somebody aborted it; begin again"
+        f"transaction {txn} is aborted: it timed out, lost to another writer, or was aborted by somebody; begin again"
     )
 
 
 def lowest_open_id(conn: Connection) -> TxnId | None:
-    """The lowest TXN_ID in state ``o``, of all types."""
+    """Returns the lowest TXN_ID in state ``o``, of all types."""
     return conn.execute(select(func.min(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STATE == OPEN)).scalar()
 
 
 def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: bool = False) -> None:
-    """Remember which objects ``txn`` updated or deleted in, for those who commit after it.
+    """Records the objects in which ``txn`` updated or deleted, for transactions that commit after it.
 
-    With ``everything`` also where it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel`` false.
+    With ``everything`` also those into which it only inserted, as Hive 4 does with ``hive.txn.use.minhistorylevel``
+    false.
     """
     components = TXN_COMPONENTS.c
     touched = (
@@ -154,7 +155,7 @@ def write_set(conn: Connection, txn: TxnId, commit_id: TxnId, *, everything: boo
 
 
 def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) -> None:
-    """TXNS ``c``; their components, locks and history rows go."""
+    """Marks the transactions committed (``c``) and deletes their components, locks and history rows."""
     send_all(conn, _NO_COMPONENTS, [{"of_txn": txn} for txn in txns])
     _remove_holds(conn, dialect, txns)
     for txn in txns:
@@ -162,7 +163,10 @@ def mark_committed(conn: Connection, dialect: Dialect, txns: Sequence[TxnId]) ->
 
 
 def mark_aborted(conn: Connection, dialect: Dialect, txn: TxnId, reason: str) -> bool:
-    """TXNS ``o`` -> ``a``; locks and history rows go, the components stay until nothing of it is in storage."""
+    """Marks an open transaction aborted (``o`` -> ``a``); returns false if it was not open.
+
+    Its locks and history rows go; its components stay until none of its files is in storage.
+    """
     guarded = update(TXNS).where(TXNS.c.TXN_ID == txn, TXNS.c.TXN_STATE == OPEN)
     changed = conn.execute(guarded.values(TXN_STATE=ABORTED, TXN_META_INFO=reason[:_META_LENGTH])).rowcount == 1
     if changed:
@@ -181,7 +185,7 @@ def _without(column: Column[int]) -> Delete:
 
 
 _NO_COMPONENTS = _without(TXN_COMPONENTS.c.TC_TXNID)
-#: What ends what is held for a transaction as long as it is open, by the table that says so.
+#: The statements that delete the rows held for an open transaction, by table.
 _HOLDS: dict[Table, Delete] = {
     HIVE_LOCKS: _without(HIVE_LOCKS.c.HL_TXNID),
     MIN_HISTORY_LEVEL: _without(MIN_HISTORY_LEVEL.c.MHL_TXNID),

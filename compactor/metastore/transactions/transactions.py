@@ -1,4 +1,4 @@
-"""Transactions as rows of TXNS: open, heartbeat, commit, abort, time out, and what a snapshot sees."""
+"""Transactions as rows of TXNS: open, heartbeat, commit, abort, time out, and snapshots."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -37,12 +37,12 @@ from compactor.metastore.transactions.rows import (
 from compactor.metastore.transactions.values import HeartbeatRange, KeyValue, NewTransaction, OpenTransaction
 
 TIMEOUT_MS = 300_000  #: ``hive.txn.timeout``
-TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of what was timed out
+TIMED_OUT = "heartbeat time-out"  #: TXN_META_INFO of a transaction that timed out
 REPL_TIMEOUT_MS = 11 * 86_400_000  #: ``hive.repl.txn.timeout``
 
 
 class Transactions:
-    """TXNS and the rows that hang on it."""
+    """Reads and writes TXNS and the rows that depend on it."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class Transactions:
         agent: str | None = None,
         count: int = 1,
     ) -> list[TxnId]:
-        """New transactions, each with its MIN_HISTORY_LEVEL row, in ascending order.
+        """Opens transactions, each with its MIN_HISTORY_LEVEL row; returns their ids in ascending order.
 
-        One call opens ``hive.txn.max.open.batch`` of them at most, however many are asked for, as in Hive.
+        One call opens at most ``hive.txn.max.open.batch`` of them, however many are requested, as in Hive.
 
         Raises:
             Refused: ``count`` is below 1, or ``hive.max.open.txns`` are open.
@@ -81,7 +81,7 @@ class Transactions:
 
     @retried
     def open_all(self, openings: Sequence[NewTransaction]) -> list[TxnId]:
-        """As ``open``, one transaction for each of ``openings``, in their order; all of them or none.
+        """Opens one transaction for each of ``openings``, in their order, as ``open`` does; all of them or none.
 
         Raises:
             Refused: ``hive.max.open.txns`` are open.
@@ -113,9 +113,9 @@ class Transactions:
         }
 
     def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], begun: float) -> None:
-        """Take back ids whose rows came too late: a snapshot may have taken them for ones that will never be.
+        """Takes back ids whose rows came too late: a snapshot may have taken them for ids that will never have rows.
 
-        As Hive's ``OpenTxnsFunction`` does, where ids can be drawn long before their rows are there.
+        As Hive's ``OpenTxnsFunction`` does, since ids can be drawn long before their rows are there.
 
         Raises:
             TryAgain: they are taken back; open others.
@@ -134,17 +134,17 @@ class Transactions:
 
     @retried
     def commit(self, txn: TxnId, key_value: KeyValue | None = None) -> None:
-        """Make the writes of ``txn`` visible; nothing if it is committed already.
+        """Makes the writes of ``txn`` visible; does nothing if it is already committed.
 
         ``key_value`` is set in the same database transaction (Hive's ``CommitTxnRequest.keyValue``).
 
-        A transaction that updated or deleted loses against one that did so on the same object and committed after
-        ``txn`` was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
+        A transaction that updated or deleted loses to one that did so on the same object and committed after ``txn``
+        was opened: first committer wins (Hive's ``CommitTxnFunction`` without ``hive.txn.xlock.write``).
 
         Raises:
             TransactionAborted: it is aborted, or loses and is aborted now.
             NotFound: there is no such transaction.
-            Refused: ``key_value`` names no property that is there; the transaction stays open.
+            Refused: ``key_value`` names a property that does not exist; the transaction stays open.
         """
         lost_to: TxnId | None = None
         with self._database.write() as conn:
@@ -174,10 +174,10 @@ class Transactions:
 
     @retried
     def abort(self, txn: TxnId, reason: str, first: Callable[[TxnId], object] | None = None) -> bool:
-        """Abort ``txn``; False when it had ended already or never was. Its components stay until it is cleaned.
+        """Aborts ``txn``; returns false if it had already ended or never existed. Its components stay until cleaned.
 
-        ``first`` does what must be done before its locks are gone: it gets the newest transaction, while ``txn`` is open
-        and locked, and must not touch a database.
+        ``first`` is called before its locks go, with the newest transaction, while ``txn`` is open and its row locked; it
+        must not touch a database.
         """
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
@@ -187,10 +187,11 @@ class Transactions:
 
     @contextmanager
     def timing_out(self, txn: TxnId, timeout_ms: int) -> Iterator[TxnId | None]:
-        """Abort ``txn`` at the end of the block, which does what must be done before its locks are gone.
+        """Aborts ``txn`` at the end of the block, whose body runs before its locks go.
 
-        It gets the newest transaction; or None, and nothing is aborted, where ``txn`` has ended or was heard of within
-        ``timeout_ms``. Until the end ``txn`` is locked, so it does nothing meanwhile. The block must not touch a database.
+        Yields the newest transaction; or None, and nothing is aborted, if ``txn`` has ended or had a heartbeat within
+        ``timeout_ms``. The row of ``txn`` stays locked, so ``txn`` can do nothing meanwhile. The body must not touch a
+        database.
         """
         with self._database.write() as conn:
             row = txn_rows.locked_row(conn, self._dialect, txn)
@@ -203,7 +204,7 @@ class Transactions:
 
     @retried
     def heartbeat(self, txn: TxnId) -> None:
-        """Say that ``txn`` is alive.
+        """Records a heartbeat of ``txn``.
 
         Raises:
             TransactionAborted: it is aborted.
@@ -220,7 +221,7 @@ class Transactions:
 
     @retried
     def heartbeat_all(self, txns: Sequence[TxnId]) -> dict[TxnId, str | None]:
-        """Say that ``txns`` are alive; of those that are not open any more the state, None for one without a row."""
+        """Records a heartbeat of ``txns``; returns the state of those no longer open, None for one without a row."""
         these = TXNS.c.TXN_ID.in_(txns)
         with self._database.write() as conn:
             alive = update(TXNS).where(these, TXNS.c.TXN_STATE == OPEN)
@@ -232,10 +233,10 @@ class Transactions:
 
     @retried
     def heartbeat_range(self, low: TxnId, high: TxnId) -> HeartbeatRange:
-        """Say that all of ``low`` to ``high`` are alive, and hear which are not (Hive's ``HeartbeatTxnRangeFunction``).
+        """Records a heartbeat of ``low`` to ``high``; returns those not alive (Hive's ``HeartbeatTxnRangeFunction``).
 
         Raises:
-            Refused: the range holds nothing.
+            Refused: the range is empty.
         """
         if low > high:
             raise Refused(f"heartbeat of transactions {low} to {high}: the first is above the last")
@@ -252,23 +253,23 @@ class Transactions:
         return HeartbeatRange(no_such=everyone - aborted - opened, aborted=aborted)
 
     def state(self, txn: TxnId) -> str | None:
-        """``o``, ``a``, ``c``, or None for a transaction without a row: never opened, or ended and forgotten."""
+        """Returns ``o``, ``a``, ``c``, or None for a transaction without a row: never opened, or ended and forgotten."""
         with self._database.read() as conn:
             return conn.execute(select(TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID == txn)).scalar()
 
     def states(self, txns: Sequence[TxnId]) -> dict[TxnId, str]:
-        """The states of those of ``txns`` that have a row, in one statement."""
+        """Returns the states of those of ``txns`` that have a row, in one statement."""
         with self._database.read() as conn:
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(txns)))
             return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
 
     def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int | None = None) -> ValidTxnList:
-        """What a reader sees now. Open compactions count as open, like every other transaction that writes.
+        """Returns the snapshot of a reader that starts now; open compactions count as open, like every writer.
 
         With ``own`` the list ends at it and leaves it out of the exceptions, so that it sees its own writes (Hive's
-        ``TxnCommonUtils.createValidReadTxnList``); without, every open transaction is an exception. Ids that are
-        missing below a young row may be about to appear and count as open (``GetOpenTxnsListHandler``); young is
-        what the site's ``hive.txn.opentxn.timeout`` says, or ``open_txn_timeout_ms``.
+        ``TxnCommonUtils.createValidReadTxnList``); without, every open transaction is an exception. Ids missing below a
+        young row may be about to appear and count as open (``GetOpenTxnsListHandler``); a row is young for the site's
+        ``hive.txn.opentxn.timeout``, or for ``open_txn_timeout_ms``.
         """
         timeout = self._limits.open_timeout_ms if open_txn_timeout_ms is None else open_txn_timeout_ms
         with self._database.read() as conn:
@@ -287,10 +288,10 @@ class Transactions:
         return ValidTxnList(high_watermark=high, open=frozenset(opened), aborted=frozenset(aborted))
 
     def lowest_open(self, open_txn_timeout_ms: int = OPEN_TXN_TIMEOUT_MS) -> TxnId:
-        """The cleaner's gate: no transaction below this one is open, of any type (PROTOCOL 7.1).
+        """Returns the cleaner's gate: no transaction below it is open, of any type (PROTOCOL 7.1).
 
-        The lower one of the lowest row in ``o`` and 1 + the newest id that is older than the timeout, since ids
-        above that may still be on their way into the table.
+        It is the lower one of the lowest row in ``o`` and 1 + the newest id older than the timeout, since ids above
+        that may still be on their way into the table.
         """
         with self._database.read() as conn:
             settled = self._dialect.settled(conn, open_txn_timeout_ms)
@@ -298,16 +299,16 @@ class Transactions:
         return TxnId(settled + 1) if lowest is None else min(lowest, TxnId(settled + 1))
 
     def newest(self) -> TxnId:
-        """The largest TXN_ID that was handed out."""
+        """Returns the largest TXN_ID allocated so far."""
         with self._database.read() as conn:
             return self._dialect.newest(conn)
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """Every open transaction, oldest first."""
+        """Returns every open transaction, oldest first."""
         return self._in_state(OPEN)
 
     def unfinished(self) -> list[OpenTransaction]:
-        """Open transactions, and aborted ones that are not forgotten yet, oldest first."""
+        """Returns open transactions, and aborted ones that are not yet forgotten, oldest first."""
         return self._in_state(OPEN, ABORTED)
 
     def _in_state(self, *states: str) -> list[OpenTransaction]:
@@ -329,7 +330,7 @@ class Transactions:
 
     @retried
     def time_out(self, timeout_ms: int = TIMEOUT_MS, *, repl_timeout_ms: int = REPL_TIMEOUT_MS) -> list[TxnId]:
-        """Abort what has not been heard of for longer than its timeout; locks without a transaction go likewise."""
+        """Aborts transactions without a heartbeat for longer than their timeout; locks without a transaction go too."""
         with self._database.write() as conn:
             now = now_ms(conn)
             heard = HIVE_LOCKS.c.HL_LAST_HEARTBEAT
@@ -341,7 +342,7 @@ class Transactions:
             return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), TIMED_OUT)]
 
     def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
-        # Without MIN_HISTORY_LEVEL Hive reads from WRITE_SET who wrote at all.
+        # Without MIN_HISTORY_LEVEL Hive uses WRITE_SET to find every transaction that wrote.
         txn_rows.write_set(conn, txn, commit_id, everything=not self._limits.min_history_level)
         if type is not TxnType.READ_ONLY and not type.compacts:
             commits.complete_components(conn, txn)

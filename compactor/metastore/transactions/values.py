@@ -19,12 +19,12 @@ class OpenTransaction:
     started: int
     last_heartbeat: int
     agent: str | None = None
-    state: str = OPEN  #: ``a`` among those that ``unfinished`` tells
+    state: str = OPEN  #: ``a`` for some of those that ``unfinished`` returns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTransaction:
-    """A transaction to be opened, and for whom; ``agent`` says who works under it."""
+    """A transaction to be opened, and its user; ``agent`` is the process that works under it."""
 
     user: str
     host: str
@@ -34,7 +34,7 @@ class NewTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
-    """A table property that changes with a commit, or not at all: how a sink remembers up to where it wrote."""
+    """A table property that changes with a commit or not at all; a sink records its progress in one."""
 
     table_id: int
     key: str
@@ -43,7 +43,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatRange:
-    """Those of a range that are not alive; ``no_such`` has the committed ones too, as Hive's answer has."""
+    """The transactions of a range that are not alive; ``no_such`` includes committed ones, as Hive's answer does."""
 
     no_such: frozenset[TxnId] = frozenset()
     aborted: frozenset[TxnId] = frozenset()

@@ -366,7 +366,7 @@ def test_a_table_that_was_made_again_between_staging_and_naming(site: Site, tabl
 
     outcome = compact(site, runner=Interrupted(after=make_again))
     assert outcome.result is Result.LOST
-    assert "made again" in outcome.message
+    assert "re-created" in outcome.message
     assert not any(n.startswith(("base_0000005", "_compactor_v")) for n in names_in(Path(table.location)))
 
 

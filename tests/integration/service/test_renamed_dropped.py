@@ -128,7 +128,7 @@ def test_dropped_with_its_records(when: str, site: Site, table: Table) -> None:
     elif when == "before the commit":
         outcome = worked(site, entry, drop)
         assert outcome.result is Result.LOST
-        assert "not in the queue any more" in outcome.message
+        assert "no longer in the queue" in outcome.message
     else:
         worked(site, entry)
         drop()

@@ -342,6 +342,6 @@ def test_a_table_that_was_made_again_is_not_given_the_old_rows(
 
     monkeypatch.setattr(type(site.metastore), "record", moved)
     (finding,) = hive2.compact(site)
-    assert "was made again or moved meanwhile" in finding.found
+    assert "was re-created or moved meanwhile" in finding.found
     assert not list(warehouse.glob("*/base_*"))
     assert queue(database) == []
