@@ -1,4 +1,4 @@
-"""What differs between kinds of databases: how to connect, how a transaction begins, what an error means."""
+"""Differences between kinds of databases: connecting, beginning a transaction, the meaning of an error."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from compactor.database.trouble import Trouble
 
 
 class Backend(Protocol):
-    """One kind of database at one place."""
+    """A database of one kind at one place."""
 
     kind: str  #: the name under which dialects are looked up
     begin_write: tuple[str, ...]  #: statements that begin a writing transaction
-    begin_read: tuple[str, ...]  #: statements that begin one that sees one instant and keeps nothing
+    begin_read: tuple[str, ...]  #: statements that begin one that sees a single instant and keeps nothing
 
     def make_engine(self) -> Engine:
-        """A new engine with a pool of its own; connects to nothing yet.
+        """Returns a new engine with a pool of its own; it connects to nothing yet.
 
         Raises:
             NotSupported: its driver is not installed.
@@ -28,35 +28,38 @@ class Backend(Protocol):
         ...
 
     def turn(self) -> AbstractContextManager[None]:
-        """A writing transaction begins and ends within it. Where only one can be open, those of this process wait here for
-        each other: a database that is asked again and again, with pauses, idles in them."""
+        """Returns a context in which a writing transaction begins and ends.
+
+        Where only one can be open, those of this process wait here for each other: a database that is polled, with
+        pauses, would idle during the pauses.
+        """
         ...
 
     def absent(self) -> str | None:
-        """Why there is nothing to read at this place; None when that is only known by connecting."""
+        """Returns the reason why there is nothing to read at this place; None if only connecting can show it."""
         ...
 
     def stamp(self) -> object:
-        """What must be the same before and after a reading transaction; equal where the database itself sees to it."""
+        """Returns a value that must be equal before and after a reading transaction; constant if the database sees to it."""
         ...
 
     def trouble(self, error: DBAPIError) -> Trouble:
-        """What ``error`` means."""
+        """Returns the meaning of ``error``."""
         ...
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
-        """Whether a commit that failed with ``error`` has surely changed nothing."""
+        """Returns true if a commit that failed with ``error`` has certainly changed nothing."""
         ...
 
 
 def masked(url: URL) -> str:
-    """``url`` as it may be logged: no password, wherever it stands."""
+    """Returns ``url`` as it may be logged: without passwords, wherever they are."""
     hidden = {key: "***" for key in url.query if any(secret in key.lower() for secret in _SECRETS)}
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 
 def secrets(url: URL) -> tuple[str, ...]:
-    """The passwords in ``url``, which no message may repeat."""
+    """Returns the passwords in ``url``, which no message may repeat."""
     texts = [str(url.password or "")]
     for key, value in url.query.items():
         if any(secret in key.lower() for secret in _SECRETS):

@@ -18,5 +18,5 @@ _NOW = {
 
 
 def now_ms(conn: Connection) -> int:
-    """Now, in epoch milliseconds of the database's clock."""
+    """Returns the current time in epoch milliseconds of the database's clock."""
     return cast(int, send(conn, _NOW[conn.dialect.name], {}).scalar())

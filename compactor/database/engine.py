@@ -41,9 +41,9 @@ _DRIVERS = {
 
 
 class Database:
-    """One database. Made by ``open_database``; holds no transaction open between two of its own.
+    """One database. Created by ``open_database``; no transaction stays open between two calls.
 
-    Connections are kept for the next transaction and belong to one process: after a fork the child makes its own.
+    Connections are kept for the next transaction and belong to one process: after a fork the child opens its own.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """For schema tools and what a dialect adds to it; everybody else uses ``read`` and ``write``."""
+        """The engine for schema tools and for what a dialect adds to it; all other code uses ``read`` and ``write``."""
         self._own()
         return self._engine
 
@@ -79,20 +79,22 @@ class Database:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a database to connect to; of a server only connecting tells."""
+        """True if there is a database to connect to; for a server only connecting can show it."""
         return self._backend.absent() is None
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A writing transaction: committed at the end, rolled back when the body raises.
+        """Runs the body in a writing transaction, committed at the end and rolled back if the body raises.
 
         Raises:
             DatabaseUnavailable: the database cannot be opened, is read-only, or stayed busy.
-            TryAgain: it was rolled back for another transaction's sake, or the connection was lost within it.
-            CommitUnknown: the commit itself failed, so that nobody knows whether it happened.
+            TryAgain: it was rolled back in favour of another transaction, or the connection was lost within it.
+            CommitUnknown: the commit itself failed, so it is unknown whether it happened.
         """
         if self.read_only:
-            raise DatabaseUnavailable(f"database {self.url} is open read-only and something was to be written to it")
+            raise DatabaseUnavailable(
+                f"database {self.url} is open read-only and cannot be written; open it for writing"
+            )
         self._own()
         with self._backend.turn():
             conn = self._begin(writes=True)
@@ -105,7 +107,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A reading transaction: every statement in it sees the same instant. Nothing written in it is kept.
+        """Runs the body in a reading transaction: every statement sees the same instant, and no write is kept.
 
         Raises:
             DatabaseUnavailable: the database is not there or cannot be opened.
@@ -123,7 +125,7 @@ class Database:
             raise DatabaseUnavailable(f"database {self.url} was written while it was read without locks; read it again")
 
     def denies(self, statement: str) -> bool:
-        """Whether this user may not do what ``statement`` does. Nothing is done: the database only explains it.
+        """Returns true if this user may not run ``statement``. It is not run: the database only explains it.
 
         Raises:
             DatabaseUnavailable: the database is not there, or has no such table.
@@ -136,21 +138,23 @@ class Database:
             trouble = self._trouble(cause) if isinstance(cause, DBAPIError) else Trouble.LOST
             if trouble is Trouble.DENIED:
                 return True
-            if trouble is not Trouble.OTHER:  # MariaDB explains no writing in a reading transaction, once it is allowed
+            if (
+                trouble is not Trouble.OTHER
+            ):  # MariaDB explains no write in a reading transaction, once the user may write
                 raise
         return False
 
     def adapt(self, change: Callable[[Dialect], None]) -> None:
-        """Have ``change`` alter how this database's statements are written, from the next transaction on."""
+        """Lets ``change`` alter how this database's statements are written, from the next transaction on."""
         self._adapted.append(change)
         change(self.engine.dialect)
 
     def close(self) -> None:
-        """Let go of everything; using the database again opens it again."""
+        """Closes all connections; using the database again opens it again."""
         self.engine.dispose()
 
     def _own(self) -> None:
-        """In a process that was forked off nothing of the parent's is used."""
+        """Starts from scratch in a forked process, so that it uses nothing of its parent's."""
         if self._process != os.getpid():
             _ABANDONED.append(self._engine)  # the parent's connections: to close them here would end them there
             self._start()
@@ -188,7 +192,7 @@ class Database:
 
     @contextmanager
     def _said_plainly(self) -> Iterator[None]:
-        """A database that fails under a statement is unavailable; a broken constraint is a bug and stays what it is."""
+        """Raises our errors for those of the driver: unavailable or try again; a broken constraint is a bug and stays."""
         try:
             yield
         except DBAPIError as error:
@@ -230,7 +234,7 @@ _ABANDONED: list[Engine] = []
 
 
 class _Beginning:
-    """Begins a transaction by statements of our own; knows no ``Database``, so that one nobody uses goes at once."""
+    """Begins a transaction by our own statements; holds no ``Database``, so that an unused one is freed at once."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -242,14 +246,14 @@ class _Beginning:
 
 
 def open_database(url: str, *, read_only: bool = False, retryable: str = "") -> Database:
-    """The database at ``url``; connects when the first transaction begins.
+    """Returns the database at ``url``; it connects when the first transaction begins.
 
     ``sqlite:////absolute/path``, ``postgresql+psycopg://user:password@host/name`` or
-    ``mysql+pymysql://user:password@host/name``; what stands in the query goes to the driver, as its options for TLS.
-    ``retryable`` are patterns of errors that are worth another try, as ``hive.txn.retryable.sqlex.regex`` has them.
+    ``mysql+pymysql://user:password@host/name``; the query string goes to the driver, for example with options for TLS.
+    ``retryable`` are patterns of errors worth another try, as in ``hive.txn.retryable.sqlex.regex``.
 
     Raises:
-        BadSetting: ``url`` is no URL of a database; the message never repeats it, since it may hold a password.
+        BadSetting: ``url`` is not the URL of a database; the message never repeats it, since it may hold a password.
         NotSupported: a database that this release does not know, or one whose driver is not installed.
     """
     try:

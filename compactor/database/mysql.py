@@ -13,7 +13,7 @@ _BUSY = (1205, 1213, 1020)
 _LOST = (1040, 1053, 1152, 1158, 1159, 1160, 1161, 1203, 1927, 2002, 2003, 2006, 2013, 2055)
 _DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
 _MISSING = (1049, 1054, 1146)
-#: A constraint, a value that doesn't fit, a statement that is wrong.
+#: A broken constraint, a value that does not fit, a wrong statement.
 _BUG = (1022, 1048, 1062, 1064, 1093, 1264, 1292, 1366, 1406, 1451, 1452)
 
 
@@ -22,7 +22,7 @@ class MySQLBackend(Server):
 
     kind = "mysql"
     begin_write: tuple[str, ...] = ("START TRANSACTION READ WRITE",)
-    # Several statements make one answer here; nothing that is read so is written afterwards.
+    # Several statements make one answer here; values read this way are never written back.
     begin_read: tuple[str, ...] = (
         "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
         "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
@@ -33,11 +33,11 @@ class MySQLBackend(Server):
         on_connect = (
             # Its default REPEATABLE READ would answer MAX(TXN_ID) as of the transaction's first statement.
             "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-            # Hive's SQL has names in double quotes; without strict mode a value that is too long is cut in silence.
+            # Hive's SQL has names in double quotes; without strict mode a value that is too long is cut silently.
             # Row 0 of TXNS stays row 0.
             "SET SESSION sql_mode = 'ANSI_QUOTES,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO'",
         )
-        # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value that is there has met its row.
+        # SQLAlchemy asks for rows found, not rows changed: an UPDATE to the value already there has matched its row.
         args = {"autocommit": True, "charset": "utf8mb4"}
         return server_engine(self._url, extra="mysql", on_connect=on_connect, connect_args=args)
 

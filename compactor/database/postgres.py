@@ -20,7 +20,7 @@ class PostgresBackend(Server):
 
     kind = "postgresql"
     begin_write: tuple[str, ...] = ("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",)
-    # Several statements make one answer here; nothing that is read so is written afterwards.
+    # Several statements make one answer here; values read this way are never written back.
     begin_read: tuple[str, ...] = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
 
     def make_engine(self) -> Engine:
@@ -32,7 +32,7 @@ class PostgresBackend(Server):
         """See ``Backend``."""
         state = getattr(error.orig, "sqlstate", None)
         if state is None:
-            # The driver's own: no connection was made, or it broke. Authentication that failed has no SQLSTATE either.
+            # The driver's own errors: no connection was made, or it broke. A failed authentication has no SQLSTATE either.
             text = str(error.orig)
             if "authentication failed" in text or "does not exist" in text:
                 return Trouble.DENIED if "authentication" in text else Trouble.OTHER
@@ -50,7 +50,7 @@ _MEANING = (
     (_LOST, Trouble.LOST),
     (_DENIED, Trouble.DENIED),
     (_MISSING, Trouble.MISSING),
-    (("42P07",), Trouble.OTHER),  # a table of that name is there already
+    (("42P07",), Trouble.OTHER),  # a table of that name already exists
     (("22", "23", "42"), Trouble.BUG),
 )
 

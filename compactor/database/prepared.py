@@ -1,7 +1,7 @@
-"""Statements that every writer and every worker pass through, compiled once and sent by the driver's own cursor.
+"""Statements that every writer and every worker run, compiled once and sent by the driver's own cursor.
 
-Beside a local server SQLAlchemy takes longer over such a statement than the server does. What it would do to values and
-rows is checked once to be nothing; where somebody listens to an engine's statements, as tracing does, they go its way.
+With a local server SQLAlchemy takes longer over such a statement than the server does. It is checked once that it would
+not convert any values or rows; if anything listens to an engine's statements, as tracing does, SQLAlchemy sends them.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the database answered: rows of a query, or the number of rows that an UPDATE met."""
+    """The database's answer: rows of a query, or the number of rows that an UPDATE matched."""
 
     rows: Sequence[Sequence[Any]]
     count: int
     names: Sequence[str] = ()
 
     def scalar(self) -> Any:
-        """The first column of the first row; None without rows."""
+        """Returns the first column of the first row; None without rows."""
         return self.rows[0][0] if self.rows else None
 
     def mappings(self) -> list[dict[str, Any]]:
-        """Each row by the names of its columns."""
+        """Returns each row by the names of its columns."""
         return [dict(zip(self.names, row, strict=True)) for row in self.rows]
 
 
 def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> Answer:
-    """``statement`` with ``values`` for its parameters and set columns, within the transaction of ``conn``.
+    """Sends ``statement`` with ``values`` for its parameters and set columns, within the transaction of ``conn``.
 
-    It must be made once, at import or behind a cache: what is compiled is kept as long as the process lives.
+    It must be built once, at import or behind a cache: the compiled form is kept as long as the process lives.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
@@ -51,7 +51,7 @@ def send(conn: Connection, statement: Executable, values: Mapping[str, Any]) -> 
 
 
 def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str, Any]]) -> None:
-    """``statement``, as ``send`` takes it, once with each of ``rows``, which all have the same names.
+    """Sends ``statement``, as ``send`` takes it, once with each of ``rows``, which all have the same names.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
@@ -67,7 +67,7 @@ def send_all(conn: Connection, statement: Executable, rows: Sequence[Mapping[str
 
 
 def send_text(conn: Connection, text: str) -> None:
-    """A statement in the database's own words, without parameters and without an answer.
+    """Sends a statement in the database's own SQL, without parameters and without an answer.
 
     Raises:
         DBAPIError: as SQLAlchemy raises it.
@@ -80,7 +80,7 @@ def send_text(conn: Connection, text: str) -> None:
 
 
 class _Cursor:
-    """A cursor of the driver whose errors are those that SQLAlchemy would raise."""
+    """Yields a cursor of the driver; its errors are raised as SQLAlchemy would raise them."""
 
     def __init__(self, conn: Connection, text: str) -> None:
         self._conn = conn
@@ -118,11 +118,11 @@ def _listened(conn: Connection, statement: Executable, values: Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A statement as one database gets it."""
+    """A statement in the form that one database gets."""
 
     text: str
-    fixed: Mapping[str, Any]  #: parameters whose values stand in the statement
-    order: Sequence[str] | None  #: of parameters, where the driver takes them by position
+    fixed: Mapping[str, Any]  #: parameters whose values are part of the statement
+    order: Sequence[str] | None  #: of the parameters, if the driver takes them by position
     names: Sequence[str]
 
     def arguments(self, values: Mapping[str, Any]) -> Any:

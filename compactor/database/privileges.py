@@ -1,4 +1,4 @@
-"""Which rights to write some tables the database's user has not."""
+"""Missing privileges of the database's user to write some tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import Table, bindparam, delete, false, insert, select, text, up
 
 from compactor.database.engine import Database
 
-#: Sequences that columns have as default, and that ``nextval`` is denied of. Those of identity columns need no right.
+#: Sequences that columns have as default and whose ``nextval`` is denied. Those of identity columns need no privilege.
 _SEQUENCES = text(
     "SELECT DISTINCT s.relname FROM pg_attrdef a"
     " JOIN pg_depend d ON d.classid = 'pg_attrdef'::regclass AND d.objid = a.oid AND d.refclassid = 'pg_class'::regclass"
@@ -23,8 +23,9 @@ _SEQUENCES = text(
 
 
 def missing(database: Database, tables: Collection[Table]) -> tuple[str, ...]:
-    """``INSERT on TXNS``, ``USAGE on sequence TXNS_TXN_ID_seq`` and so on; empty where every table may be written. Nothing
-    is written to find out.
+    """Returns ``INSERT on TXNS``, ``USAGE on sequence TXNS_TXN_ID_seq`` and so on; empty if every table may be written.
+
+    The check writes nothing.
 
     Raises:
         DatabaseUnavailable: the database is not there, or one of the tables is not.

@@ -1,4 +1,4 @@
-"""What is tried again, how often, and how long after."""
+"""Retries of transactions: their number and the pauses between them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _log = logging.getLogger(__name__)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-ATTEMPTS = 3  #: how often a transaction is begun; each time the driver itself waits for a lock or a connection
-PAUSE_SECONDS = 0.2  #: after the first attempt, and as much more after each further one
+ATTEMPTS = 3  #: attempts to begin a transaction; each time the driver itself waits for a lock or a connection
+PAUSE_SECONDS = 0.2  #: after the first attempt; each further pause is longer by as much
 
 BODY_ATTEMPTS = 10  #: ``hive.hmshandler.retry.attempts``
 BODY_PAUSE_SECONDS = 0.05
 
 
 def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
-    """``method`` is one whole transaction: it is repeated when the database rolled it back for another one's sake.
+    """Repeats ``method``, one whole transaction, when the database rolled it back in favour of another one.
 
-    Never for what failed while it committed: that is CommitUnknown, and only the database knows what happened.
+    It is never repeated if the commit failed: that is CommitUnknown, and only the database knows what happened.
     """
 
     @functools.wraps(method)
@@ -33,7 +33,7 @@ def retried(method: Callable[_P, _T]) -> Callable[_P, _T]:
             try:
                 return method(*args, **kwargs)
             except TryAgain as error:
-                _log.info("%s is done again: %s", method.__qualname__, error, extra={"attempt": attempt})
+                _log.info("%s is repeated: %s", method.__qualname__, error, extra={"attempt": attempt})
                 time.sleep(BODY_PAUSE_SECONDS * attempt)
         return method(*args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""Engines of database servers: one pool for each process, every connection set up alike."""
+"""Engines of database servers: one pool for each process, every connection set up in the same way."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sqlalchemy.engine import URL
 from compactor.database.backend import masked
 from compactor.errors import NotSupported
 
-_KEPT, _MORE = 5, 10  #: connections that stay open, and how many more there may be at once
+_KEPT, _MORE = 5, 10  #: connections that stay open, and the further ones that may be open at once
 _RECYCLED_SECONDS = 1_800  #: below the idle time-outs of servers and firewalls
 _WAIT_SECONDS = 30  #: for a connection of the pool
 
 
 class Server:
-    """What the backends of all servers have in common; see ``Backend``."""
+    """The common part of the backends of all servers; see ``Backend``."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
 
     def turn(self) -> AbstractContextManager[None]:
-        """See ``Backend``; the server has them wait."""
+        """See ``Backend``; the server makes them wait."""
         return nullcontext()
 
     def absent(self) -> str | None:
@@ -37,14 +37,14 @@ class Server:
 
 
 def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_args: Mapping[str, Any]) -> Engine:
-    """An engine whose connections have run ``on_connect``.
+    """Returns an engine whose connections have run ``on_connect``.
 
     The driver begins no transaction by itself (autocommit); ``Database`` begins each with a statement of its own,
-    which finds out at once when a connection of the pool is dead: it is thrown away, and the transaction begins on
-    another. So no statement is spent on asking whether a connection lives.
+    which shows at once that a connection of the pool is dead: it is discarded, and the transaction begins on another.
+    So no statement is spent on testing connections.
 
     Raises:
-        NotSupported: the driver is not installed; ``extra`` is what brings it.
+        NotSupported: the driver is not installed; ``extra`` is the extra that installs it.
     """
     try:
         engine = create_engine(
@@ -68,5 +68,5 @@ def server_engine(url: URL, *, extra: str, on_connect: tuple[str, ...], connect_
             for statement in on_connect:
                 cursor.execute(statement)
 
-    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy looks at how quotes are read
+    event.listen(engine, "connect", set_up, insert=True)  # before SQLAlchemy detects how quotes are read
     return engine

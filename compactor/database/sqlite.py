@@ -1,8 +1,8 @@
 """SQLite: every writing transaction is ``BEGIN IMMEDIATE`` (a deferred one lets two writers read the same counter),
-WAL, ``foreign_keys=ON``, ``synchronous=FULL``.
+with WAL, ``foreign_keys=ON`` and ``synchronous=FULL``.
 
-Connections that may write are kept between transactions; one whose file was replaced meanwhile is thrown away.
-Connections that only read are made anew each time, since how a file may be read can change under them.
+Connections that may write are kept between transactions; one whose file was replaced meanwhile is discarded.
+Connections that only read are opened each time, since the way in which a file may be read can change.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _KEPT = 5  #: connections of a process that stay open
 _FILE = "compactor_file"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
-#: Held by who writes to a file: a metastore and our own state are often one. Anew in a process that was forked off.
+#: Held by the writer of a file: a metastore and our own state are often one file. Cleared in a forked process.
 _WRITERS: WeakValueDictionary[Path, threading.Lock] = WeakValueDictionary()
 os.register_at_fork(after_in_child=_WRITERS.clear)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stamp:
-    """What a file looked like; used where SQLite itself cannot lock."""
+    """Size and time of a file; used where SQLite itself cannot lock."""
 
     size: int
     modified_ns: int
 
 
 class SqliteBackend:
-    """A file."""
+    """A SQLite database in a file; see ``Backend``."""
 
     kind = "sqlite"
     begin_write: tuple[str, ...] = ("BEGIN IMMEDIATE",)
@@ -54,7 +54,7 @@ class SqliteBackend:
         self._read_only = read_only
 
     def make_engine(self) -> Engine:
-        """Connections of any thread; see ``Backend``."""
+        """Returns an engine for the connections of all threads; see ``Backend``."""
         self._writer = _WRITERS.setdefault(self.path, threading.Lock())
         if self._read_only:
             return create_engine("sqlite://", creator=self._connect, poolclass=NullPool)
@@ -73,7 +73,7 @@ class SqliteBackend:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """See ``Backend``. Who has waited too long asks all the same, and is told by SQLite."""
+        """See ``Backend``. After too long a wait the transaction begins all the same, and SQLite refuses it."""
         writer = self._writer
         is_first = writer.acquire(timeout=BUSY_TIMEOUT_SECONDS)
         try:
@@ -92,7 +92,7 @@ class SqliteBackend:
         )
 
     def stamp(self) -> object:
-        """The file's size and time where it is read without locks; see ``Backend``."""
+        """Returns the file's size and time if it is read without locks; see ``Backend``."""
         if not self._without_locks():
             return None
         stat = self.path.stat()
@@ -106,7 +106,7 @@ class SqliteBackend:
         return Trouble.BUSY if code is not None and code & 0xFF in _BUSY else Trouble.OTHER
 
     def is_rolled_back(self, error: DBAPIError) -> bool:
-        """Never sure: a failed commit leaves the transaction open or ends it, depending on the error."""
+        """Returns false: a failed commit leaves the transaction open or ends it, depending on the error."""
         return False
 
     def _connect(self) -> sqlite3.Connection:
@@ -130,7 +130,7 @@ class SqliteBackend:
         return conn
 
     def _without_locks(self) -> bool:
-        """Whether the only way to read is without locks: nobody has it open, and we may not make the lock files."""
+        """Returns true if the file can only be read without locks: it is not open, and we may not create the lock files."""
         if not self._read_only or Path(f"{self.path}-wal").exists():
             return False
         return not os.access(self.path.parent, os.W_OK) or not os.access(self.path, os.W_OK)
@@ -150,7 +150,7 @@ def _same_file(path: Path, known: tuple[int, int] | None) -> None:
 
 
 def _use_wal(conn: Any) -> None:
-    """Write-ahead logging, which a file keeps for good. Switching waits for no lock by itself, so it is repeated."""
+    """Switches a file to write-ahead logging for good. Switching does not wait for locks by itself, so it is repeated."""
     deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What an error of a database driver means for the transaction that met it."""
+"""Meaning of a database driver's errors for the transaction in which they occur."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sqlalchemy.exc import DBAPIError
 class Trouble(enum.Enum):
     """Kinds of errors."""
 
-    BUSY = "busy"  #: rolled back for another transaction's sake, or its lock stood in the way: repeat it
-    LOST = "lost"  #: the connection broke, or there is none: repeat what was not committing
+    BUSY = "busy"  #: rolled back in favour of another transaction, or blocked by its lock: repeat it
+    LOST = "lost"  #: the connection broke, or there is none: repeat it unless it was committing
     DENIED = "denied"
     MISSING = "missing"
     BUG = "bug"  #: a broken constraint, a wrong statement: not the database's fault
@@ -20,25 +20,25 @@ class Trouble(enum.Enum):
 
     @property
     def advice(self) -> str:
-        """What to do, to be put behind the database's own words."""
+        """Advice to append to the database's own message."""
         return _ADVICE.get(self, "")
 
 
 _ADVICE = {
     Trouble.DENIED: "; grant this user what is missing, or use mode observe, which only reads",
-    Trouble.MISSING: "; the schema is not what VERSION says, or another one comes first on the search path",
+    Trouble.MISSING: "; the schema is not the one that VERSION names, or another one comes first on the search path",
 }
 
 
 class Retryable:
-    """``hive.txn.retryable.sqlex.regex``: patterns of a site's own errors that are worth another try."""
+    """Patterns of a site's own errors that are worth another try (``hive.txn.retryable.sqlex.regex``)."""
 
     def __init__(self, patterns: str = "") -> None:
-        """``patterns`` are separated by commas that no blank follows, as Hive splits them."""
+        """Splits ``patterns`` at commas that are not followed by a blank, as Hive does."""
         self._patterns = tuple(re.compile(pattern) for pattern in re.split(r",(?=\S)", patterns) if pattern)
 
     def matches(self, error: DBAPIError) -> bool:
-        """Whether one of the patterns is found in the message, the SQLSTATE or the text that Hive makes of them."""
+        """Returns true if a pattern is found in the message, the SQLSTATE or the text that Hive builds from both."""
         if not self._patterns:
             return False
         original = error.orig

@@ -1,4 +1,4 @@
-"""One short text that changes when the initiator has something to look at."""
+"""A short text that changes when the initiator has something to look at."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ _POLICY = ("compact%", "no_auto_compaction", "no_cleanup", "transactional%", "hi
 
 
 def change_marker(metastore: Metastore) -> str:
-    """Newest committed transaction and write, aborted ones and their age in hours, queue, history, properties.
+    """Returns the marker: newest committed transaction and write, aborted ones and their age in hours, queue, history,
+    properties.
+
 
     Cheap: seven aggregates in one reading transaction. Two equal texts mean that nothing happened in between that
-    changes what the initiator decides, but for settings, which the caller adds.
+    changes the initiator's decisions, except for settings, which the caller adds.
     """
     with metastore.database.read() as conn:
-        # What a compaction changes for the initiator shows in the queue and the history.
+        # The effects of a compaction on the initiator show in the queue and the history.
         others = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(
             (TxnType.READ_ONLY, TxnType.COMPACTION, TxnType.REBALANCE_COMPACTION)
         )
@@ -59,7 +61,7 @@ def _queue(conn: Connection) -> tuple[int, int]:
 
 
 def _properties(conn: Connection) -> str:
-    """A digest of the table and database properties that decide about compaction."""
+    """Returns a digest of the table and database properties that affect compaction."""
     digest = hashlib.sha256()
     for table, owner in ((DATABASE_PARAMS, "DB_ID"), (TABLE_PARAMS, "TBL_ID")):
         key: ColumnElement[str] = table.c.PARAM_KEY

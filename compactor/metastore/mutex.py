@@ -1,9 +1,9 @@
-"""Mutexes as short leases in AUX_TABLE: one holder of a name at a time, until he lets go or his time is over.
+"""Mutexes as short leases in AUX_TABLE: a name has one holder at a time, until it is released or the lease expires.
 
-Hive holds the row itself locked for a whole pass, which on SQLite would block every other connection. MT_KEY2 is the
+Hive keeps the row itself locked for a whole pass, which on SQLite would block every other connection. MT_KEY2 is the
 end of the lease in epoch ms, MT_COMMENT its holder. Names have the prefix ``Compactor:``, so Hive's rows (MT_KEY2 is
 the time of its last pass there) are never touched. Each name has one more row, with MT_KEY2 0 and without a holder,
-that is only there to be locked while somebody looks at the lease.
+that only serves to be locked while a lease is examined.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -25,7 +25,7 @@ from compactor.metastore.schema.single_rows import inserted
 from compactor.metastore.schema.tables import AUX_TABLE
 
 PREFIX = "Compactor:"
-SCHEDULER = "CompactionScheduler"  #: held by everybody who enters requests, Hive and us
+SCHEDULER = "CompactionScheduler"  #: held by everyone who enters requests, Hive and us
 _ANCHOR = 0
 _AUX = AUX_TABLE.c
 
@@ -40,7 +40,7 @@ class Lease:
 
 
 class Mutexes:
-    """AUX_TABLE."""
+    """Takes, renews and releases leases in AUX_TABLE."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class Mutexes:
 
     @contextmanager
     def hold(self, name: str, owner: str, ttl_ms: int) -> Iterator[Lease]:
-        """Hold ``name`` for at most ``ttl_ms``; let go at the end of the body.
+        """Holds ``name`` for at most ``ttl_ms``; releases it at the end of the body.
 
         Raises:
             LockNotGranted: somebody else holds it.
@@ -61,7 +61,7 @@ class Mutexes:
 
     @retried
     def take(self, name: str, owner: str, ttl_ms: int) -> Lease:
-        """Take ``name`` for ``ttl_ms``.
+        """Takes ``name`` for ``ttl_ms``.
 
         Raises:
             LockNotGranted: somebody else holds it.
@@ -78,17 +78,17 @@ class Mutexes:
             return Lease(name=name, owner=owner, until=now + ttl_ms)
 
     def of_hive(self) -> dict[str, int]:
-        """What Hive's own threads ever held here, with the time of their last pass in epoch ms where they leave one."""
+        """Returns the names that Hive's own threads have held, with the epoch ms of their last pass where they record it."""
         with self._database.read() as conn:
             rows = conn.execute(select(_AUX.MT_KEY1, _AUX.MT_KEY2)).all()
         return {row.MT_KEY1: row.MT_KEY2 for row in rows if ":" not in row.MT_KEY1 and row.MT_KEY1 != SCHEDULER}
 
     @retried
     def extend(self, lease: Lease, ttl_ms: int) -> Lease:
-        """Hold on for ``ttl_ms`` from now.
+        """Renews the lease for ``ttl_ms`` from now.
 
         Raises:
-            LostClaim: the lease is somebody else's by now.
+            LostClaim: the lease has passed to another holder.
         """
         with self._database.write() as conn:
             if conn.execute(delete(AUX_TABLE).where(*_exactly(lease))).rowcount != 1:
@@ -99,7 +99,7 @@ class Mutexes:
             return Lease(name=lease.name, owner=lease.owner, until=until)
 
     def _locked(self, conn: Connection, name: str) -> Row[Any] | None:
-        """The lease of ``name``, if there is one; its anchor is locked, so that nobody else looks at it meanwhile."""
+        """Returns the lease of ``name``, if there is one; its anchor is locked, so that no other looks at it meanwhile."""
         key = _AUX.MT_KEY1 == PREFIX + name
         anchor = self._dialect.for_update(select(AUX_TABLE).where(key, _AUX.MT_KEY2 == _ANCHOR))
         if conn.execute(anchor).first() is None:
@@ -119,10 +119,10 @@ def _exactly(lease: Lease) -> tuple[ColumnElement[bool], ...]:
 
 
 def schedule_alone(conn: Connection, dialect: Dialect) -> None:
-    """Keep everybody else who enters requests away until this transaction ends.
+    """Keeps all others from entering requests until this transaction ends.
 
     Hive's ``CompactFunction`` looks for a request of the same entity while it holds the row ``CompactionScheduler``,
-    and draws the number of its own only then: the number's counter alone does not keep it away.
+    and draws its id only then: the lock on the id's counter alone does not keep Hive away.
     """
     row = dialect.for_update(select(_AUX.MT_KEY2).where(_AUX.MT_KEY1 == SCHEDULER))
     if conn.execute(row).first() is None:

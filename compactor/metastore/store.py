@@ -29,7 +29,7 @@ from compactor.metastore.transactions.write_ids import WriteIds
 
 
 class Metastore:
-    """A metastore. Opens nothing by itself; ``open_metastore`` has looked at its schema."""
+    """A metastore. It opens nothing by itself; ``open_metastore`` has checked its schema."""
 
     def __init__(
         self, name: str, database: Database, schema_version: str = SCHEMA_VERSION, limits: TxnLimits | None = None
@@ -59,19 +59,21 @@ class Metastore:
         self.mutexes = Mutexes(database, dialect)
 
     def now_ms(self) -> int:
-        """Now by the database's clock, in epoch milliseconds."""
+        """Returns the time of the database's clock, in epoch milliseconds."""
         with self.database.read() as connection:
             return clock.now_ms(connection)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Closes the database."""
         self.database.close()
 
 
 def open_metastore(
     name: str, url: str, read_only: bool = False, *, retryable: str = "", limits: TxnLimits | None = None
 ) -> Metastore:
-    """The metastore at ``url``; ``retryable`` is ``hive.txn.retryable.sqlex.regex``, ``limits`` Hive's defaults if None.
+    """Opens the metastore at ``url``.
+
+    ``retryable`` is ``hive.txn.retryable.sqlex.regex``; ``limits`` are Hive's defaults if None.
 
     Raises:
         BadSetting: the URL is malformed.

@@ -1,1 +1,1 @@
-"""What is Compactor's alone: batches, figures of runs, decisions. Tables ``COMPACTOR_…``, migrated by Alembic."""
+"""Compactor's own state: batches, figures of runs, decisions. Tables ``COMPACTOR_…``, migrated by Alembic."""

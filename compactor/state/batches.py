@@ -1,6 +1,6 @@
-"""Batches: which queue entries one Spark application works on, and who may.
+"""Batches: the queue entries that one Spark application works on, and their driver.
 
-An entry in a batch is reserved until the reservation ends; the first driver that registers a batch has it.
+An entry in a batch is reserved until the reservation ends; the first driver that registers a batch gets it.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -27,7 +27,7 @@ _B = BATCHES.c
 
 
 class BatchState(enum.Enum):
-    """From planned over running to done or released; back to planned only by ``Batches.renew``."""
+    """States of a batch: planned, running, then done or released; back to planned only by ``Batches.renew``."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -48,22 +48,22 @@ class Batch:
     queue: str | None
     entry_ids: tuple[int, ...]
     state: BatchState
-    attempt: int  #: how often a driver has registered it
+    attempt: int  #: number of times that a driver has registered it
     reserved_until: int
     planned_at: int
-    read_at: int  #: when this was read; what is reserved is so until later
+    read_at: int  #: time of this reading; a reservation that holds ends later
     conf: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     driver: str | None = None
     application_id: str | None = None
     route: str | None = None
-    resident: int | None = None  #: the application that is to take it; none needs to be started
+    resident: int | None = None  #: the application that takes it; none needs to be started
     tracking_url: str | None = None  #: of Spark's own page, while the application runs
     started_at: int | None = None
     ended_at: int | None = None
 
 
 class Batches:
-    """COMPACTOR_BATCHES and COMPACTOR_BATCH_ENTRIES."""
+    """Reads and writes COMPACTOR_BATCHES and COMPACTOR_BATCH_ENTRIES."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -80,10 +80,10 @@ class Batches:
         route: str | None = None,
         reserved_ms: int = RESERVED_MS,
     ) -> int:
-        """Reserve these entries as one batch; its id.
+        """Reserves these entries as one batch and returns its id.
 
         Args:
-            route: digest of where it runs; a resident of that route which has nothing to do is given the batch.
+            route: digest of where it runs; an idle resident of that route gets the batch.
 
         Raises:
             LostClaim: another planner has reserved one of them meanwhile.
@@ -117,19 +117,19 @@ class Batches:
             return batch_id
 
     def reserved(self, metastore: str) -> set[int]:
-        """Entries that are in a batch which is planned or running and whose reservation has not ended."""
+        """Returns the entries of planned and running batches whose reservation has not ended."""
         with self._database.read() as conn:
             return _reserved(conn, metastore)
 
     def held(self, metastore: str) -> Counter[str | None]:
-        """How many batches are planned or running, by pool, without those whose reservation has ended."""
+        """Returns the number of planned and running batches by pool, without those whose reservation has ended."""
         query = select(_B.POOL).where(_B.METASTORE == metastore, _B.STATE.in_(_HELD))
         with self._database.read() as conn:
             return Counter(conn.execute(query.where(_B.RESERVED_UNTIL > now_ms(conn))).scalars())
 
     @retried
     def register(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
-        """Take the batch for ``driver``; False when another one has it, so that he ends without doing anything.
+        """Takes the batch for ``driver``; returns false if another driver has it, and this one has nothing to do.
 
         Raises:
             NotFound: there is no such batch.
@@ -151,14 +151,14 @@ class Batches:
 
     @retried
     def extend(self, batch_id: int, driver: str, reserved_ms: int) -> bool:
-        """Reserve for ``reserved_ms`` from now; False when the batch is not this driver's."""
+        """Reserves the batch for ``reserved_ms`` from now; returns false if it is not this driver's."""
         with self._database.write() as conn:
             changed = update(BATCHES).where(*_run_by(batch_id, driver))
             return conn.execute(changed.values(RESERVED_UNTIL=now_ms(conn) + reserved_ms)).rowcount == 1
 
     @retried
     def set_application(self, batch_id: int, application_id: str, reserved_ms: int) -> None:
-        """Say under which name the launched application is found again, and reserve the batch anew for its start.
+        """Records the name of the launched application, and renews the reservation of the batch for its start.
 
         Raises:
             NotFound: there is no such batch.
@@ -170,16 +170,16 @@ class Batches:
 
     @retried
     def set_tracking(self, batch_id: int, driver: str, url: str | None) -> None:
-        """Say where Spark shows the application of ``driver``; nothing where the batch is not his."""
+        """Records where Spark shows the application of ``driver``; does nothing if the batch is not its own."""
         with self._database.write() as conn:
             conn.execute(update(BATCHES).where(*_run_by(batch_id, driver)).values(TRACKING_URL=url))
 
     @retried
     def renew(self, batch_id: int, reserved_ms: int) -> bool:
-        """Plan the batch again, for the driver that had it is gone: it is done, or its reservation has ended.
+        """Plans the batch again after its driver is gone: the batch is done, or its reservation has ended.
 
         Returns:
-            False where nothing was changed: a driver or launcher has it, or another batch has one of its entries.
+            False if nothing was changed: a driver or launcher has it, or another batch has one of its entries.
 
         Raises:
             NotFound: there is no such batch.
@@ -206,7 +206,10 @@ class Batches:
 
     @retried
     def done(self, batch_id: int, driver: str | None = None) -> bool:
-        """End the batch; its entries are free. With ``driver`` only if it is his. False when it was not to be ended."""
+        """Ends the batch, with ``driver`` only if it is that driver's, and frees its entries.
+
+        Returns false if nothing was changed.
+        """
         with self._database.write() as conn:
             condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_HELD)]
             if driver is not None:
@@ -216,8 +219,10 @@ class Batches:
 
     @retried
     def release(self, batch_id: int, driver: str | None = None) -> bool:
-        """Take the batch from whoever has it, or from ``driver`` if it is his; its entries are free. False when it was
-        not to be taken."""
+        """Takes the batch away from its driver, or from ``driver`` only if it is that driver's, and frees its entries.
+
+        Returns false if nothing was changed.
+        """
         with self._database.write() as conn:
             condition = [_B.BATCH_ID == batch_id, _B.STATE.in_(_HELD)]
             if driver is not None:
@@ -227,7 +232,7 @@ class Batches:
             return conn.execute(changed.values(values)).rowcount == 1
 
     def get(self, batch_id: int) -> Batch:
-        """One batch.
+        """Returns one batch.
 
         Raises:
             NotFound: there is none of this id.
@@ -236,7 +241,7 @@ class Batches:
             return _batch(conn, batch_id)
 
     def find(self, metastore: str, *, states: Collection[BatchState] | None = None, limit: int = 100) -> list[Batch]:
-        """Batches of one metastore, newest first."""
+        """Returns the batches of one metastore, newest first."""
         query = select(_B.BATCH_ID).where(_B.METASTORE == metastore).order_by(_B.BATCH_ID.desc()).limit(limit)
         if states is not None:
             query = query.where(_B.STATE.in_([state.value for state in states]))

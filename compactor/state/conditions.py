@@ -1,4 +1,4 @@
-"""What the initiator's last look at each entity found: one row for each, for people who look at thousands of them."""
+"""Results of the initiator's last look at each entity: one row for each, for lists of thousands of them."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -36,7 +36,7 @@ _C = CONDITIONS.c
 _AT_ONCE = 1000  #: rows in one statement
 _NAME = _C.DB_NAME + "." + _C.TABLE_NAME + case((_C.PART_NAME.is_(None), ""), else_="/" + _C.PART_NAME)
 _BYTES: ColumnElement[Any] = _C.BASE_BYTES + _C.DELTA_BYTES
-#: What a list may be ordered by.
+#: The orders of a list.
 ORDERS: Mapping[str, ColumnElement[Any]] = {
     "table": _NAME,
     "health": _C.HEALTH,
@@ -66,9 +66,9 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """One entity as it was last looked at. Times are epoch ms of the metastore's clock.
+    """One entity as of the last look at it. Times are epoch ms of the metastore's clock.
 
-    ``condition`` is what the last look into its directory found, which may be an older one; None before the first.
+    ``condition`` is the result of the last look into its directory, which may be an older one; None before the first.
     ``last_compacted`` is the end of its newest compaction that succeeded, as far as the history goes back.
     """
 
@@ -83,21 +83,21 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which rows: ``find`` is a part of ``db.table/partition`` in any case, ``outcomes`` empty means all of them."""
+    """A filter: ``find`` is a part of ``db.table/partition`` in any case, ``outcomes`` empty means all of them."""
 
     find: str = ""
     outcomes: tuple[str, ...] = ()
 
 
 class Conditions:
-    """COMPACTOR_CONDITIONS."""
+    """Reads and writes COMPACTOR_CONDITIONS."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retried
     def record(self, metastore: str, seen: Sequence[Seen], gone: Collection[Entity] = ()) -> None:
-        """Store what a look found, in place of the look before; entities that are gone are forgotten."""
+        """Stores the results of a look in place of the one before; entities that are gone are forgotten."""
         rows = {_key(one.entity): one for one in seen}
         lost = [_key(entity) for entity in gone]
         with self._database.write() as conn:
@@ -119,7 +119,7 @@ class Conditions:
         limit: int,
         offset: int = 0,
     ) -> list[Seen]:
-        """Some rows in an order of ``ORDERS``, by name where they are equal in it; what was never measured comes last.
+        """Returns rows in an order of ``ORDERS``, then by name; rows never measured come last.
 
         Raises:
             BadSetting: there is no such order.
@@ -133,18 +133,18 @@ class Conditions:
             unknown, column.desc() if descending else column, _C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME
         )
         with self._database.read() as conn:
-            # keys first: what is sorted of 100,000 rows are a few numbers of each
+            # keys first: of 100,000 rows only a few numbers each are sorted
             keys = conn.execute(query.limit(limit).offset(offset)).scalars().all()
             found = self._known(conn, metastore, keys)
         return [found[key] for key in keys if key in found]
 
     def count(self, metastore: str, wanted: Wanted | None = None) -> int:
-        """How many rows there are."""
+        """Returns the number of rows."""
         with self._database.read() as conn:
             return int(conn.execute(_of(select(func.count()), metastore, wanted)).scalar_one())
 
     def entities(self, metastore: str) -> set[Entity]:
-        """Everything that was looked at."""
+        """Returns the rows of all entities."""
         query = select(_C.DB_NAME, _C.TABLE_NAME, _C.PART_NAME).where(_C.METASTORE == metastore)
         with self._database.read() as conn:
             return {
@@ -153,32 +153,32 @@ class Conditions:
             }
 
     def outcomes(self, metastore: str) -> dict[str, int]:
-        """How many rows have each outcome."""
+        """Returns the number of rows by outcome."""
         query = select(_C.OUTCOME, func.count().label("n")).where(_C.METASTORE == metastore).group_by(_C.OUTCOME)
         with self._database.read() as conn:
             return {row.OUTCOME: int(row.n) for row in conn.execute(query)}
 
     def of(self, metastore: str, entities: Collection[Entity]) -> dict[Entity, Seen]:
-        """The rows of these entities."""
+        """Returns the rows of these entities."""
         with self._database.read() as conn:
             found = self._known(conn, metastore, [_key(entity) for entity in entities])
         return {seen.entity: seen for seen in found.values()}
 
     def unsettled(self, metastore: str, before: int) -> list[Seen]:
-        """Rows of looks before ``before`` that say there is something to merge, to clean, or in the way."""
+        """Returns rows of looks before ``before`` that show something to merge or to clean, or an obstacle."""
         calm = (_C.OUTCOME == "notneeded") & (func.coalesce(_C.DELTAS, 1) == 0)
         query = select(CONDITIONS).where(_C.METASTORE == metastore, _C.SEEN_AT < before, ~calm)
         with self._database.read() as conn:
             return [_seen(row) for row in conn.execute(query).mappings()]
 
     def newest(self, metastore: str) -> int | None:
-        """When the newest look was."""
+        """Returns the time of the newest look."""
         with self._database.read() as conn:
             return conn.execute(select(func.max(_C.SEEN_AT)).where(_C.METASTORE == metastore)).scalar()
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Forget what nobody has looked at for so long; how many rows."""
+        """Deletes rows not looked at for that long; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(CONDITIONS).where(_C.SEEN_AT < now_ms(conn) - older_than_ms)).rowcount
 
@@ -202,12 +202,12 @@ def _of(query: Select[Any], metastore: str, wanted: Wanted | None) -> Select[Any
 
 
 def _with(seen: Seen, known: Seen | None) -> Seen:
-    """A look that did not reach the directory leaves what the one before found there."""
+    """Returns the columns to update: a look that did not reach the directory keeps the result of the one before."""
     return seen if known is None else replace(seen, condition=known.condition)
 
 
 def _key(entity: Entity) -> str:
-    """Names of Hive are longer together than any database's keys may be."""
+    """Returns a digest of the names, since Hive's names together are longer than any database's keys may be."""
     names = json.dumps([entity.database, entity.table, entity.partition])
     return hashlib.sha256(names.encode()).hexdigest()
 

@@ -1,4 +1,4 @@
-"""What a pass decided about each entity, and why."""
+"""Decisions of a pass about each entity, with their reasons."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Decided:
 
 
 class Decisions:
-    """COMPACTOR_DECISIONS."""
+    """Reads and writes COMPACTOR_DECISIONS."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retried
     def record(self, metastore: str, decisions: Iterable[Decided], *, at: int | None = None) -> int:
-        """Store what one pass decided; its time, which ``at`` gives where a pass stores in several steps."""
+        """Stores the decisions of one pass and returns its time; ``at`` passes that on if a pass stores in several steps."""
         with self._database.write() as conn:
             at = now_ms(conn) if at is None else at
             rows = [
@@ -61,7 +61,7 @@ class Decisions:
             return at
 
     def latest(self, metastore: str, entity: Entity) -> Decided | None:
-        """The newest decision about one entity."""
+        """Returns the newest decision about one entity."""
         part = _D.PART_NAME.is_not_distinct_from(entity.partition)
         query = select(DECISIONS).where(_D.METASTORE == metastore, part)
         query = query.where(_D.DB_NAME == entity.database, _D.TABLE_NAME == entity.table)
@@ -70,7 +70,7 @@ class Decisions:
         return None if row is None else _decided(row)
 
     def last_pass(self, metastore: str, role: str = "initiator") -> list[Decided]:
-        """Everything that the newest pass of ``role`` decided, by name."""
+        """Returns all decisions of the newest pass of ``role``, by name."""
         here = (_D.METASTORE == metastore, _D.ROLE == role)
         newest = select(func.max(_D.PASS_AT)).where(*here).scalar_subquery()
         query = select(DECISIONS).where(*here, _D.PASS_AT == newest)
@@ -79,13 +79,13 @@ class Decisions:
             return [_decided(row) for row in rows]
 
     def newest(self, metastore: str, role: str) -> int | None:
-        """The time of the newest pass of ``role``; None where there was none."""
+        """Returns the time of the newest pass of ``role``; None if there was none."""
         query = select(func.max(_D.PASS_AT)).where(_D.METASTORE == metastore, _D.ROLE == role)
         with self._database.read() as conn:
             return conn.execute(query).scalar()
 
     def cursor(self, metastore: str, role: str = "initiator") -> Entity | None:
-        """The entity that was decided about last; a pass that was cut short ended there."""
+        """Returns the entity of the last decision; a pass that was cut short ended there."""
         query = select(DECISIONS).where(_D.METASTORE == metastore, _D.ROLE == role)
         with self._database.read() as conn:
             row = conn.execute(query.order_by(_D.DECISION_ID.desc()).limit(1)).mappings().first()
@@ -93,7 +93,7 @@ class Decisions:
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Delete decisions of passes longer ago than this; how many."""
+        """Deletes decisions of passes longer ago than this; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(DECISIONS).where(_D.PASS_AT < now_ms(conn) - older_than_ms)).rowcount
 

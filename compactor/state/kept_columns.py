@@ -1,4 +1,4 @@
-"""What a metastore's own queue has no columns for, by the id of the row that it belongs to."""
+"""Values for which a metastore's own queue has no columns, by the id of the row that they belong to."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -21,8 +21,8 @@ _AT_ONCE = 1000  #: ids in one statement
 class KeptColumns:
     """COMPACTOR_ENTRIES of one metastore: Hive 3.1's queue knows neither a compaction's transaction nor its pool.
 
-    Nothing correct depends on this and the metastore's row being committed together: what is needed later is written
-    first, and what stands here of a row that never came, or went another way, decides nothing.
+    Correctness does not depend on this and the metastore's row being committed together: values needed later are written
+    first, and those of a row that never came, or went another way, decide nothing.
     """
 
     def __init__(self, database: Database, metastore: str) -> None:
@@ -30,13 +30,13 @@ class KeptColumns:
         self._metastore = metastore
 
     def get(self, ids: Collection[int]) -> dict[int, dict[str, Any]]:
-        """What is kept of these rows, by column name without prefix; rows of which nothing is kept are left out."""
+        """Returns what is kept for these rows, by column name without prefix; rows without kept values are left out."""
         with self._database.read() as conn:
             return self._get(conn, ids)
 
     @retried
     def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
-        """Keep these values beside what is known of the rows; ``anew`` forgets what was known of such ids before."""
+        """Keeps these values beside those known for the rows; ``anew`` first forgets what was known for these ids."""
         if not rows:
             return
         with self._database.write() as conn:
@@ -57,13 +57,13 @@ class KeptColumns:
 
     @retried
     def forget(self, ids: Collection[int]) -> None:
-        """Drop what is kept of rows that have left the history."""
+        """Drops what is kept for rows that have left the history."""
         with self._database.write() as conn:
             alone(conn)
             self._forget(conn, ids)
 
     def ids(self) -> set[int]:
-        """Rows of which something is kept."""
+        """Returns the ids of rows for which something is kept."""
         with self._database.read() as conn:
             return set(conn.execute(select(_E.ENTRY_ID).where(_E.METASTORE == self._metastore)).scalars())
 

@@ -1,4 +1,4 @@
-"""Settings of single tables that people keep in our own state instead of in the table's properties."""
+"""Settings of single tables kept in our own state instead of in the table's properties."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -28,17 +28,17 @@ class Override:
 
 
 class StoredOverrides:
-    """COMPACTOR_OVERRIDES."""
+    """Reads and writes COMPACTOR_OVERRIDES."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def of_table(self, metastore: str, database: str, table: str) -> list[Override]:
-        """What is kept for one table, by key."""
+        """Returns the settings kept for one table, by key."""
         return self._where(_O.METASTORE == metastore, _O.DB_NAME == database, _O.TABLE_NAME == table)
 
     def of_key(self, metastore: str, key: str) -> list[Override]:
-        """The tables for which this setting is kept."""
+        """Returns the tables for which this setting is kept."""
         return self._where(_O.METASTORE == metastore, _O.NAME == key)
 
     def _where(self, *conditions: object) -> list[Override]:
@@ -58,7 +58,7 @@ class StoredOverrides:
 
     @retried
     def keep(self, metastore: str, override: Override) -> None:
-        """Store it instead of what was kept for the same setting of the same table."""
+        """Stores an override in place of the one for the same setting of the same table."""
         row = {"METASTORE": metastore, "DB_NAME": override.database, "TABLE_NAME": override.table, "NAME": override.key}
         with self._database.write() as conn:
             alone(conn)
@@ -68,7 +68,7 @@ class StoredOverrides:
 
     @retried
     def forget(self, metastore: str, database: str, table: str, key: str) -> bool:
-        """Remove it; whether it was there."""
+        """Removes an override; returns false if there was none."""
         where = (_O.METASTORE == metastore, _O.DB_NAME == database, _O.TABLE_NAME == table, _O.NAME == key)
         with self._database.write() as conn:
             return conn.execute(delete(OVERRIDES).where(*where)).rowcount > 0

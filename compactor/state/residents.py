@@ -1,7 +1,7 @@
-"""Residents: applications that wait for further batches of their route, so that a start is paid once.
+"""Residents: applications that wait for further batches of their route, so that the cost of a start is paid once.
 
-A planner gives a batch to a resident in the transaction that plans it, and a resident goes only when it was given none:
-neither misses the other. One that dies is known by the end of its time.
+A planner gives a batch to a resident in the transaction that plans it, and a resident leaves only if it has been given
+none: neither misses the other. A dead one is recognized by the end of its time.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -33,14 +33,14 @@ class Resident:
 
 
 class Residents:
-    """COMPACTOR_RESIDENTS, and which batches are theirs."""
+    """Reads and writes COMPACTOR_RESIDENTS, and assigns batches to residents."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @retried
     def enter(self, metastore: str, route: str, application_id: str, alive_ms: int) -> int:
-        """From now on batches of ``route`` may be given to this application; its id here."""
+        """Registers an application to which batches of ``route`` may be given; returns its id here."""
         with self._database.write() as conn:
             now = now_ms(conn)
             row = {
@@ -57,14 +57,14 @@ class Residents:
 
     @retried
     def extend(self, resident: int, alive_ms: int) -> bool:
-        """Alive for ``alive_ms`` from now; False where it was taken for dead already."""
+        """Keeps the resident alive for ``alive_ms`` from now; returns false if it already counts as dead."""
         with self._database.write() as conn:
             changed = update(RESIDENTS).where(_R.RESIDENT_ID == resident)
             return conn.execute(changed.values(ALIVE_UNTIL=now_ms(conn) + alive_ms)).rowcount == 1
 
     @retried
     def leave(self, resident: int) -> bool:
-        """Take no batch any more; False where one was given meanwhile, which is to be worked on first."""
+        """Stops taking batches; returns false if one was given meanwhile, which has to be worked on first."""
         with self._database.write() as conn:
             alone(conn)
             if _given(conn, resident) is not None:
@@ -73,13 +73,13 @@ class Residents:
             return True
 
     def given(self, resident: int) -> int | None:
-        """The batch that was given to it and is not begun."""
+        """Returns the batch that was given to the resident and has not begun."""
         with self._database.read() as conn:
             return _given(conn, resident)
 
     @retried
     def bury(self, metastore: str) -> int:
-        """Forgets residents whose time has ended; batches that were given to one and not begun are free. How many."""
+        """Forgets residents whose time has ended and frees their batches not yet begun; returns the number of residents."""
         with self._database.write() as conn:
             alone(conn)
             dead = _R.METASTORE == metastore, _R.ALIVE_UNTIL <= now_ms(conn)
@@ -91,7 +91,7 @@ class Residents:
             return len(ids)
 
     def find(self, metastore: str) -> list[Resident]:
-        """Those that are alive, oldest first."""
+        """Returns the living residents, oldest first."""
         with self._database.read() as conn:
             query = select(RESIDENTS).where(_R.METASTORE == metastore, _R.ALIVE_UNTIL > now_ms(conn))
             return [
@@ -108,7 +108,7 @@ class Residents:
 
 
 def idle(conn: Connection, metastore: str, route: str) -> int | None:
-    """A resident of this route that is alive and has nothing to do: no batch waits behind another one's work."""
+    """Returns an idle, living resident of this route, so that no batch waits behind the work of another."""
     busy = exists().where(_B.RESIDENT_ID == _R.RESIDENT_ID, _B.STATE.in_((_PLANNED, _RUNNING)))
     query = select(_R.RESIDENT_ID).where(
         _R.METASTORE == metastore, _R.ROUTE == route, _R.ALIVE_UNTIL > now_ms(conn), ~busy

@@ -21,7 +21,7 @@ _R = RUNS.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One compaction: what was there before and after. ``ended_at`` is set by the database when it is stored."""
+    """The figures of one compaction, before and after. ``ended_at`` is set by the database when it is stored."""
 
     metastore: str
     entry_id: int
@@ -42,10 +42,10 @@ class Run:
     stripes_dropped: int = 0
     seconds: float = 0.0
     bytes_copied: int | None = None  #: of ``bytes_after``; None in rows of releases that did not count them
-    deltas_left: int = 0  #: for a bound of the request
+    deltas_left: int = 0  #: because of a bound of the request
     bytes_left: int = 0
-    opening_before: float | None = None  #: seconds that a reader takes to open what was read; None: not measured
-    opening_after: float | None = None  #: and what was made
+    opening_before: float | None = None  #: seconds that a reader takes to open the input; None: not measured
+    opening_after: float | None = None  #: and the output
     ended_at: int | None = None
 
 
@@ -72,18 +72,18 @@ _FIGURES = (
 
 
 class Runs:
-    """COMPACTOR_RUNS."""
+    """Reads and writes COMPACTOR_RUNS."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def add(self, run: Run) -> None:
-        """Store one run."""
+        """Stores one run."""
         self.add_all([run])
 
     @retried
     def add_all(self, runs: Sequence[Run]) -> None:
-        """Store runs that end now."""
+        """Stores runs that end now."""
         if not runs:
             return
         with self._database.write() as conn:
@@ -91,25 +91,25 @@ class Runs:
             conn.execute(insert(RUNS), [{"ENDED_AT": now, **_row(run)} for run in runs])
 
     def of_entry(self, metastore: str, entry_id: int) -> list[Run]:
-        """The runs of one entry, newest first."""
+        """Returns the runs of one entry, newest first."""
         query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID == entry_id).order_by(_R.RUN_ID.desc())
         with self._database.read() as conn:
             return [_run(row) for row in conn.execute(query).mappings()]
 
     def of_entries(self, metastore: str, entry_ids: Collection[int]) -> dict[int, Run]:
-        """The newest run of each of these entries; of one that was never compacted by us there is none."""
+        """Returns the newest run of each of these entries; one never compacted by us has none."""
         query = select(RUNS).where(_R.METASTORE == metastore, _R.ENTRY_ID.in_(entry_ids)).order_by(_R.RUN_ID)
         with self._database.read() as conn:
             return {row["ENTRY_ID"]: _run(row) for row in conn.execute(query).mappings()}
 
     def left(self, metastore: str) -> dict[int, tuple[int, int]]:
-        """Deltas and bytes that bounded requests left to later ones, by entry."""
+        """Returns the deltas and bytes that bounded requests left to later ones, by entry."""
         query = select(_R.ENTRY_ID, _R.DELTAS_LEFT, _R.BYTES_LEFT).where(_R.METASTORE == metastore, _R.DELTAS_LEFT > 0)
         with self._database.read() as conn:
             return {row.ENTRY_ID: (row.DELTAS_LEFT, row.BYTES_LEFT) for row in conn.execute(query)}
 
     def openings(self, metastore: str) -> dict[int, tuple[float, float]]:
-        """Seconds to open before and after, by entry, where they were measured."""
+        """Returns the seconds to open before and after, by entry, if they were measured."""
         query = select(_R.ENTRY_ID, _R.OPENING_BEFORE, _R.OPENING_AFTER).where(
             _R.METASTORE == metastore, _R.OPENING_BEFORE.is_not(None), _R.OPENING_AFTER.is_not(None)
         )
@@ -117,7 +117,7 @@ class Runs:
             return {row.ENTRY_ID: (row.OPENING_BEFORE, row.OPENING_AFTER) for row in conn.execute(query)}
 
     def latest(self, metastore: str, limit: int = 100, *, entity: Entity | None = None) -> list[Run]:
-        """The newest runs, newest first; of one entity, or of all."""
+        """Returns the newest runs, newest first; of one entity, or of all."""
         query = select(RUNS).where(_R.METASTORE == metastore).order_by(_R.RUN_ID.desc()).limit(limit)
         if entity is not None:
             part = _R.PART_NAME.is_not_distinct_from(entity.partition)
@@ -127,7 +127,7 @@ class Runs:
 
     @retried
     def purge(self, older_than_ms: int) -> int:
-        """Delete runs that ended longer ago than this; how many."""
+        """Deletes runs that ended longer ago than this; returns their number."""
         with self._database.write() as conn:
             return conn.execute(delete(RUNS).where(_R.ENDED_AT < now_ms(conn) - older_than_ms)).rowcount
 

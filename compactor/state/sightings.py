@@ -1,4 +1,4 @@
-"""What was newest when an entry that bears no stamp was first seen ready for cleaning."""
+"""The newest transaction and lock at the time when an entry without a stamp was first seen ready for cleaning."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -17,20 +17,20 @@ _S = SIGHTINGS.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The newest transaction and the newest lock around the entry at its first sight; 0 where there was no lock."""
+    """The newest transaction and the newest lock around the entry when it was first seen; 0 if there was no lock."""
 
     newest: TxnId
     newest_lock: int = 0
 
 
 class Sightings:
-    """COMPACTOR_SIGHTINGS. Hive stamps no CQ_NEXT_TXN_ID on its rebalances, and Hive 3 on nothing."""
+    """Reads and writes COMPACTOR_SIGHTINGS. Hive stamps no CQ_NEXT_TXN_ID on rebalances, Hive 3 on no entry at all."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def seen(self, metastore: str, entry_id: int) -> Sighting | None:
-        """What was newest at first sight of the entry; None where nobody has looked at it yet."""
+        """Returns the first sighting of the entry; None if it has not been seen yet."""
         query = select(_S.NEWEST_TXN_ID, _S.NEWEST_LOCK_ID).where(_S.METASTORE == metastore, _S.ENTRY_ID == entry_id)
         with self._database.read() as conn:
             known = conn.execute(query).first()
@@ -40,7 +40,7 @@ class Sightings:
 
     @retried
     def first(self, metastore: str, entry_id: int, now: Sighting) -> Sighting:
-        """What was newest at first sight of the entry; ``now`` when this is the first."""
+        """Returns the first sighting of the entry, and stores ``now`` if there is none."""
         query = select(_S.NEWEST_TXN_ID, _S.NEWEST_LOCK_ID).where(_S.METASTORE == metastore, _S.ENTRY_ID == entry_id)
         with self._database.write() as conn:
             alone(conn)

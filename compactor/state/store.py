@@ -1,4 +1,4 @@
-"""Our state by its database: open, make and bring up to date."""
+"""Our state by its database: open, create and upgrade."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from compactor.state.tables import VERSION_TABLE
 
 
 class OwnState:
-    """What is remembered besides the metastore. Nothing correct depends on both committing together."""
+    """The state kept besides the metastore. Correctness does not depend on both committing together."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -37,16 +37,16 @@ class OwnState:
         self.overrides = StoredOverrides(database)
 
     def kept_columns(self, metastore: str) -> KeptColumns:
-        """What the queue of ``metastore`` has no columns for."""
+        """Returns the values for which the queue of ``metastore`` has no columns."""
         return KeptColumns(self.database, metastore)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Closes the database."""
         self.database.close()
 
 
 def open_state(url: str, read_only: bool = False) -> OwnState:
-    """The state at ``url``.
+    """Opens the state at ``url``.
 
     Raises:
         BadSetting: the URL is malformed.
@@ -67,19 +67,19 @@ def open_state(url: str, read_only: bool = False) -> OwnState:
 
 
 def version(database: Database) -> str | None:
-    """The version of the state in ``database``; None when there is none."""
+    """Returns the version of the state in ``database``; None if there is none."""
     with database.read() as conn:
         return _version(conn)
 
 
 @cache
 def newest_version() -> str | None:
-    """The version that this release makes."""
+    """Returns the version that this release creates."""
     return ScriptDirectory.from_config(_config()).get_current_head()
 
 
 def upgrade(database: Database) -> str | None:
-    """Make the state's tables, or bring them to this release's version; which is returned. Nothing if they are.
+    """Creates the state's tables, or upgrades them if needed; returns this release's version.
 
     All steps happen in one transaction.
     """
@@ -91,7 +91,7 @@ def upgrade(database: Database) -> str | None:
 
 
 def init(url: str) -> OwnState:
-    """The state at ``url``, made where it is not there yet."""
+    """Opens the state at ``url``, and creates it if it does not exist."""
     database = open_database(url)
     upgrade(database)
     database.close()
@@ -101,7 +101,7 @@ def init(url: str) -> OwnState:
 def _version(conn: Connection) -> str | None:
     if not inspect(conn).has_table(VERSION_TABLE):
         return None
-    # Not by Alembic's context, which tells the log of every task and trigger that looks here which database it found.
+    # Not by Alembic's context, which logs the database it found for every task and trigger that looks here.
     found: str | None = conn.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()
     return found
 

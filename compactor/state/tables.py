@@ -23,7 +23,7 @@ VERSION_TABLE = "COMPACTOR_VERSION"  #: Alembic's
 
 
 def _key(name: str) -> Column[int]:
-    # INTEGER on SQLite, so that the database hands the number out, and never twice (AUTOINCREMENT below).
+    # INTEGER on SQLite, so that the database allocates the number, and never twice (AUTOINCREMENT below).
     return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
@@ -174,7 +174,7 @@ OVERRIDES = Table(
     Column("SAID_AT", BigInteger, nullable=False),
 )
 
-#: One row, Alembic's: whoever holds it is alone among those who read before they write.
+#: Alembic's only row: its holder is alone among the transactions that read before they write.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 
 for _table in metadata.tables.values():
@@ -183,5 +183,5 @@ for _table in metadata.tables.values():
 
 
 def alone(conn: Connection) -> None:
-    """Keep others who call this waiting until the transaction ends; on SQLite a writer is alone as it is."""
+    """Keeps other callers waiting until the transaction ends; on SQLite a writer is alone anyway."""
     conn.execute(select(VERSION.c.version_num).with_for_update()).all()

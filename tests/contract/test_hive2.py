@@ -126,7 +126,7 @@ def test_what_is_named_is_ready_for_hive_2_s_cleaner(old: Old, warehouse: Path) 
     state = (row["CQ_STATE"], row["CQ_WORKER_ID"], row["CQ_RUN_AS"], row["CQ_HIGHEST_TXN_ID"])
     assert state == ("r", None, "alice", 34)
     with (
-        pytest.raises(LostClaim, match="not worked on"),
+        pytest.raises(LostClaim, match="no longer worked on"),
         old.metastore.committing(claim, table_id=table.id, partition_id=None, location=table.location),
     ):
         raise AssertionError("never comes here")

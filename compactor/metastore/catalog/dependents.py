@@ -1,4 +1,4 @@
-"""Rows of the transaction tables that name a database, table or partition: they go with it and take its new name.
+"""Rows of the transaction tables that name a database, table or partition: dropped and renamed with it.
 
 As Hive's ``AcidEventListener`` (``cleanupRecords``, ``OnRenameFunction``) does; its locks stay with their transaction.
 """
@@ -15,7 +15,7 @@ from compactor.metastore.schema import tables as t
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.transactions import components
 
-#: Tables whose rows go with what they name, and the prefix of their columns.
+#: Tables whose rows are dropped with the partition that they name, and the prefix of their columns.
 _OF_PARTITIONS = (
     (t.TXN_COMPONENTS, "TC"),
     (t.COMPLETED_TXN_COMPONENTS, "CTC"),
@@ -28,13 +28,13 @@ _RENAMED_TOO = ((t.WRITE_SET, "WS"), (t.HIVE_LOCKS, "HL"))
 
 
 class DependentRows:
-    """The rows of every transaction table by the names in them."""
+    """Deletes and renames rows of every transaction table by the names in them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
 
     def forget(self, conn: Connection, database: str, table: str, partition: str | None = None) -> None:
-        """A table or partition is dropped; a table takes its partitions' rows and its write IDs along."""
+        """Deletes the rows of a dropped table or partition; those of a table include its partitions' and its write IDs."""
         names = components.recorded_forms(conn, Entity(database=database, table=table, partition=partition))
         tables = _OF_PARTITIONS if partition is not None else (*_OF_PARTITIONS, *_OF_TABLES)
         for records, prefix in self._there(tables):
@@ -44,18 +44,18 @@ class DependentRows:
             conn.execute(delete(records).where(*here))
 
     def forget_database(self, conn: Connection, database: str) -> None:
-        """A database is dropped."""
+        """Deletes the rows of a dropped database."""
         for records, prefix in self._there((*_OF_PARTITIONS, *_OF_TABLES)):
             conn.execute(delete(records).where(records.c[f"{prefix}_DATABASE"] == database))
 
     def rename_table(self, conn: Connection, database: str, table: str, to_database: str, to_table: str) -> None:
-        """A table has a new name, and so have all rows of its partitions."""
+        """Renames the table in all rows, those of its partitions included."""
         for records, prefix in self._there((*_OF_PARTITIONS, *_OF_TABLES, *_RENAMED_TOO)):
             names = {_column(prefix, "DATABASE"): to_database, f"{prefix}_TABLE": to_table}
             conn.execute(update(records).where(*_named(records, prefix, database, table)).values(names))
 
     def rename_partition(self, conn: Connection, entity: Entity, to: str) -> None:
-        """A partition has the new PART_NAME ``to``; rows of its twice escaped form are renamed to that of ``to``."""
+        """Renames a partition to the PART_NAME ``to``, and rows of its twice escaped form to that of ``to``."""
         old, new = components.recorded_forms(conn, entity), partition_names.escaped_again(to)
         for records, prefix in self._there((*_OF_PARTITIONS, *_RENAMED_TOO)):
             column = records.c[f"{prefix}_PARTITION"]

@@ -1,4 +1,4 @@
-"""Databases, tables and partitions as the embedded metastore makes, renames and drops them; a Hive does so elsewhere."""
+"""Creation, renaming and dropping of databases, tables and partitions in an embedded metastore, one without a Hive."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -77,7 +77,7 @@ class EmbeddedCatalog:
 
     @retried
     def create_database(self, name: str, location: str, parameters: Mapping[str, str] | None = None) -> None:
-        """A new database.
+        """Creates a database.
 
         Raises:
             Refused: there is one of this name.
@@ -99,7 +99,7 @@ class EmbeddedCatalog:
 
     @retried
     def create_table(self, new: NewTable) -> Table:
-        """A new table in ORC; parameters as given (``transactional=true`` and so on).
+        """Creates a table and returns it.
 
         Raises:
             NotFound: there is no such database.
@@ -141,9 +141,9 @@ class EmbeddedCatalog:
     def add_partition(
         self, table: Table, values: Sequence[str], location: str | None = None, *, name: str | None = None
     ) -> Partition:
-        """A new partition with these plain values; below the table's location unless told otherwise.
+        """Creates a partition with these plain values, by default below the table's location, and returns it.
 
-        ``name`` is PART_NAME where it comes from somewhere else and is to be kept.
+        ``name`` is PART_NAME if the partition comes from elsewhere and has to keep its name.
 
         Raises:
             Refused: the number of values is not that of the keys, or the partition exists.
@@ -175,7 +175,7 @@ class EmbeddedCatalog:
 
     @retried
     def drop_partition(self, table: Table, part_name: str) -> None:
-        """Forget a partition and its records; its files are nobody's business here.
+        """Drops a partition and its dependent rows; its files stay.
 
         Raises:
             NotFound: the table has none of this name.
@@ -187,7 +187,7 @@ class EmbeddedCatalog:
 
     @retried
     def rename_partition(self, table: Table, part_name: str, values: Sequence[str]) -> Partition:
-        """Give a partition other values, with its records (Hive's ``OnRenameFunction``); its location stays.
+        """Gives a partition and its dependent rows other values (Hive's ``OnRenameFunction``); its location stays.
 
         Raises:
             NotFound: the table has none of this name.
@@ -207,14 +207,14 @@ class EmbeddedCatalog:
 
     @retried
     def set_table_parameter(self, table: Table, key: str, value: str | None) -> Table:
-        """Set a table property, or remove it with None; the table as it is then."""
+        """Sets a table property, or removes it with None; returns the changed table."""
         with self._database.write() as conn:
             _set_parameter(conn, TABLE_PARAMS, "TBL_ID", table.id, key, value)
         return self._catalog.table(table.database, table.name)
 
     @retried
     def set_database_parameter(self, database: str, key: str, value: str | None) -> None:
-        """Set a database property, or remove it with None.
+        """Sets a database property, or removes it with None.
 
         Raises:
             NotFound: there is no such database.
@@ -227,7 +227,7 @@ class EmbeddedCatalog:
 
     @retried
     def drop_table(self, table: Table) -> None:
-        """Forget a table, its partitions and its records (Hive's ``AcidEventListener``); files stay."""
+        """Drops a table, its partitions and its dependent rows (Hive's ``AcidEventListener``); files stay."""
         with self._database.write() as conn:
             ids = conn.execute(select(PARTITIONS.c.PART_ID).where(PARTITIONS.c.TBL_ID == table.id)).scalars().all()
             _delete_partitions(conn, ids)
@@ -245,14 +245,14 @@ class EmbeddedCatalog:
     def rename_table(
         self, table: Table, name: str, database: str | None = None, *, location: str | None = None
     ) -> Table:
-        """Give a table another name, or another database too, with its records; the table as it is then.
+        """Gives a table and its dependent rows another name, or another database too; returns the renamed table.
 
-        Its location stays, or is ``location``, where its directory was moved to (Hive moves a managed table's);
-        partitions below the old one are there then.
+        Its location stays, unless its directory was moved to ``location`` (Hive moves that of a managed table);
+        partitions below the old location move with it.
 
         Raises:
             NotFound: there is no such database.
-            Refused: a table of this name is there.
+            Refused: there is a table of this name.
         """
         to_database, to_name = (database or table.database).lower(), name.lower()
         with self._database.write() as conn:
@@ -270,7 +270,7 @@ class EmbeddedCatalog:
 
     @retried
     def drop_database(self, name: str) -> None:
-        """Forget a database without tables, and its records; its directory stays.
+        """Drops a database without tables and its dependent rows; its directory stays.
 
         Raises:
             NotFound: there is no such database.
@@ -334,7 +334,7 @@ class EmbeddedCatalog:
         return sd_id
 
     def _draw(self, conn: Connection, model: str) -> int:
-        """The next id of a model class, from SEQUENCE_TABLE as DataNucleus does."""
+        """Draws the next id of a model class from SEQUENCE_TABLE, as DataNucleus does."""
         name = _MODEL + model
         here = SEQUENCE_TABLE.c.SEQUENCE_NAME == name
         found = conn.execute(self._dialect.for_update(select(SEQUENCE_TABLE.c.NEXT_VAL).where(here))).scalar()
@@ -365,7 +365,7 @@ def _set_parameter(conn: Connection, table: SqlTable, key: str, owner: int, name
 
 
 def _move(conn: Connection, table: Table, location: str) -> None:
-    """Say where the table and those of its partitions that lay below it are now."""
+    """Moves the location of the table, and of those of its partitions that were below it."""
     of_table = select(TBLS.c.SD_ID).where(TBLS.c.TBL_ID == table.id).scalar_subquery()
     conn.execute(update(SDS).where(SDS.c.SD_ID == of_table).values(LOCATION=location))
     old, new = table.location.rstrip("/") + "/", location.rstrip("/") + "/"

@@ -1,4 +1,4 @@
-"""Where the catalog says that something is, asked again just before a compaction is named."""
+"""Locations in the catalog, checked again just before the output of a compaction is named."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -10,7 +10,7 @@ from compactor.database.prepared import send
 from compactor.errors import LostClaim
 from compactor.metastore.schema.tables import DBS, PARTITIONS, SDS, TBLS
 
-# Made once, since every compaction passes here.
+# Built once, since every compaction uses them.
 _OF_TABLE = (
     select(TBLS.c.TBL_ID, SDS.c.LOCATION)
     .join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
@@ -28,7 +28,7 @@ _PARTITION = (
 def same_place(
     conn: Connection, entry_id: int, entity: Entity, *, table_id: int, partition_id: int | None, location: str
 ) -> None:
-    """That table and partition are those that were read, where they were (dropped and made again meanwhile?).
+    """Checks that table and partition are those that were read, at the same location (they may be re-created meanwhile).
 
     Raises:
         LostClaim: they are not.

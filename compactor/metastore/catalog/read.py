@@ -41,19 +41,19 @@ class Catalog:
         self._database = database
 
     def databases(self) -> dict[str, Mapping[str, str]]:
-        """Every database with its parameters."""
+        """Returns every database with its parameters."""
         with self._database.read() as conn:
             parameters = _database_parameters(conn)
             rows = conn.execute(select(DBS.c.DB_ID, DBS.c.NAME).where(in_catalog()).order_by(DBS.c.NAME))
             return {row.NAME: parameters[row.DB_ID] for row in rows}
 
     def tables(self) -> list[Table]:
-        """Every table, by database and name. Views are left out."""
+        """Returns every table, by database and name, without views."""
         with self._database.read() as conn:
             return _tables(conn)
 
     def table(self, database: str, name: str) -> Table:
-        """One table.
+        """Returns one table.
 
         Raises:
             NotFound: there is none of this name.
@@ -65,7 +65,7 @@ class Catalog:
         return found[0]
 
     def parameters(self, database: str, name: str) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """The parameters of one table and those of its database, without all the rest that ``table`` reads.
+        """Returns the parameters of one table and those of its database, without all the rest that ``table`` reads.
 
         Raises:
             NotFound: there is none of this name.
@@ -84,13 +84,13 @@ class Catalog:
             )
 
     def partitions(self, table: Table, names: Collection[str] | None = None) -> list[Partition]:
-        """Every partition of ``table``, by name; or those that are there of ``names``, each as stored."""
+        """Returns every partition of ``table``, by name; or those of ``names``, each as stored, that exist."""
         chosen = () if names is None else (PARTITIONS.c.PART_NAME.in_(names),)
         with self._database.read() as conn:
             return partitions_of(conn, table, *chosen)
 
     def partition(self, table: Table, part_name: str) -> Partition:
-        """One partition by its PART_NAME as stored.
+        """Returns one partition by its PART_NAME as stored.
 
         Raises:
             NotFound: the table has none of this name.
@@ -102,10 +102,10 @@ class Catalog:
         return found[0]
 
     def storage_format(self, table: Table, partition: Partition | None = None) -> StorageFormat:
-        """How files are read: a partition keeps the format that its table had when it was made.
+        """Returns the format of the files: a partition keeps the one that its table had when it was created.
 
         Raises:
-            NotFound: it is gone.
+            NotFound: the table or partition is gone.
         """
         of = SDS.join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID)
         where = TBLS.c.TBL_ID == table.id
@@ -121,14 +121,14 @@ class Catalog:
         return StorageFormat(input_format=row.INPUT_FORMAT, serde_parameters=parameters)
 
     def resolve_partition(self, table: Table, text: str) -> str:
-        """PART_NAME for what a person wrote: the name as stored, or ``k=v,k=v`` with plain values.
+        """Returns PART_NAME for a person's input: the name as stored, or ``k=v,k=v`` with plain values.
 
         Raises:
             Refused: the table has no partitions, or ``text`` does not name all of its partition keys.
             NotFound: there is no such partition.
         """
         if not table.is_partitioned:
-            raise Refused(f"table {table} is not partitioned; leave the partition {text!r} out")
+            raise Refused(f"table {table} is not partitioned; leave out the partition {text!r}")
         partitions = self.partitions(table)
         if any(part.name == text for part in partitions):
             return text
@@ -159,11 +159,12 @@ def _no_table(database: str, name: str) -> NotFound:
 
 
 def no_partition(table: Table, name: str) -> NotFound:
-    """That ``table`` has no partition of this name."""
+    """Returns the error for a partition that ``table`` does not have."""
     return NotFound(f"table {table} has no partition {name!r}; look at `compactor explain {table}`")
 
 
 def database_id(conn: Connection, name: str) -> int | None:
+    """Returns DB_ID of a database; None if there is none of this name."""
     return conn.execute(select(DBS.c.DB_ID).where(DBS.c.NAME == name, in_catalog())).scalar()
 
 
@@ -181,7 +182,7 @@ def _grouped_parameters(conn: Connection, query: Any, key: str) -> defaultdict[i
 
 
 def _grouped(conn: Connection, query: Any) -> defaultdict[int, list[Any]]:
-    """Rows by their first column, in the order of the query."""
+    """Groups rows by their first column, in the order of the query."""
     collected: defaultdict[int, list[Any]] = defaultdict(list)
     for row in conn.execute(query):
         collected[row[0]].append(row)
@@ -189,7 +190,7 @@ def _grouped(conn: Connection, query: Any) -> defaultdict[int, list[Any]]:
 
 
 def _tables(conn: Connection, *conditions: Any) -> list[Table]:
-    """Tables that meet ``conditions``, in one statement for each kind of child."""
+    """Returns the tables that meet ``conditions``, in one statement for each kind of child."""
     of_table = TBLS.join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID).join(SDS, SDS.c.SD_ID == TBLS.c.SD_ID)
     where = (in_catalog(), _is_table(), *conditions)
     main = (
@@ -230,6 +231,7 @@ def _tables(conn: Connection, *conditions: Any) -> list[Table]:
 
 
 def partitions_of(conn: Connection, table: Table, *conditions: Any) -> list[Partition]:
+    """Returns the partitions of ``table`` that meet ``conditions``, by name."""
     where = (PARTITIONS.c.TBL_ID == table.id, *conditions)
     main = (
         select(PARTITIONS.c.PART_ID, PARTITIONS.c.PART_NAME, PARTITIONS.c.SD_ID, SDS.c.LOCATION)
@@ -258,13 +260,13 @@ def partitions_of(conn: Connection, table: Table, *conditions: Any) -> list[Part
 
 
 def _ordered(child: SqlTable, key: str, owners: Any, *columns: str) -> Any:
-    """Rows of ``child`` for ``owners``, the owner's id first, in the order of INTEGER_IDX."""
+    """Returns the query for rows of ``child`` of ``owners``, the owner's id first, in the order of INTEGER_IDX."""
     chosen = select(child.c[key], *(child.c[name] for name in columns))
     return chosen.where(child.c[key].in_(owners)).order_by(child.c[key], child.c.INTEGER_IDX)
 
 
 def _plain_values(table: Table, text: str) -> tuple[str, ...] | None:
-    """``k=v,k=v`` (or with ``/`` between) -> the values in the order of the keys; values may hold any character."""
+    """Parses ``k=v,k=v`` (or with ``/`` between) into the values by key; values may hold any character."""
     parts = (f"{re.escape(key.name)}=(.*)" for key in table.partition_keys)
     match = re.fullmatch(r"\s*[,/]\s*".join(parts), text.strip(), re.IGNORECASE | re.DOTALL)
     if match is None:

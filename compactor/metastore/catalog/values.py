@@ -9,7 +9,7 @@ from types import MappingProxyType
 NO_AUTO_COMPACTION = "no_auto_compaction"
 NO_CLEANUP = "no_cleanup"
 
-_MARKS = frozenset(":<>,`")  #: what the text of a type is divided by
+_MARKS = frozenset(":<>,`")  #: the separators in the text of a type
 
 
 def _nothing() -> Mapping[str, str]:
@@ -26,7 +26,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """One row of TBLS with what hangs on it. ``id`` changes when a table is dropped and made again."""
+    """One row of TBLS with its dependent rows. ``id`` changes when a table is dropped and re-created."""
 
     id: int
     database: str
@@ -37,7 +37,7 @@ class Table:
     parameters: Mapping[str, str] = field(default_factory=_nothing)
     columns: tuple[Column, ...] = ()
     partition_keys: tuple[Column, ...] = ()
-    buckets: int = -1  #: NUM_BUCKETS; 0 and less is unbucketed
+    buckets: int = -1  #: NUM_BUCKETS; 0 or less is unbucketed
     bucket_columns: tuple[str, ...] = ()
     sort_columns: tuple[str, ...] = ()
     input_format: str | None = None
@@ -52,7 +52,7 @@ class Table:
 
     @property
     def row_type(self) -> str:
-        """Hive's type of the rows as they stand in files: without partition columns."""
+        """Hive's type of the rows in files: without partition columns."""
         return f"struct<{','.join(f'{_quoted(column.name)}:{column.type}' for column in self.columns)}>"
 
     @property
@@ -70,15 +70,15 @@ class Table:
 
     @property
     def no_auto_compaction(self) -> bool:
-        """Whether the initiator leaves the table alone: the database's word, if it has one, else the table's."""
-        return self._word(NO_AUTO_COMPACTION)
+        """True if the initiator leaves the table alone: the database's property if it is set, else the table's."""
+        return self._property(NO_AUTO_COMPACTION)
 
     @property
     def no_cleanup(self) -> bool:
-        """Whether the cleaner leaves the table alone: the database's word, if it has one, else the table's."""
-        return self._word(NO_CLEANUP)
+        """True if the cleaner leaves the table alone: the database's property if it is set, else the table's."""
+        return self._property(NO_CLEANUP)
 
-    def _word(self, key: str) -> bool:
+    def _property(self, key: str) -> bool:
         of_database = parameter(self.database_parameters, key)
         return is_true(parameter(self.parameters, key) if of_database is None else of_database)
 
@@ -101,24 +101,24 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageFormat:
-    """How the files of a table, or of one of its partitions, are read."""
+    """The format in which the files of a table, or of one of its partitions, are read."""
 
     input_format: str | None
     serde_parameters: Mapping[str, str] = field(default_factory=_nothing)
 
 
 def _quoted(name: str) -> str:
-    """A column's name as it stands in the text of a type: Hive takes any sign in a name between back-ticks."""
+    """Returns a column's name as written in a type: between back-ticks Hive takes any character in a name."""
     return f"`{name.replace('`', '``')}`" if _MARKS.intersection(name) else name
 
 
 def parameter(parameters: Mapping[str, str], key: str) -> str | None:
-    """The value of ``key`` in any case; the exact spelling wins where several are set."""
+    """Returns the value of ``key`` in any case; the exact spelling wins if several are set."""
     if key in parameters:
         return parameters[key]
     return next((value for name, value in sorted(parameters.items()) if name.lower() == key.lower()), None)
 
 
 def is_true(value: str | None) -> bool:
-    """Java's ``Boolean.parseBoolean``."""
+    """Returns what Java's ``Boolean.parseBoolean`` does."""
     return value is not None and value.strip().lower() == "true"

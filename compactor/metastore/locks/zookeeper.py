@@ -1,7 +1,7 @@
 """Locks as ephemeral nodes of ZooKeeper: Hive's lock manager without transactions (``ZooKeeperHiveLockManager``).
 
 A lock is a node ``LOCK-<mode>-<sequence>`` below ``/<namespace>/<database>/<table>/<key=value>/...``. It conflicts with
-a node of a lower sequence below the same object, whatever is above or below that; so the parents of what is locked are
+a node of a lower sequence below the same object, whatever is above or below that; so the parents of a locked object are
 locked shared. A request that conflicts takes all its nodes away and tries again later: it never queues, which is why
 writers can starve behind readers.
 """
@@ -25,9 +25,9 @@ from compactor.metastore.locks.lock_rows import Lock, LockRow, LockState
 
 NAMESPACE = "hive_zookeeper_namespace"  #: ``hive.zookeeper.namespace``
 SESSION_TIMEOUT_SECONDS = 120.0  #: ``hive.zookeeper.session.timeout``
-ANSWER_TIMEOUT_SECONDS = 30.0  #: without an answer for so long a session is given up
+ANSWER_TIMEOUT_SECONDS = 30.0  #: after this long without an answer a session is given up
 _PREFIX = "LOCK"
-_ATTEMPTS = 10  #: how often a node is made again whose parent somebody removed as empty meanwhile
+_ATTEMPTS = 10  #: tries to create a node whose parent another session may remove as empty meanwhile
 
 _MODES = {
     LockType.SHARED_READ: "SHARED",
@@ -36,7 +36,7 @@ _MODES = {
     LockType.EXCLUSIVE: "EXCLUSIVE",
 }
 _TYPES = {"SHARED": LockType.SHARED_READ, "SEMI_SHARED": LockType.SHARED_WRITE, "EXCLUSIVE": LockType.EXCLUSIVE}
-#: For each mode those that keep it away when they came first.
+#: For each mode the earlier modes that block it.
 _AGAINST = {
     "SHARED": frozenset({"EXCLUSIVE"}),
     "SEMI_SHARED": frozenset({"SEMI_SHARED", "EXCLUSIVE"}),
@@ -75,7 +75,7 @@ class _Asked:
 
 
 class ZooKeeperLocks:
-    """A lock manager (``lock_manager.LockManager``). Its locks end with its session: when it is closed or dies."""
+    """A lock manager (``manager.LockManager``). Its locks end with its session: when it is closed or dies."""
 
     def __init__(
         self, client: Any, hosts: str, namespace: str = NAMESPACE, *, answer_timeout: float = ANSWER_TIMEOUT_SECONDS
@@ -92,13 +92,13 @@ class ZooKeeperLocks:
     def acquire(
         self, txn: TxnId, requests: Iterable[LockRequest], user: str, host: str, *, agent: str | None = None
     ) -> Lock:
-        """Lock all of ``requests`` and, shared, their parents, in sorted order; or nothing.
+        """Locks all of ``requests`` and, shared, their parents, in sorted order; or nothing.
 
-        ``agent`` is the query's id. Locks of one transaction (not 0) never keep each other away.
+        ``agent`` is the query's id. Locks of one transaction (not 0) never block each other.
 
         Raises:
             Refused: nothing is requested.
-            LocksUnavailable: ZooKeeper doesn't answer.
+            LocksUnavailable: ZooKeeper does not answer.
         """
         wanted = sorted_requests(part for request in requests for part in with_parents(request))
         if not wanted:
@@ -111,11 +111,11 @@ class ZooKeeperLocks:
             return self.check(number)
 
     def check(self, lock_id: int) -> Lock:
-        """Try again a request that was not granted; look whether a granted one is still held.
+        """Tries again a request that was not granted, or checks that a granted one is still held.
 
         Raises:
             NotFound: it was released, or its session ended.
-            LocksUnavailable: ZooKeeper doesn't answer.
+            LocksUnavailable: ZooKeeper does not answer.
         """
         with self._mutex, self._said_plainly():
             asked = self._known(lock_id)
@@ -134,23 +134,23 @@ class ZooKeeperLocks:
                         self._remove(taken)
                         return Lock(id=lock_id, state=LockState.WAITING, blockers=(blocker,))
             except BaseException:
-                with suppress(Exception):  # what cannot be removed ends with the session
+                with suppress(Exception):  # nodes that cannot be removed end with the session
                     self._remove(taken)
                 raise
             asked.nodes = tuple(taken)
             return Lock(id=lock_id, state=LockState.ACQUIRED)
 
     def release(self, lock_id: int) -> bool:
-        """Take the nodes away, and objects above them that nobody locks any more; False when it was gone already."""
+        """Removes the nodes, and the objects above them that are no longer locked; returns false if it was already gone."""
         with self._mutex, self._said_plainly():
             return self._withdraw(lock_id)
 
     def show(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[LockRow]:
-        """The locks of a database, a table, a partition or of all, in the order in which they were made.
+        """Returns the locks of a database, a table, a partition or of all, in the order of their creation.
 
-        ``id`` is the ZooKeeper transaction that made the node. Modes show as the lock types that they stand for.
+        ``id`` is the ZooKeeper transaction that created the node. Modes are shown as the lock types that they represent.
         """
         with self._said_plainly():
             rows = list(self._walk(self._root, ()))
@@ -166,16 +166,16 @@ class ZooKeeperLocks:
         )
 
     def close(self) -> None:
-        """End the session, and with it every lock."""
-        with suppress(Exception):  # the session ends by itself when it cannot be told to
+        """Ends the session, and with it every lock."""
+        with suppress(Exception):  # the session ends by itself if it cannot be closed
             self._client.stop()
             self._client.close()
         self._asked.clear()
 
     def _ask(self, call: str, *args: Any, **options: Any) -> Any:
-        """One call of the client, with an end: by itself it waits for ever for a server that went away.
+        """Makes one call of the client with a time-out: by itself it waits forever for a server that went away.
 
-        What was asked may still happen when the server comes back, so the session is over then: its locks go with it.
+        The call may still take effect when the server comes back, so the session ends, and its locks with it.
         """
         from kazoo.handlers.threading import KazooTimeoutError
 
@@ -217,14 +217,14 @@ class ZooKeeperLocks:
                 made: str = self._ask("create", prefix, data, ephemeral=True, sequence=True, makepath=True)
                 return _Node(object_path=where, name=made.rsplit("/", 1)[1])
             except kazoo.exceptions.NoNodeError:
-                continue  # the object was empty and somebody removed it between its making and ours
+                continue  # another session removed the empty object before our node was created
             except kazoo.exceptions.ConnectionLoss:
                 self._remove(node for node in self._nodes(where) if self._ask("get", node.path)[0] == data)
                 raise
         raise LocksUnavailable(f"{request}: its node in {self._hosts} was removed {_ATTEMPTS} times while it was made")
 
     def _blocker(self, own: _Node, txn: TxnId) -> LockRow | None:
-        """The first lock of the same object that came before and keeps ``own`` away."""
+        """Returns the first earlier lock of the same object that blocks ``own``."""
         ours = {n.path for a in self._asked.values() if txn and a.txn == txn for n in a.nodes}
         for node in sorted(self._nodes(own.object_path), key=lambda n: n.sequence):
             if node.sequence >= own.sequence or node.mode not in _AGAINST[own.mode] or node.path in ours:
@@ -275,7 +275,7 @@ class ZooKeeperLocks:
                 yield from self._walk(f"{path}/{name}", (*names, name))
 
     def _row(self, node: _Node) -> LockRow | None:
-        """The lock as a row; None when it ended meanwhile. Hive's data is ``query id:time:mode:query:client``."""
+        """Returns the lock as a row; None if it ended meanwhile. Hive's data is ``query id:time:mode:query:client``."""
         import kazoo.exceptions
 
         try:
@@ -324,11 +324,11 @@ def open_zookeeper_locks(
     connect_timeout: float = 15.0,
     answer_timeout: float = ANSWER_TIMEOUT_SECONDS,
 ) -> ZooKeeperLocks:
-    """A session at ``hosts`` (``host:port,host:port``; ``hive.zookeeper.quorum``). Times in seconds.
+    """Opens a session at ``hosts`` (``host:port,host:port``; ``hive.zookeeper.quorum``). Times are seconds.
 
     Raises:
         NotSupported: kazoo is not installed.
-        LocksUnavailable: nobody answers there.
+        LocksUnavailable: no server answers there.
     """
     try:
         from kazoo.client import KazooClient
@@ -343,5 +343,5 @@ def open_zookeeper_locks(
     except KazooTimeoutError as error:
         client.stop()
         client.close()
-        raise LocksUnavailable(f"ZooKeeper {hosts}: nobody answered within {connect_timeout:g} s") from error
+        raise LocksUnavailable(f"ZooKeeper {hosts}: no answer within {connect_timeout:g} s") from error
     return ZooKeeperLocks(client, hosts, namespace, answer_timeout=answer_timeout)

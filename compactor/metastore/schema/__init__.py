@@ -1,3 +1,3 @@
-"""Hive's tables in each schema version that is supported, and how each database spells SQL."""
+"""Hive's tables in each supported schema version, and the SQL of each database."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQL as one schema wants it, out of statements that are written for all: SQLAlchemy's compilers, changed a little."""
+"""SQLAlchemy's compilers, adapted so that one statement is rendered for each schema as that schema needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.sql.compiler import IdentifierPreparer, SQLCompiler
 
 
 def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
-    """A compiler of MySQL for which ``column = text`` holds only where the two are the same, case and all.
+    """Returns a MySQL compiler for which ``column = text`` holds only if both are equal, including their case.
 
     Hive's transaction tables have a collation that ignores case, so that ``p=A`` would be taken for ``p=a``: another
     partition, whose aborted transactions must not be forgotten with ours. The plain comparison stays, for the index.
@@ -36,8 +36,10 @@ def exact_compiler(base: type[SQLCompiler]) -> type[SQLCompiler]:
 def reduced_compiler(
     base: type[SQLCompiler], missing: Collection[str], instead: Mapping[str, str] = MappingProxyType({})
 ) -> type[SQLCompiler]:
-    """A compiler for a schema without the columns ``missing`` (``TABLE.COLUMN``), which read as NULL, or as the SQL that
-    ``instead`` has for them."""
+    """Returns a compiler for a schema without the columns ``missing`` (``TABLE.COLUMN``).
+
+    They read as NULL, or as the SQL that ``instead`` has for them.
+    """
 
     class Reduced(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def visit_column(self, column: Any, *args: Any, **kwargs: Any) -> str:
@@ -48,7 +50,7 @@ def reduced_compiler(
 
 
 def folding_preparer(base: type[IdentifierPreparer], is_folded: Callable[[str], bool]) -> type[IdentifierPreparer]:
-    """A preparer that writes some upper-case names in lower case, as PostgreSQL has those created without quotes."""
+    """Returns a preparer that writes some upper-case names in lower case, as PostgreSQL stores unquoted names."""
 
     class Folding(base):  # type: ignore[valid-type, misc]  # a class that is only known now
         def quote(self, ident: str, *args: Any) -> str:

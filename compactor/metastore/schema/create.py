@@ -22,12 +22,12 @@ from compactor.metastore.schema.tables import SCHEMA_VERSION, SEEDS, VERSION, me
 
 
 def create(database: Database) -> None:
-    """Make every table with its first rows; nothing where the schema is there already.
+    """Creates every table with its first rows; does nothing if the schema is already there.
 
-    MySQL commits each table at once. VERSION comes last there as everywhere, so that what broke off is noticed.
+    MySQL commits each table at once. VERSION comes last, as everywhere, so that an interrupted run is noticed.
 
     Raises:
-        DatabaseUnavailable: the database has some of the tables but no VERSION, so it is something else.
+        DatabaseUnavailable: the database has some of the tables but no VERSION, so it is not a metastore.
     """
     with database.write() as conn:
         present = {name.upper() for name in inspect(conn).get_table_names()}
@@ -47,7 +47,7 @@ def create(database: Database) -> None:
 
 
 def version(database: Database) -> str | None:
-    """SCHEMA_VERSION of the metastore in ``database``; None when there is none.
+    """Returns SCHEMA_VERSION of the metastore in ``database``; None if there is none.
 
     Raises:
         DatabaseUnavailable: the database cannot be reached.
@@ -59,7 +59,7 @@ def version(database: Database) -> str | None:
 
 
 def schema_sql(kind: str) -> str:
-    """The tables, indexes and first rows as SQL of one kind of database."""
+    """Returns the tables, indexes and first rows as SQL of one kind of database."""
     dialect = _DIALECTS[kind]
     parts = [f"-- Hive's metastore schema {SCHEMA_VERSION}. Rendered by `python -m compactor.metastore.schema.create`."]
     for table in _ordered():
@@ -75,7 +75,7 @@ def schema_sql(kind: str) -> str:
 
 
 def views_sql(kind: str, *, hive3: bool = False) -> str:
-    """The reporting views as SQL of one kind of database; over Hive 3.1's schema if asked for."""
+    """Returns the reporting views as SQL of one kind of database; over Hive 3.1's schema if requested."""
     schema = "Hive 3.1's metastore schema" if hive3 else "Hive's metastore schema"
     head = f"-- Reporting views over {schema}. Rendered by `python -m compactor.metastore.schema.create`."
     lacking = frozenset(name.partition(".")[2] for name in Postgres31.missing_columns) if hive3 else frozenset()
@@ -84,7 +84,7 @@ def views_sql(kind: str, *, hive3: bool = False) -> str:
 
 
 def _ordered() -> list[Table]:
-    """Tables after those that they refer to, VERSION last: a schema without it is not complete."""
+    """Returns the tables in order of their references, VERSION last: a schema without it is incomplete."""
     return [*(table for table in metadata.sorted_tables if table is not VERSION), VERSION]
 
 
@@ -92,14 +92,14 @@ def _first_rows(table: Table) -> list[Mapping[str, Any]]:
     return [row for owner, row in SEEDS if owner is table]
 
 
-#: For text: no database is asked.
+#: For rendering only: it connects to no database.
 _DIALECTS: dict[str, Dialect] = {
     "sqlite": sqlite.dialect(),
     "postgresql": postgresql.dialect(),  # type: ignore[no-untyped-call]  # SQLAlchemy's
     "mysql": mysql.dialect(),
 }
 _OF_HIVE3 = ("postgresql", "mysql")  #: where there are metastores of Hive 3.1
-#: What stands for a percent sign in a statement, where the driver takes one for a parameter.
+#: The spelling of a percent sign in a statement, where the driver takes a single one for a parameter.
 _PERCENT = {"postgresql": "%%", "mysql": "%%"}
 
 
@@ -108,7 +108,7 @@ def _tidy(sql: str) -> str:
 
 
 def main(directory: Path) -> None:
-    """Write the files of every kind into ``directory``."""
+    """Writes the files of every kind into ``directory``."""
     directory.mkdir(parents=True, exist_ok=True)
     for kind in _DIALECTS:
         (directory / f"hive-schema-{SCHEMA_VERSION}.{kind}.sql").write_text(schema_sql(kind), encoding="utf-8")

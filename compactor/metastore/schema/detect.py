@@ -1,4 +1,4 @@
-"""The dialect of a metastore as it was found."""
+"""The dialect that fits a metastore's database and schema version."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DIALECTS: tuple[Dialect, ...] = (Dialect(), Postgres4(), Postgres31(), MySQL4(),
 
 
 def dialect_for(database: str, schema_version: str, url: str) -> Dialect:
-    """The dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
+    """Returns the dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
 
     Raises:
-        NotSupported: no dialect is made for it.
+        NotSupported: there is no dialect for it.
     """
     for dialect in DIALECTS:
         if dialect.database == database and schema_version in dialect.schema_versions:

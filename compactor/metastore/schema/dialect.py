@@ -1,7 +1,7 @@
-"""What differs between metastore databases and schema versions, as one object each.
+"""The differences between metastore databases and schema versions, one object for each.
 
-A database that is not in ``_DIALECTS`` is refused when it is opened; nothing else asks which database it is. Here is
-Hive 4's schema on each database; ``dialects_hive3`` has what Hive 3.1's does otherwise.
+A database that is not in ``_DIALECTS`` is refused when it is opened; no other code asks which database it is. This is
+Hive 4's schema on each database; ``hive3`` has the differences of Hive 3.1's.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -22,7 +22,7 @@ from compactor.metastore.schema.tables import TRANSACTION_TABLES, TXN_COMPONENTS
 
 _Rows = TypeVar("_Rows", bound=Select[Any])
 
-# Made once, since every compaction passes here.
+# Built once, since every compaction uses it.
 _NEWEST = select(func.max(TXNS.c.TXN_ID))
 _OPENED = insert(TXNS).returning(TXNS.c.TXN_ID, sort_by_parameter_order=True)
 _COMMITTED = update(TXNS).where(TXNS.c.TXN_ID == bindparam("of_txn"))
@@ -37,95 +37,94 @@ class Dialect:
 
     database: str = "sqlite"
     schema_versions: tuple[str, ...] = ("4.0.0", "4.1.0", "4.2.0")
-    #: How this Hive's readers take what a compaction made.
+    #: How this Hive's readers take the output of a compaction.
     layout: Layout = Layout.VISIBILITY
-    #: Codes that stand for what this Hive has no code for: CC_STATE of an entry that ended. What it really was is kept
-    #: in our own state.
+    #: Codes of CC_STATE written for states that this Hive has no code for. The actual state is kept in our own state.
     substitutes: Mapping[str, str] = MappingProxyType({})
-    #: CQ_TYPE of what may be requested; None for every type.
+    #: CQ_TYPE of the compactions that may be requested; None for every type.
     request_types: frozenset[str] | None = None
-    #: Tables and columns (``TABLE.COLUMN``) of ``tables`` that this schema has not. Columns read as NULL.
+    #: Tables and columns (``TABLE.COLUMN``) of ``tables`` that this schema lacks. Columns read as NULL.
     missing_tables: frozenset[str] = frozenset()
     missing_columns: frozenset[str] = frozenset()
     #: The largest TXN_TYPE that this Hive knows; a transaction of a later type is an ordinary one to it.
     last_type: int = 6
-    #: Whether an id of TXNS can be drawn while others are, long before its row is there.
+    #: True if an id of TXNS can be drawn while others are being drawn, long before its row is there.
     draws_early: bool = False
 
     def adapt(self, dialect: SqlDialect) -> None:
-        """Make an engine write names and columns as this schema has them."""
+        """Makes an engine write names and columns as this schema has them."""
 
     # --- locks --------------------------------------------------------------------------------------------------
 
     def for_update(self, query: _Rows) -> _Rows:
-        """``query`` so that the rows it finds stay locked until the end of the transaction."""
+        """Returns ``query`` such that the rows it finds stay locked until the end of the transaction."""
         return query
 
     def unlocked(self, query: _Rows) -> _Rows:
-        """As ``for_update``, but rows that another transaction has locked are left out."""
+        """Returns ``query`` as ``for_update`` does, but without rows that another transaction has locked."""
         return query
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
-        """Hold TXN_LOCK_TBL to the end of the transaction: shared to open, exclusive to commit (Hive 4)."""
+        """Holds TXN_LOCK_TBL to the end of the transaction: shared to open, exclusive to commit (Hive 4)."""
         if not conn.in_transaction():
             raise AssertionError("TXN_LOCK_TBL is only held within a transaction")
 
     # --- transactions -------------------------------------------------------------------------------------------
 
     def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
-        """New rows of TXNS; their ids in ascending order. ``lock_transactions`` is held."""
+        """Inserts rows into TXNS and returns their ids in ascending order. ``lock_transactions`` is held."""
         if conn.dialect.insert_executemany_returning_sort_by_parameter_order:
             return [TxnId(txn) for txn in conn.execute(_OPENED, [dict(row) for row in rows]).scalars()]
-        return [TxnId(_inserted_id(conn, row)) for row in rows]  # MySQL says of one row only which id it got
+        return [TxnId(_inserted_id(conn, row)) for row in rows]  # MySQL reports the id of a single row only
 
     def newest(self, conn: Connection) -> TxnId:
-        """The newest transaction. Read after ``lock_transactions``, nothing newer can commit before us."""
+        """Returns the newest transaction. Read after ``lock_transactions``, no newer one can commit before us."""
         return TxnId(send(conn, _NEWEST, {}).scalar())
 
     def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
-        """Up to here every id has its row or never will; above it a drawn id may still be on its way into the table."""
+        """Returns the id up to which every id has its row or never will; above it a drawn id may still get one."""
         edge = now_ms(conn) - open_txn_timeout_ms
         return TxnId(conn.execute(select(func.max(TXNS.c.TXN_ID)).where(TXNS.c.TXN_STARTED < edge)).scalar() or 0)
 
     @property
     def remembers_commits(self) -> bool:
-        """Whether TXNS says of a compaction's transaction that it committed."""
+        """True if TXNS keeps the row of a compaction's transaction after its commit."""
         return True
 
     def forget_committed(self, conn: Connection, txn: TxnId) -> None:
-        """What becomes of the row of a transaction that commits."""
+        """Marks the row of a committing transaction committed, or deletes it where the schema keeps no such rows."""
         send(conn, _COMMITTED, {"of_txn": txn, "TXN_STATE": "c"})
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
-        """Whether a transaction without a row is known to have committed."""
+        """Returns true if a transaction without a row is known to have committed."""
         return False
 
     def conflicting(self) -> ColumnElement[bool]:
-        """Which two operations on one object conflict, of TXN_COMPONENTS and WRITE_SET."""
+        """Returns the condition under which operations in TXN_COMPONENTS and WRITE_SET on one object conflict."""
         changes = ("u", "d")
         return TXN_COMPONENTS.c.TC_OPERATION_TYPE.in_(changes) & WRITE_SET.c.WS_OPERATION_TYPE.in_(changes)
 
     # --- schema -------------------------------------------------------------------------------------------------
 
     def has(self, table: Table) -> bool:
-        """Whether the schema has this table."""
+        """Returns true if the schema has this table."""
         return table.name not in self.missing_tables
 
     @property
     def transaction_tables(self) -> list[Table]:
-        """Those that the schema has."""
+        """Returns the tables that the schema has."""
         return [table for table in TRANSACTION_TABLES if self.has(table)]
 
     def row(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
-        """``values`` of a row without the columns that the schema has not."""
+        """Returns ``values`` of a row without the columns that the schema lacks."""
         return {name: value for name, value in values.items() if f"{table.name}.{name}" not in self.missing_columns}
 
     def lacks(self, table: Table) -> frozenset[str]:
-        """The columns of ``table`` that the schema has not."""
+        """Returns the columns of ``table`` that the schema lacks."""
         return frozenset(column.name for column in table.columns if str(column) in self.missing_columns)
 
     def exactly(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
-        """``column`` to group or order by, where two texts that differ in anything are two."""
+        """Returns ``column`` for grouping and ordering such that texts that differ in any way stay apart."""
         return column
 
 
@@ -155,7 +154,7 @@ class MySQL4(Dialect):
     draws_early = True
 
     def adapt(self, dialect: SqlDialect) -> None:
-        """Compare texts exactly: the schema's transaction tables take upper and lower case for the same."""
+        """Compares texts exactly: the schema's transaction tables treat upper and lower case as equal."""
         from compactor.metastore.schema.compile import exact_compiler
 
         dialect.statement_compiler = exact_compiler(dialect.statement_compiler)

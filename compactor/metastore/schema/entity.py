@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entity
 
 
 def entity_is(table: Table, prefix: str, entity: Entity, *partitions: str | None) -> ColumnElement[bool]:
-    """That a row is about ``entity``, or about its table and one of ``partitions`` when some are given."""
+    """Returns the condition for rows of ``entity``, or of its table and one of ``partitions`` if any are given."""
     columns = table.c
     names = partitions or (entity.partition,)
     partition = columns[f"{prefix}_PARTITION"]

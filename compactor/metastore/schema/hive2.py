@@ -1,6 +1,6 @@
-"""Hive 2.3's schema, for as much of it as is looked at before an upgrade: its catalog, transactions and queue.
+"""Hive 2.3's schema, as far as it is read before an upgrade: its catalog, transactions and queue.
 
-A transaction is a write ID of every table there; its queue says CQ_HIGHEST_TXN_ID, and knows no catalog of catalogs.
+There a transaction is the write ID of every table; its queue has CQ_HIGHEST_TXN_ID, and there is only one catalog.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ _MISSING = frozenset(
         "PARTITIONS.WRITE_ID",
     }
 )
-#: Everything there is in the catalog that later Hives call so.
+#: The constant that stands in for CTLG_NAME: all of it is in the catalog that later Hives call by this name.
 _INSTEAD = MappingProxyType({"DBS.CTLG_NAME": "'hive'"})
 
 
 class Hive2Schema(Dialect):
-    """What the schema has on every database."""
+    """The schema's traits on every database."""
 
     schema_versions = ("2.3.0",)
     layout = Layout.VERSION_1
@@ -93,15 +93,15 @@ HIVE_2: tuple[Dialect, ...] = (Postgres23(), MySQL23())
 
 
 def is_hive_2(schema_version: str) -> bool:
-    """Whether a metastore of this SCHEMA_VERSION is one of a Hive before 3."""
+    """Returns true if this SCHEMA_VERSION is that of a Hive before 3."""
     return schema_version.startswith(("1.", "2."))
 
 
 def hive_2_dialect(database: str, schema_version: str, url: str) -> Dialect:
-    """The dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
+    """Returns the dialect for a kind of database and SCHEMA_VERSION; ``url`` is for the message.
 
     Raises:
-        NotSupported: no dialect is made for it.
+        NotSupported: there is no dialect for it.
     """
     for dialect in HIVE_2:
         if dialect.database == database and schema_version in dialect.schema_versions:

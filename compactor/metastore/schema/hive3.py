@@ -1,7 +1,7 @@
-"""Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no row of what committed, fewer columns in the queue.
+"""Hive 3.1's schema: NEXT_TXN_ID instead of TXN_LOCK_TBL, no rows of committed transactions, a narrower queue.
 
-Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; what its queue has no column for stands in
-our own state (``entries.Beyond``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
+Its transactions, write IDs, locks and queue are kept as Hive 3.1 keeps them; values that its queue has no column for are
+in our own state (``rows.Beyond``). Its readers fail on a directory ``…_v<txn>``, so outputs are named without.
 """
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
@@ -61,11 +61,11 @@ _NAMES = frozenset(
 
 
 class _Hive3(Dialect):
-    """What the schema does on every database."""
+    """The schema's traits on every database."""
 
     schema_versions = ("3.1.0",)
     layout = Layout.PLAIN
-    # It shows and purges only the states that it knows. Of those "attempted" alone is not counted as a failure.
+    # It shows and purges only the states that it knows. Only "attempted" is not counted as a failure.
     substitutes = MappingProxyType({"c": "a", "x": "a"})
     request_types = frozenset({"a", "i"})
     missing_tables = frozenset(
@@ -85,7 +85,7 @@ class _Hive3(Dialect):
     draws_early = False
 
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
-        """See ``Dialect``; the counter's row stands for TXN_LOCK_TBL, and is always held by one alone."""
+        """See ``Dialect``; the counter's row takes the place of TXN_LOCK_TBL and has a single holder at a time."""
         conn.execute(self.for_update(select(NEXT_TXN_ID.c.NTXN_NEXT))).all()
 
     def open_transactions(self, conn: Connection, rows: Sequence[Mapping[str, object]]) -> list[TxnId]:
@@ -106,20 +106,20 @@ class _Hive3(Dialect):
 
     @property
     def remembers_commits(self) -> bool:
-        """See ``Dialect``; but the commit makes the queue row ready for cleaning, so that row says it."""
+        """See ``Dialect``; instead, the same commit makes the queue row ready for cleaning."""
         return False
 
     def forget_committed(self, conn: Connection, txn: TxnId) -> None:
-        """See ``Dialect``; no row says that a transaction committed."""
+        """See ``Dialect``; a committed transaction has no row."""
         conn.execute(delete(TXNS).where(TXNS.c.TXN_ID == txn))
 
     def is_remembered(self, conn: Connection, txn: TxnId) -> bool:
-        """See ``Dialect``; what it wrote is there until that is compacted (Hive 3.1's ``commitTxn``)."""
+        """See ``Dialect``; its components are kept until they are compacted (Hive 3.1's ``commitTxn``)."""
         written = select(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID).where(COMPLETED_TXN_COMPONENTS.c.CTC_TXNID == txn)
         return conn.execute(written.limit(1)).first() is not None
 
     def conflicting(self) -> ColumnElement[bool]:
-        """See ``Dialect``; two deletes don't conflict there."""
+        """See ``Dialect``; two deletes do not conflict there."""
         one_updates = or_(TXN_COMPONENTS.c.TC_OPERATION_TYPE == "u", WRITE_SET.c.WS_OPERATION_TYPE == "u")
         return super().conflicting() & one_updates
 

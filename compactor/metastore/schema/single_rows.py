@@ -1,4 +1,4 @@
-"""The first row of a counter or a mutex, which two may want to write at the same time."""
+"""The first row of a counter or a mutex, which two transactions may try to write at the same time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from sqlalchemy.exc import IntegrityError
 
 
 def inserted(conn: Connection, row: Insert) -> bool:
-    """Insert ``row``; False when its key is there, which another transaction has just committed.
+    """Inserts ``row``; returns false if another transaction has just committed one with its key.
 
-    A row that is not there yet cannot be locked, so the unique key decides. The caller's transaction goes on.
+    A row that does not exist cannot be locked, so the unique key decides. The caller's transaction goes on.
     """
     try:
         with conn.begin_nested():

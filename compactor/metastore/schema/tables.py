@@ -1,7 +1,7 @@
 """Hive 4's metastore tables: names, columns, keys and first rows as in ``hive-schema-4.0.0``.
 
-Names are upper case, so that every dialect quotes them exactly as Hive 4 created them. Types are PostgreSQL's; where
-MySQL's script has another one, a variant says so.
+Names are upper case, so that every dialect quotes them exactly as Hive 4 created them. Types are PostgreSQL's; a variant
+is given where MySQL's script has another one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _id(name: str, target: str | None = None, *, nullable: bool = False) -> Colu
 
 
 def _number(name: str, *, nullable: bool = False) -> Column[int]:
-    """A count or a time in seconds, which MySQL has as int."""
+    """Returns the type of a count or a time in seconds, an int in MySQL."""
     return Column(name, _on_mysql(BigInteger(), Integer()), nullable=nullable)
 
 
@@ -70,7 +70,7 @@ def _text(name: str, length: int, *, nullable: bool = True, **kwargs: Any) -> Co
 
 
 def _name(name: str, length: int, *arguments: ForeignKey, nullable: bool = True, **kwargs: Any) -> Column[str]:
-    """A text of the catalog."""
+    """Returns the type of a text in the catalog."""
     type = _on_mysql(String(length), mysql.VARCHAR(length, **_EXACT))
     return Column(name, type, *arguments, nullable=nullable, **kwargs)
 
@@ -84,7 +84,7 @@ def _code(name: str) -> Column[str]:
 TXNS = Table(
     "TXNS",
     metadata,
-    # INTEGER PRIMARY KEY AUTOINCREMENT on SQLite: a plain key hands the largest id out again after its deletion.
+    # INTEGER PRIMARY KEY AUTOINCREMENT on SQLite: a plain key would reuse the largest id after its deletion.
     Column("TXN_ID", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     _code("TXN_STATE"),
     _id("TXN_STARTED"),

@@ -1,7 +1,7 @@
 """Reporting views for people with an SQL shell: states as words, times as UTC text.
 
-They are written once, in the names of Hive's tables and with one word for a time; ``statements`` puts in what a database
-wants.
+They are written once, with the names of Hive's tables and a placeholder for times; ``statements`` adapts them to a
+database.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _time(column: str) -> str:
     return f"{_TIME}({column})"
 
 
-_TIME = "UTC_TEXT"  #: stands for what makes text of epoch milliseconds; each database has its own
+_TIME = "UTC_TEXT"  #: placeholder for the expression that formats epoch milliseconds, one for each database
 
 
 _STATES = {state.value: state.label for state in State}
@@ -45,7 +45,7 @@ def _compactions(prefix: str, table: str, end: str) -> str:
 FROM {table}"""
 
 
-#: One statement each, in the order in which they are made.
+#: One statement each, in the order in which the views are created.
 _VIEWS = (
     "CREATE VIEW COMPACTOR_V_COMPACTIONS AS\n"
     + _compactions("CQ", "COMPACTION_QUEUE", "NULL")
@@ -85,16 +85,16 @@ _TIMES = {
         "DATE_FORMAT(TIMESTAMPADD(MICROSECOND, {0} * 1000, '1970-01-01'), '%Y-%m-%dT%H:%i:%s.%f'), 1, 23), 'Z') END"
     ),
 }
-#: Hive's names, which PostgreSQL wants in quotes.
+#: Hive's names, which need quotes in PostgreSQL.
 _NAMES = sorted({name for table in TRANSACTION_TABLES for name in (table.name, *(c.name for c in table.columns))})
 _QUOTED = re.compile(rf"\b({'|'.join(_NAMES)})\b")
 _CALL = re.compile(rf"{_TIME}\(((?:MIN\()?\w+\)?)\)")
 
 
 def statements(kind: str, *, lacking: frozenset[str] = frozenset(), quoted: bool = True) -> tuple[str, ...]:
-    """The statements for ``sqlite``, ``postgresql`` or ``mysql``.
+    """Returns the statements for ``sqlite``, ``postgresql`` or ``mysql``.
 
-    ``lacking`` are columns that the schema has not; they read as NULL. Without ``quoted`` PostgreSQL's names stand as
+    ``lacking`` are columns that the schema lacks; they read as NULL. Without ``quoted`` PostgreSQL's names are written as
     in Hive 3.1's schema, whose transaction tables are in lower case.
     """
     absent = "|".join(sorted(lacking)) or "(?!)"

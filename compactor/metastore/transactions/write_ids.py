@@ -1,4 +1,4 @@
-"""Write IDs: which transaction wrote what number of which table, and which numbers a snapshot sees."""
+"""Write IDs: their allocation to transactions, table by table, and those that a snapshot sees."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -28,7 +28,7 @@ from compactor.metastore.transactions.rows import OPEN, TxnType, must_be_open
 
 
 class WriteIds:
-    """NEXT_WRITE_ID, TXN_TO_WRITE_ID and what a transaction says it writes."""
+    """Reads and writes NEXT_WRITE_ID, TXN_TO_WRITE_ID and the components of transactions."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
         self._database = database
@@ -37,7 +37,7 @@ class WriteIds:
 
     @retried
     def allocate(self, txn: TxnId, database: str, table: str) -> WriteId:
-        """The write ID of ``txn`` in one table: a new one, or the one that it already has.
+        """Returns the write ID of ``txn`` in one table: a new one, or the one that it already has.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -57,12 +57,12 @@ class WriteIds:
             return drawn
 
     def next(self, database: str, table: str) -> WriteId:
-        """The write ID that the next writer of the table gets; 1 for a table that nobody has written to."""
+        """Returns the write ID that the next writer of the table gets; 1 for a table never written."""
         with self._database.read() as conn:
             return next_write_id(conn, database.lower(), table.lower())
 
     def valid(self, database: str, table: str, txns: ValidTxnList) -> ValidWriteIdList:
-        """Which write IDs of the table the snapshot ``txns`` sees.
+        """Returns the valid write-id list of the table for the snapshot ``txns``.
 
         A write ID at or below the high watermark without a mapping counts as committed: its mapping was purged.
         """
@@ -83,10 +83,10 @@ class WriteIds:
         )
 
     def seen_by_all(self, database: str, table: str) -> WriteId:
-        """The highest write ID of the table up to which every transaction that is open now knows how each ended.
+        """Returns the write ID up to which every transaction open now already sees the outcome of each write.
 
-        What was open when it opened stands in its row of MIN_HISTORY_LEVEL; of one without such a row
-        (``hive.txn.use.minhistorylevel`` false) nothing is known, and the answer is 0. Compactions do not count.
+        MIN_HISTORY_LEVEL records which transactions were open when it was opened; if one has no such row
+        (``hive.txn.use.minhistorylevel`` false), the answer is 0. Compactions do not count.
         """
         database, table = database.lower(), table.lower()
         reads = func.coalesce(TXNS.c.TXN_TYPE, 0).not_in([kind for kind in TxnType if kind.compacts])
@@ -108,7 +108,7 @@ class WriteIds:
 
     @retried
     def add_component(self, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
-        """Say what ``txn`` writes: ``i`` inserts, ``u`` overwrites, ``d`` updates or deletes. Before any file is made.
+        """Records, before any file is created, that ``txn`` inserts (``i``), overwrites (``u``), updates or deletes (``d``).
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -123,10 +123,10 @@ class WriteIds:
 
     @retried
     def hold(self, txn: TxnId, valid: ValidWriteIdList) -> None:
-        """Say from which write ID on ``txn`` may still look at a table, once for each (``hive.txn.use.minhistorywriteid``).
+        """Records, once a table, the lowest write ID that ``txn`` may still read (``hive.txn.use.minhistorywriteid``).
 
-        Cleaners of Hive that go by MIN_HISTORY_WRITE_ID keep what is not below it; the row goes with the transaction.
-        Nothing where the schema has no such table.
+        Cleaners of Hive that use MIN_HISTORY_WRITE_ID keep everything from it upward; the row goes with the transaction.
+        Does nothing if the schema has no such table.
 
         Raises:
             TransactionAborted: the transaction is aborted.
@@ -146,7 +146,7 @@ class WriteIds:
                 conn.execute(insert(MIN_HISTORY_WRITE_ID).values(**row))
 
     def of(self, txn: TxnId) -> list[tuple[str, str, WriteId]]:
-        """What ``txn`` may have written: database, table and write ID, as long as the mapping is kept."""
+        """Returns database, table and write ID of each table that ``txn`` may have written, while the mappings are kept."""
         with self._database.read() as conn:
             rows = conn.execute(
                 select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID == txn).order_by(_T2W.T2W_DATABASE, _T2W.T2W_TABLE)
@@ -154,7 +154,7 @@ class WriteIds:
             return [(row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)) for row in rows]
 
     def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:
-        """The transaction of every write ID of the table whose mapping is kept."""
+        """Returns the transaction of every write ID of the table whose mapping is kept."""
         with self._database.read() as conn:
             rows = conn.execute(select(TXN_TO_WRITE_ID).where(_of_table(database.lower(), table.lower())))
             return {WriteId(row.T2W_WRITEID): TxnId(row.T2W_TXNID) for row in rows}
@@ -171,10 +171,10 @@ class WriteIds:
         return WriteId(found)
 
     def _watermark(self, conn: Connection, database: str, table: str, txns: ValidTxnList) -> WriteId:
-        """The highest write ID whose transaction the snapshot may know, as in Hive.
+        """Returns the highest write ID whose transaction the snapshot may know, as in Hive.
 
         A purged mapping above it belongs to a committed transaction that is older than that of a lower write ID;
-        Hive hides its rows until the other ends. Then the list reaches to the last id that was handed out.
+        Hive hides its rows until the other ends. In that case the list reaches to the last id allocated.
         """
         of_table = _of_table(database, table)
         last = next_write_id(conn, database, table) - 1
@@ -189,7 +189,7 @@ class WriteIds:
 _T2W = TXN_TO_WRITE_ID.c
 _NWI = NEXT_WRITE_ID.c
 
-# Made once, since every writer passes here and making a statement takes several times as long as running it.
+# Built once, since every writer uses them and building a statement takes several times as long as running it.
 _HERE = (_NWI.NWI_DATABASE == bindparam("of_database")) & (_NWI.NWI_TABLE == bindparam("of_table"))
 _NEXT = select(_NWI.NWI_NEXT).where(_HERE)
 _DRAWN = update(NEXT_WRITE_ID).where(_HERE)
@@ -208,18 +208,18 @@ def _of_table(database: str, table: str) -> ColumnElement[bool]:
 
 
 def next_write_id(conn: Connection, database: str, table: str) -> WriteId:
-    """The write ID that the next writer of the table gets, as this transaction sees it."""
+    """Returns the write ID that the next writer of the table gets, as this database transaction sees it."""
     found = send(conn, _NEXT, {"of_database": database, "of_table": table}).scalar()
     return WriteId(1 if found is None else found)
 
 
 def insert_component(conn: Connection, txn: TxnId, entity: Entity, operation: str, write_id: WriteId | None) -> None:
-    """One row of TXN_COMPONENTS."""
+    """Inserts one row into TXN_COMPONENTS."""
     insert_components(conn, [(txn, entity, operation, write_id)])
 
 
 def insert_components(conn: Connection, rows: Iterable[tuple[TxnId, Entity, str, WriteId | None]]) -> None:
-    """Rows of TXN_COMPONENTS: who writes, where, what (TC_OPERATION_TYPE) and under which write ID."""
+    """Inserts rows into TXN_COMPONENTS: transaction, entity, operation (TC_OPERATION_TYPE) and write ID."""
     components = [
         {
             "TC_TXNID": txn,

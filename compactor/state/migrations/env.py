@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs the steps on the connection that ``store.upgrade`` hands over."""
+"""Alembic's entry point: runs the steps on the connection that ``store.upgrade`` passes."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def test_the_locks_of_a_killed_process_go(session: Open, zookeeper: ZooKeeper) -
 
 def test_nobody_there() -> None:
     port = free_port()
-    with pytest.raises(LocksUnavailable, match=f"127.0.0.1:{port}: nobody answered"):
+    with pytest.raises(LocksUnavailable, match=f"127.0.0.1:{port}: no answer"):
         open_zookeeper_locks(f"127.0.0.1:{port}", connect_timeout=0.3)
 
 

@@ -1,4 +1,4 @@
-"""What Hive 3.1's queue has no columns for, and the newest lock at an entry's first sight."""
+"""Values for which Hive 3.1's queue has no columns, and the newest lock when an entry was first seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where Spark shows the application of a batch."""
+"""The address at which Spark shows the application of a batch."""
 
 from __future__ import annotations
 

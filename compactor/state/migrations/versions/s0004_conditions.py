@@ -1,4 +1,4 @@
-"""What the last look at each table and partition found, and the bytes that a run copied as they were."""
+"""Results of the last look at each table and partition, and the bytes that a run copied unchanged."""
 
 from __future__ import annotations
 

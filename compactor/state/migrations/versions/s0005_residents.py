@@ -1,4 +1,4 @@
-"""Applications that wait for further batches, and the route of a batch, which says whether one may take it."""
+"""Applications that wait for further batches, and the route of a batch, which decides whether one may take it."""
 
 from __future__ import annotations
 

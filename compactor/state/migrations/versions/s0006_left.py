@@ -1,4 +1,4 @@
-"""What a bounded request left."""
+"""The deltas and bytes that a bounded request left."""
 
 from __future__ import annotations
 

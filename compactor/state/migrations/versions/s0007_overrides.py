@@ -1,4 +1,4 @@
-"""Settings of single tables that people keep here, and how long readers take to open what a run met and made."""
+"""Settings of single tables kept here, and the time that readers take to open the input and output of a run."""
 
 from __future__ import annotations
 
