@@ -27,7 +27,6 @@ def change_marker(metastore: Metastore) -> str:
     """Returns the marker: newest committed transaction and write, aborted ones and their age in hours, queue, history,
     properties.
 
-
     Cheap: seven aggregates in one reading transaction. Two equal texts mean that nothing happened in between that
     changes the initiator's decisions, except for settings, which the caller adds.
     """
