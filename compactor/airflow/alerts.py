@@ -18,7 +18,7 @@ from airflow.sdk.observability import stats
 from compactor.airflow.configuration import text
 from compactor.airflow.hooks import CompactorHook
 from compactor.errors import BadSetting
-from compactor.service.doctor.alarms import Alarm, Readings, alarms, readings
+from compactor.service.doctor.alarms import Alarm, Readings, raised_alarms, take_readings
 from compactor.service.doctor.finding import Level
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ def watch(metastore: str, context: Mapping[str, Any]) -> list[dict[str, object]]
         BadSetting: the configured notifier is not there.
     """
     with CompactorHook(metastore).get_conn() as site:
-        found = readings(site)
-        holding = alarms(found, site.settings)
+        found = take_readings(site)
+        holding = raised_alarms(found, site.settings)
     measure(metastore, found, holding)
     for alarm in holding:
         log.log(logging.ERROR if alarm.level is Level.FAIL else logging.WARNING, "%s; %s", alarm.message, alarm.fix)

@@ -60,7 +60,7 @@ def pause(face: Face, table: str) -> None:
     What waits in the queue and what is asked for by hand goes on, and so does Hive's own initiator, which knows the
     table property no_auto_compaction alone. The table's properties stay as they are.
     """
-    from compactor.service.requests.overrides import pause as paused
+    from compactor.service.requests.pause import pause as paused
 
     with face.site() as site:
         said = paused(site, table, site.user)
@@ -80,8 +80,8 @@ def resume(face: Face, table: str) -> None:
     (hive.compactor.initiator.failed.compacts.threshold). This removes from the history the failed and 'did not
     initiate' rows since each partition's last success, prints them, and touches nothing else but the pause.
     """
+    from compactor.service.requests.pause import resume as resumed
     from compactor.service.requests.request import parse_table
-    from compactor.service.requests.unpause import resume as resumed
 
     with face.site() as site:
         found = resumed(site, *parse_table(table))

@@ -44,7 +44,7 @@ def compact(
     timeout: float | None,
 ) -> None:
     """Ask for a compaction now; thresholds don't apply."""
-    from compactor.service.requests.request import WaitTimedOut, request_compaction
+    from compactor.service.requests.request import RebalanceOptions, WaitTimedOut, request_compaction
 
     properties = parse_properties(pairs)
     with face.site() as site:
@@ -56,8 +56,7 @@ def compact(
                 type=kind,
                 pool=pool,
                 properties=properties,
-                order_by=order_by,
-                buckets=buckets,
+                rebalance=RebalanceOptions(buckets=buckets, order_by=order_by),
             )
         except Refused as error:
             click.echo(f"compactor: refused: {error}", err=True)

@@ -35,7 +35,8 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 @faced
 def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -> None:
     """Check a deployment, writing nothing unless asked to compact, and say what to fix."""
-    from compactor.service.doctor import deployment as service
+    from compactor.service.doctor import checks as service
+    from compactor.service.doctor.finding import Level
 
     if (compact or verify) and not before_hive_3:
         raise click.UsageError("--compact and --verify belong to --before-hive-3")
@@ -49,13 +50,13 @@ def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -
                 findings = service.doctor(site)
     except CompactorError as error:  # what cannot be opened is a finding as well
         findings = [service.broken("deployment", error), *service.machine()]
-    failed = sum(finding.level is service.Level.FAIL for finding in findings)
+    failed = sum(finding.level is Level.FAIL for finding in findings)
     if face.json:
         print_json({"metastore": face.metastore, "failed": failed, "findings": [f.to_json() for f in findings]})
     else:
         for finding in findings:
             click.echo(f"{_MARKS[finding.level.value]}  {finding.subject}: {finding.found}")
-            if finding.level is not service.Level.OK:
+            if finding.level is not Level.OK:
                 for word, text in (("wanted", finding.wanted), ("fix", finding.fix)):
                     if text:
                         click.echo(f"      {word}: {text}")

@@ -56,7 +56,7 @@ def tables(face: Face, worst: int | None) -> None:
     from compactor.service.answers import survey
 
     with face.site(read_only=True) as site:
-        rows = survey.tables(site, worst)
+        rows = survey.survey_tables(site, worst)
     if face.json:
         print_json([row.to_json() for row in rows])
         return
@@ -89,7 +89,7 @@ def compactions(
     limit: int | None,
 ) -> None:
     """The queue and the history, like Hive's SHOW COMPACTIONS, with its filters and its ORDER BY."""
-    from compactor.service.answers import show as service
+    from compactor.service.answers import show_compactions as service
 
     database, _, table = (name or "").lower().partition(".")
     wanted = service.CompactionFilter(
@@ -104,7 +104,7 @@ def compactions(
     with face.site(read_only=True) as site:
         _print(
             face,
-            service.compactions(site, wanted, order=order_by, limit=limit),
+            service.show_compactions(site, wanted, order=order_by, limit=limit),
             _COMPACTION,
             "there are no compactions",
         )
@@ -116,7 +116,7 @@ def compactions(
 def history(face: Face, table: str | None) -> None:
     """Compactions that have ended, newest first."""
     from compactor.compaction.entry import Entity
-    from compactor.service.answers import show as service
+    from compactor.service.answers import show_compactions as service
     from compactor.service.requests.request import parse_table
 
     entity = None
@@ -125,7 +125,7 @@ def history(face: Face, table: str | None) -> None:
         entity = Entity(database=database, table=name)
     with face.site(read_only=True) as site:
         columns = (*_COMPACTION, "deltas_left", "opening_before", "opening_after")
-        _print(face, service.history(site, entity), columns, "no compaction has ended yet")
+        _print(face, service.show_history(site, entity), columns, "no compaction has ended yet")
 
 
 @show.command()
@@ -135,7 +135,9 @@ def transactions(face: Face) -> None:
     from compactor.service.answers import show as service
 
     with face.site(read_only=True) as site:
-        _print(face, service.transactions(site), service.TransactionRow.columns(), "no transaction is open or aborted")
+        _print(
+            face, service.show_transactions(site), service.TransactionRow.columns(), "no transaction is open or aborted"
+        )
 
 
 @show.command()
@@ -151,7 +153,7 @@ def locks(
     face: Face, name: str | None, partition: str | None, extended: bool, zookeeper: str | None, namespace: str
 ) -> None:
     """Locks of all, a database, a table or a partition, like Hive's SHOW LOCKS."""
-    from compactor.service.answers import show as service
+    from compactor.service.answers import show_locks as service
 
     database, _, table = (name or "").lower().partition(".")
     if partition is not None and not table:
@@ -161,7 +163,7 @@ def locks(
         from compactor.metastore.locks.zookeeper import open_zookeeper_locks
 
         with closing(open_zookeeper_locks(zookeeper, namespace=namespace)) as manager:
-            found = service.foreign_locks(manager.show(*where, partition))
+            found = service.show_foreign_locks(manager.show(*where, partition))
         _print(face, found, service.LockShown.columns(), "there are no locks")
         return
     with face.site(read_only=True) as site:
@@ -169,10 +171,10 @@ def locks(
             catalog = site.metastore.catalog
             partition = catalog.resolve_partition(catalog.table(database, table), partition)
         if extended:
-            rows: Sequence[_Jsonable] = service.locks_extended(site, *where, partition)
+            rows: Sequence[_Jsonable] = service.show_locks_extended(site, *where, partition)
             _print(face, rows, service.LockExtended.columns(), "there are no locks")
         else:
-            _print(face, service.locks(site, *where, partition), service.LockShown.columns(), "there are no locks")
+            _print(face, service.show_locks(site, *where, partition), service.LockShown.columns(), "there are no locks")
 
 
 @show.command()
@@ -182,7 +184,7 @@ def blockers(face: Face) -> None:
     from compactor.service.answers import show as service
 
     with face.site(read_only=True) as site:
-        _print(face, service.blockers(site), service.BlockerRow.columns(), "nothing keeps the cleaner away")
+        _print(face, service.show_blockers(site), service.BlockerRow.columns(), "nothing keeps the cleaner away")
 
 
 @show.command()
@@ -192,7 +194,7 @@ def alarms(face: Face) -> None:
     from compactor.service.doctor import alarms as service
 
     with face.site(read_only=True) as site:
-        found = service.alarms(service.readings(site), site.settings)
+        found = service.raised_alarms(service.take_readings(site), site.settings)
     _print(face, found, ("level", "name", "value", "limit", "message", "fix"), "nothing is amiss")
 
 
@@ -203,7 +205,7 @@ def settings(face: Face) -> None:
     from compactor.service.answers import show as service
 
     configuration = face.configuration()  # no database is needed to say what is configured
-    _print(face, service.settings(configuration.settings), service.SettingRow.columns(), "there are no settings")
+    _print(face, service.show_settings(configuration.settings), service.SettingRow.columns(), "there are no settings")
 
 
 @show.command()
@@ -213,4 +215,9 @@ def decisions(face: Face) -> None:
     from compactor.service.answers import show as service
 
     with face.site(read_only=True) as site:
-        _print(face, service.decisions(site), ("at", "table", "outcome", "because"), "no pass has decided anything yet")
+        _print(
+            face,
+            service.show_decisions(site),
+            ("at", "table", "outcome", "because"),
+            "no pass has decided anything yet",
+        )

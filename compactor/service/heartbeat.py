@@ -1,4 +1,4 @@
-"""Keeps transactions alive while long work goes on, and says which are not ours any more."""
+"""Keeps transactions alive during long work, and reports those that are lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATES = {"a": "aborted", "c": "committed", None: "gone"}
 class Heartbeat(Periodic):
     """A thread that heartbeats ``txns`` every ``period_ms`` (Hive's worker: half of hive.txn.timeout).
 
-    What a heartbeat finds lost is remembered; ``check`` raises it in the working thread, which then stops without a trace.
+    It remembers the transactions it finds lost; ``check`` raises in the working thread, which then stops without a trace.
     """
 
     def __init__(
@@ -36,22 +36,22 @@ class Heartbeat(Periodic):
         self._lost: dict[TxnId, str] = {}
 
     def check(self, txn: TxnId | None = None) -> None:
-        """Nothing while ``txn`` lives, or each of them without it.
+        """Raises if ``txn`` is lost, or without an argument if any of the transactions is.
 
         Raises:
-            LostClaim: a heartbeat found it aborted or gone, or could not be made.
+            LostClaim: a heartbeat failed, or found the transaction aborted or gone.
         """
         for lost, why in list(self._lost.items()):
             if txn in (None, lost):
                 raise LostClaim(f"transaction {lost} is lost: {why}")
 
     def let_go(self, txn: TxnId) -> None:
-        """``txn`` is about to end."""
+        """Stops the heartbeats of ``txn``, which is about to end."""
         with self._lock:
             self._txns.pop(txn, None)
 
     def _act(self) -> bool:
-        with self._lock:  # so that none of them ends between the question and the answer
+        with self._lock:  # so that none of them ends during the heartbeat
             if self._txns:
                 self._beat()
         return bool(self._txns)

@@ -1,4 +1,4 @@
-"""How much Compactor may do, the tightest of metastore, database and table wins."""
+"""The mode: how much Compactor may do. The tightest of metastore, database and table wins."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from compactor.settings.precedence import Settings
 
 
 class Mode(enum.IntEnum):
-    """Each mode allows what the smaller ones allow, and more."""
+    """How much Compactor may do. Each mode includes the smaller ones."""
 
-    OBSERVE = 0  #: decisions are recorded in our own state only; nothing of Hive's is written
+    OBSERVE = 0  #: decisions are recorded in our own state only; Hive's tables and files are not changed
     REQUEST = 1  #: requests are enqueued; Hive's workers compact
     COMPACT = 2  #: our workers compact; Hive's cleaner cleans
     CLEAN = 3  #: everything
 
 
 def mode_of(settings: Settings) -> Mode:
-    """The tightest mode that the metastore, the database and the table name in ``compactor.mode``."""
+    """Returns the tightest ``compactor.mode`` of the metastore, the database and the table."""
     return Mode[settings.mode.upper()]
 
 
 def must_write(settings: Settings, what: str) -> None:
-    """Nothing, where somebody may ask for something to be done.
+    """Raises if the mode does not allow people to request changes.
 
     Raises:
-        Refused: mode observe; ``what`` is the thing that is to be left alone.
+        Refused: the mode is observe; ``what`` names the thing that would be changed.
     """
     if not may(settings, Mode.REQUEST):
         raise Refused(f"{what}: compactor.mode is observe ({settings.source('compactor.mode')}); set request or more")
 
 
 def may(settings: Settings, wanted: Mode) -> bool:
-    """Whether ``settings`` allow what ``wanted`` stands for."""
+    """Returns true if ``settings`` allow the mode ``wanted``."""
     return mode_of(settings) >= wanted

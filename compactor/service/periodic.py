@@ -1,4 +1,4 @@
-"""A thread that does something again and again while a block runs."""
+"""A thread that repeats an action while a block runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 
 
 class Periodic(ABC):
-    """Calls ``_act`` every ``period_s`` seconds, first after one of them, until the block ends or it says so."""
+    """Calls ``_act`` every ``period_s`` seconds, first after one period, until the block ends or ``_act`` returns false."""
 
     def __init__(self, name: str, period_s: float) -> None:
         self._period_s = period_s
@@ -33,4 +33,4 @@ class Periodic(ABC):
 
     @abstractmethod
     def _act(self) -> bool:
-        """One time; False when it is not to be done again. What it raises ends the thread."""
+        """Acts once. Returns false to stop; an exception ends the thread."""

@@ -1,4 +1,4 @@
-"""What every pass works on: one metastore with its state, storage and settings, opened."""
+"""The site that every pass works on: one open metastore with its state, storage and settings."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ VERSION = f"compactor-{__version__}"
 
 
 def identity(role: str, host: str) -> str:
-    """A name for one holder of work in this process; see ``Site.identity``."""
+    """Returns a name for one holder of work in this process; see ``Site.identity``."""
     return f"compactor-{role}-{host[:64]}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """An open metastore. ``state`` is None where nothing of our own may be stored (mode observe without a state_url)."""
+    """An open metastore. ``state`` is None if nothing of our own may be stored (mode observe without a state_url)."""
 
     name: str
     metastore: Metastore
@@ -46,7 +46,7 @@ class Site:
     settings: Settings
     user: str
     host: str
-    pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: what is said of a pool, by its name
+    pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: the policy of each pool, by its name
 
     @classmethod
     def here(
@@ -58,9 +58,9 @@ class Site:
         settings: Settings,
         pools: Mapping[str, PoolPolicy] | None = None,
     ) -> Site:
-        """The site as this process and its user see it.
+        """Returns the site as this process and its user see it.
 
-        What the metastore's schema has no columns for goes into ``state``, which such a metastore therefore needs for
+        Values for which the metastore's schema has no columns go into ``state``, so such a metastore needs it for
         everything that changes its queue.
         """
         if state is not None:
@@ -78,7 +78,7 @@ class Site:
         )
 
     def identity(self, role: str) -> str:
-        """A name for one holder of work, unique and compared exactly.
+        """Returns a name for one holder of work; names are unique and compared exactly.
 
         It begins with ``compactor-``: a restarting Hive takes back rows whose worker begins with its host name
         (PROTOCOL 6). It fits CQ_WORKER_ID's 128 characters.
@@ -86,16 +86,16 @@ class Site:
         return identity(role, self.host)
 
     def target(self, entity: Entity, request: Mapping[str, str] | None = None) -> Target:
-        """The table, and the partition where it has some, that ``entity`` names.
+        """Returns the table that ``entity`` names, with its partition if it has any.
 
         Raises:
-            NotFound: it is not there (any more).
+            NotFound: it does not exist (any longer).
             Refused: a partitioned table without a partition, or the reverse.
         """
         return Targets(self, [entity]).target(entity, request)
 
     def settings_of(self, entity: Entity) -> Settings:
-        """The table's settings over the site's, also where the rest of ``entity`` is not as it should be."""
+        """Returns the table's settings over the site's, even if the rest of ``entity`` is invalid."""
         try:
             of_table, of_database = self.metastore.catalog.parameters(entity.database, entity.table)
         except NotFound:
@@ -103,8 +103,8 @@ class Site:
         return self._of_table(entity.database, entity.table, of_table, of_database)
 
     def settings_for(self, table: Table) -> Settings:
-        """The table's settings now: over the site's those of its pool at this hour, of its database, its own, and what
-        is kept of it in our state."""
+        """Returns the table's settings now: over the site's, those of its pool at this hour, its database's, its own, and
+        its overrides in our state."""
         return self._of_table(table.database, table.name, table.parameters, table.database_parameters)
 
     def _of_table(
@@ -120,8 +120,12 @@ class Site:
         return with_off_peak(settings, settings_at(policy, self.now(policy)))
 
     def now(self, policy: PoolPolicy) -> datetime:
-        """The database's time as the pool's clock on the wall has it."""
+        """Returns the database's time in the pool's time zone."""
         return datetime.fromtimestamp(self.metastore.now_ms() / 1000, UTC).astimezone(ZoneInfo(policy.time_zone))
+
+    def lowest_open(self) -> TxnId:
+        """Returns the cleaner's gate: every transaction below it has ended (PROTOCOL 7.1)."""
+        return self.metastore.transactions.lowest_open(self.settings.milliseconds("hive.txn.opentxn.timeout"))
 
     def write_ids(self, table: Table, txns: ValidTxnList) -> ValidWriteIdList:
         return self.metastore.write_ids.valid(table.database, table.name, txns)
@@ -142,7 +146,7 @@ def own_state(site: Site) -> OwnState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is compacted or cleaned. ``settings`` are those of the table (and the request) over the site's."""
+    """A table or partition to compact or clean. ``settings`` are those of the table (and the request) over the site's."""
 
     entity: Entity
     table: Table
@@ -161,7 +165,7 @@ class Target:
 
 
 class Targets:
-    """What some entities name, read together: a table once, and all of its partitions that are named."""
+    """The targets of several entities, read together: each table once, with all of its partitions that are named."""
 
     def __init__(self, site: Site, entities: Iterable[Entity]) -> None:
         self._site = site
@@ -200,16 +204,16 @@ class Targets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A target as a compaction would see it now."""
+    """A target as a compaction sees it at one instant."""
 
     txns: ValidTxnList
-    write_ids: ValidWriteIdList  #: the compactor's flavour
+    write_ids: ValidWriteIdList  #: the compactor's variant of the list
     directory: AcidDirectory
 
 
 def compactor_view(site: Site, target: Target, own: TxnId | None = None, *, up_to: WriteId | None = None) -> View:
-    """What a compaction may read of ``target``. With ``own``, that transaction's directories count as not there; with
-    ``up_to``, nothing above that write ID is read, whoever committed it."""
+    """Returns what a compaction may read of ``target``. With ``own``, that transaction's directories are ignored; with
+    ``up_to``, nothing above that write ID is read, even if it is committed."""
     return Look(site, own).view(target, own, up_to=up_to)
 
 
@@ -217,7 +221,7 @@ class Look:
     """One instant, as the compactions of one or several targets see it.
 
     Args:
-        own: the oldest of their transactions: what came later is not seen.
+        own: the oldest of their transactions; nothing that came later is seen.
     """
 
     def __init__(self, site: Site, own: TxnId | None = None) -> None:
@@ -226,7 +230,7 @@ class Look:
         self._write_ids: dict[int, ValidWriteIdList] = {}
 
     def view(self, target: Target, own: TxnId | None, *, up_to: WriteId | None = None) -> View:
-        """See ``compactor_view``."""
+        """Returns the view of one target; see ``compactor_view``."""
         table, txns = target.table, self._txns
         write_ids = self._write_ids.get(table.id)
         if write_ids is None:
@@ -240,7 +244,7 @@ class Look:
 
 
 def must_be_unsorted(entity: Entity, table: Table, partition: Partition | None) -> None:
-    """Compaction orders rows by their ROW__IDs, so it leaves a table alone whose rows have another order.
+    """Refuses tables whose rows have another order than that of their ROW__IDs, which compaction would not keep.
 
     Raises:
         Refused: the table, or this partition of it, is sorted.

@@ -19,12 +19,12 @@ from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers import show
+from compactor.service.answers.show import show_blockers
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.doctor import deployment
+from compactor.service.doctor import checks
 from compactor.service.doctor import metastore as doctor_metastore
-from compactor.service.doctor.deployment import Finding, Level
+from compactor.service.doctor.finding import Finding, Level
 from compactor.service.doctor.hive_roles import LEADERS
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
@@ -46,7 +46,7 @@ def site(metastore: Metastore, state: OwnState) -> Site:
 
 
 def found(site: Site, subject: str) -> Finding:
-    (finding,) = [f for f in deployment.doctor(site) if f.subject == subject]
+    (finding,) = [f for f in checks.doctor(site) if f.subject == subject]
     return finding
 
 
@@ -61,7 +61,7 @@ def test_clocks_that_differ(site: Site, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(doctor_metastore.time, "time", lambda: now() + 60)
     finding = found(site, "clock")
     assert finding.level is Level.WARN
-    skew = int(finding.found.split()[3])
+    skew = int(finding.found.split()[4])
     assert 50_000 < skew <= 61_000
 
 
@@ -91,7 +91,7 @@ def test_history_that_somebody_left(site: Site) -> None:
         conn.execute(insert(t.MIN_HISTORY_LEVEL).values(MHL_TXNID=ended, MHL_MIN_OPEN_TXNID=ended))
         conn.execute(update(t.TXNS).values(TXN_STARTED=1))
     finding = found(site, "housekeeping")
-    assert (finding.level, finding.found[:30]) == (Level.WARN, "1 rows of MIN_HISTORY_LEVEL ar")
+    assert (finding.level, finding.found[:30]) == (Level.WARN, "1 rows of MIN_HISTORY_LEVEL be")
 
 
 def requested(site: Site) -> int:
@@ -104,9 +104,9 @@ def requested(site: Site) -> int:
 @pytest.mark.parametrize(
     ("values", "subject", "said"),
     [
-        ({"CQ_ENQUEUE_TIME": 1}, "requests", "nobody has begun them for too long: 1 (default.t)"),
+        ({"CQ_ENQUEUE_TIME": 1}, "requests", "waiting for a worker for too long: 1 (default.t)"),
         ({"CQ_STATE": "r", "CQ_COMMIT_TIME": 1}, "cleaning", "ready for cleaning for too long: 1 (default.t)"),
-        ({"CQ_STATE": "w", "CQ_WORKER_ID": "compactor-x", "CQ_START": 1}, "compaction 1", "for a lost worker"),
+        ({"CQ_STATE": "w", "CQ_WORKER_ID": "compactor-x", "CQ_START": 1}, "compaction 1", "by a lost worker"),
     ],
 )
 def test_entries_that_are_stuck(values: dict[str, object], subject: str, said: str, site: Site) -> None:
@@ -116,7 +116,7 @@ def test_entries_that_are_stuck(values: dict[str, object], subject: str, said: s
         conn.execute(update(t.COMPACTION_QUEUE).values(**values))
     finding = found(site, subject)
     assert (finding.level, said in finding.found) == (Level.WARN, True)
-    assert not [f for f in deployment.doctor(site) if f.subject == "queue"]
+    assert not [f for f in checks.doctor(site) if f.subject == "queue"]
 
 
 @pytest.mark.usefixtures("hive4")
@@ -130,7 +130,7 @@ def test_an_entry_that_contradicts_its_transaction(site: Site) -> None:
     with site.metastore.database.write() as conn:
         conn.execute(update(t.TXNS).values(TXN_STATE="c"))
     finding = found(site, f"compaction {number}")
-    assert (finding.level, f"yet its transaction {txn} is committed" in finding.found) == (Level.FAIL, True)
+    assert (finding.level, f"but its transaction {txn} is committed" in finding.found) == (Level.FAIL, True)
 
 
 def test_transactions_that_stay_open(site: Site) -> None:
@@ -153,11 +153,11 @@ def test_what_holds_while_hives_own_cleaner_runs(site: Site) -> None:
     assert found(site, "hive's cleaner").level is Level.WARN
     finding = found(site, "protections")
     assert finding.level is Level.WARN
-    assert "open transactions hold Hive's cleaner by their rows of MIN_HISTORY_LEVEL" in finding.found
+    assert "open transactions hold back Hive's cleaner by their rows of MIN_HISTORY_LEVEL" in finding.found
     bare = with_settings(site, hive_txn_use_minhistorylevel="false", compactor_quarantine="1h")
     said = found(bare, "protections").found
     assert "leave no rows of MIN_HISTORY_LEVEL" in said
-    assert "quarantine keeps nothing that Hive's cleaner removes" in said
+    assert "quarantine does not cover directories that Hive's cleaner removes" in said
 
 
 def test_who_may_only_read(place: Place) -> None:
@@ -221,7 +221,7 @@ def test_blockers_of_what_is_ready_for_cleaning(site: Site, tmp_path: Path) -> N
     table = make_table(site, tmp_path)
     for start in (0, 4):
         insert_rows(site, table, range(start, start + 4))
-    assert show.blockers(site) == []
+    assert show_blockers(site) == []
     [reader] = site.metastore.transactions.open("ann", "laptop", agent="query 7")
     with site.metastore.database.write() as conn:
         started = site.metastore.now_ms() - 5_000
@@ -229,7 +229,7 @@ def test_blockers_of_what_is_ready_for_cleaning(site: Site, tmp_path: Path) -> N
     request_compaction(site, table=str(table), type="major")
     run_entries(site, claimable(site), InProcessRunner())
     [younger] = site.metastore.transactions.open("bob", "h")
-    (row, *others) = show.blockers(site)
+    (row, *others) = show_blockers(site)
     files = [path for path in (tmp_path / "t").glob("delta_*/*") if path.is_file()]
     assert (row.table, row.txnid, row.user, row.host, row.agent_info) == (
         "default.t",
@@ -244,7 +244,7 @@ def test_blockers_of_what_is_ready_for_cleaning(site: Site, tmp_path: Path) -> N
     assert [other.txnid for other in others] == ([] if stamped else [younger])
     for txn in (reader, younger):
         site.metastore.transactions.commit(txn)
-    assert show.blockers(site) == []
+    assert show_blockers(site) == []
 
 
 def test_the_checks_go_on_where_one_fails(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

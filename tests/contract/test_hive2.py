@@ -187,7 +187,7 @@ def test_the_command_lists_compacts_and_lists_nothing_more(
     again = run(old.url, "doctor", "--before-hive-3")
     assert (again.exit_code, again.stdout) == (
         0,
-        "ok    before Hive 3: none of 1 directories of full ACID tables needs a major\n",
+        "ok    before Hive 3: none of 1 directories of full ACID tables needs a major compaction\n",
     )
 
 

@@ -26,11 +26,12 @@ from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rows.reader import read_snapshot
 from compactor.service import repair
-from compactor.service.answers import show
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
-from compactor.service.doctor.deployment import Level, doctor
-from compactor.service.roles.blockers import all_blocked, blockers
+from compactor.service.answers.show_compactions import show_compactions
+from compactor.service.doctor.checks import doctor
+from compactor.service.doctor.finding import Level
+from compactor.service.roles.blockers import blocked_entries, blockers_of
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
@@ -327,7 +328,7 @@ def test_a_name_that_hive_3_fails_on_is_refused_and_left_alone(site: Site, tmp_p
     assert [strange in waiting.because for waiting in passed.failed] == [True]
     outcome = compact(site, "major")
     assert outcome.result is Result.REFUSED
-    assert f"{strange} bears a transaction, and Hive 3.1 fails on such a name" in outcome.message
+    assert f"{strange} contains a transaction, and Hive 3.1 fails on such a name" in outcome.message
     assert (tmp_path / "t" / strange).is_dir()
 
 
@@ -447,10 +448,10 @@ def test_what_people_are_told(site: Site, tmp_path: Path) -> None:
     [reader] = site.metastore.transactions.open("someone", "h")
     outcome = compact(site, "major")
     assert "may still read" in (cleaned(site)[0] or "")
-    [row] = show.compactions(site)
+    [row] = show_compactions(site)
     assert (row.state, row.txnid) == ("ready for cleaning", outcome.txn)
-    assert [blocker.txn for blocker in blockers(site, outcome.entry)] == []
-    [blocked] = all_blocked(site)
+    assert [blocker.txn for blocker in blockers_of(site, outcome.entry)] == []
+    [blocked] = blocked_entries(site)
     assert [blocker.txn for blocker in blocked.by] == [reader]
     assert str(explain(site, "default.t"))
     assert [finding for finding in doctor(site) if finding.level is Level.FAIL] == []

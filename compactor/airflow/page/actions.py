@@ -17,9 +17,9 @@ from compactor.airflow.page.worker_event import announce
 from compactor.compaction.states import TERMINAL
 from compactor.ids import TxnId
 from compactor.service.requests.abort import abort_compaction, abort_transaction
-from compactor.service.requests.overrides import override, pause, remove_override
+from compactor.service.requests.overrides import override, remove_override
+from compactor.service.requests.pause import pause, resume
 from compactor.service.requests.request import Enqueued, parse_table, request_again, request_compaction
-from compactor.service.requests.unpause import resume
 
 router = APIRouter()
 Metastore = Annotated[str, Depends(metastore_of)]

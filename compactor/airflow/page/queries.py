@@ -14,12 +14,13 @@ from compactor.compaction.entry import Entity
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
-from compactor.service.answers import overview, show
+from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
+from compactor.service.answers.show import show_settings
 from compactor.service.mode import mode_of
 from compactor.service.requests.request import parse_table
-from compactor.service.roles.blockers import holders
-from compactor.service.roles.initiator import look
+from compactor.service.roles.blockers import blocking_transactions
+from compactor.service.roles.initiator import consider_now
 from compactor.settings.catalogue import CATALOGUE
 from compactor.settings.setting import Scope
 
@@ -66,7 +67,7 @@ def read_tables(
 ) -> dict[str, Any]:
     """Tables and partitions as the initiator last saw them."""
     with CompactorHook(metastore).get_conn() as site:
-        return overview.tables(
+        return overview.tables_page(
             site, find=find, outcome=outcome, order=order, descending=descending, limit=limit, offset=offset
         ).to_json()
 
@@ -76,7 +77,7 @@ def explain(metastore: Metastore, table: str, partition: str | None = None) -> d
     """What would happen to one table or partition now; its directory is listed."""
     database, name = parse_table(table)
     with CompactorHook(metastore).get_conn() as site:
-        considered = look(site, Entity(database=database, table=name, partition=partition))
+        considered = consider_now(site, Entity(database=database, table=name, partition=partition))
     decision = considered.decision
     condition = None if decision is None else Condition.of(decision.numbers)
     return {**considered_json(considered), "health": None if condition is None else condition.health}
@@ -89,14 +90,14 @@ def read_queue(
     """The queue, oldest first."""
     wanted = _state(state)
     with CompactorHook(metastore).get_conn() as site:
-        return overview.queue(site, find=find, state=wanted, limit=limit, offset=offset).to_json()
+        return overview.queue_page(site, find=find, state=wanted, limit=limit, offset=offset).to_json()
 
 
 @router.get("/blocked")
 def read_blocked(metastore: Metastore) -> dict[str, Any]:
     """Who keeps the cleaner away, and from what."""
     with CompactorHook(metastore).get_conn() as site:
-        return {"rows": [holder.to_json() for holder in holders(site)]}
+        return {"rows": [holder.to_json() for holder in blocking_transactions(site)]}
 
 
 @router.get("/history")
@@ -107,14 +108,14 @@ def read_history(
     wanted = _state(state)
     states = None if wanted is None else (wanted,)
     with CompactorHook(metastore).get_conn() as site:
-        return overview.history(site, find=find, states=states, limit=limit, offset=offset).to_json()
+        return overview.history_page(site, find=find, states=states, limit=limit, offset=offset).to_json()
 
 
 @router.get("/runs")
 def read_runs(metastore: Metastore) -> dict[str, Any]:
     """The figures of our newest runs, for plots."""
     with CompactorHook(metastore).get_conn() as site:
-        return {"rows": list(overview.runs(site, _RUNS))}
+        return {"rows": list(overview.newest_runs(site, _RUNS))}
 
 
 @router.get("/settings")
@@ -132,7 +133,7 @@ def read_settings(metastore: Metastore, table: str = "") -> dict[str, Any]:
             setting.key for setting in CATALOGUE.values() if setting.scope is Scope.TABLE and setting.honoured
         ],
         "overrides": [{"key": one.key, "value": one.value, "by": one.by, "at": one.at} for one in kept],
-        "rows": [row.to_json() for row in show.settings(settings)],
+        "rows": [row.to_json() for row in show_settings(settings)],
         "spark_conf": dict(settings.spark_conf),
         "ignored": [{"property": key, "reason": reason} for key, reason in settings.ignored],
     }

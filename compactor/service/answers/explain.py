@@ -1,6 +1,6 @@
-"""The printable answer of one table: what would happen now, why, what would flip it, what the last runs brought.
+"""Explains one table: what would happen to it now and why, what would change that, and what the last runs achieved.
 
-Nothing is written, neither Spark nor Airflow is needed, and a database that can only be read is enough.
+Nothing is written, neither Spark nor Airflow is needed, and read access to the database is enough.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from compactor.compaction.states import State
 from compactor.errors import CompactorError
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.unit import SHAPES
-from compactor.service import repair
-from compactor.service.answers import show
+from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import Survey, Surveyed
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
 from compactor.service.mode import Mode, mode_of
 from compactor.service.requests.request import parse_table
-from compactor.service.roles.blockers import Blocker, blockers
+from compactor.service.roles.blockers import Blocker, blockers_of
 from compactor.service.roles.initiator import Considered
 from compactor.service.site import Site
 from compactor.service.worker.planning import PlanSummary, preview_plan
 from compactor.settings.precedence import Settings
 
-_LAST = 3  #: entries of the history, and runs, that are told for each partition
-_RUNS = 10_000  #: newest runs of the whole metastore among which those of one table are looked for
+_LAST = 3  #: entries of the history, and runs, that are shown for each partition
+_RUNS = 10_000  #: newest runs of the whole metastore that are searched for those of the table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A row of the queue: what it waits for, and who keeps the cleaner away from it."""
+    """A row of the queue, what it is waiting for, and the transactions that keep the cleaner from it."""
 
     entry: Entry
     waits_for: str | None
@@ -41,7 +40,7 @@ class Queued:
 
     def to_json(self) -> dict[str, object]:
         return {
-            **show.compaction_row(self.entry).to_json(),
+            **compaction_row(self.entry).to_json(),
             "waits_for": self.waits_for,
             "blockers": [blocker.to_json() for blocker in self.blockers],
         }
@@ -49,7 +48,7 @@ class Queued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionExplanation:
-    """One partition, or the table itself. ``runs`` are figures of our last runs, as our state keeps them."""
+    """One partition, or the table itself. ``runs`` are the figures of our last runs, as our state keeps them."""
 
     surveyed: Surveyed
     summary: PlanSummary = PlanSummary()  #: of the plan that would be made now
@@ -65,14 +64,14 @@ class PartitionExplanation:
             **considered_json(self.surveyed.considered),
             **self.summary.to_json(),
             "queue": [queued.to_json() for queued in self.queue],
-            "history": [show.compaction_row(entry).to_json() for entry in self.history],
+            "history": [compaction_row(entry).to_json() for entry in self.history],
             "runs": [dict(run) for run in self.runs],
         }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changed:
-    """A setting of this table that is not its default, and where it comes from."""
+    """A setting of this table that differs from its default, and its source."""
 
     key: str
     value: str
@@ -84,7 +83,7 @@ class Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """All of it. ``protections`` are sentences on what keeps readers safe here, and what does not."""
+    """The whole answer. ``protections`` are sentences about what keeps readers safe here and what does not."""
 
     table: Table
     mode: str
@@ -115,7 +114,7 @@ class Explanation:
 
 
 def considered_json(considered: Considered) -> dict[str, object]:
-    """What the initiator would do, with its numbers and what would flip it."""
+    """Returns what the initiator would do, the numbers behind it, and what would change it."""
     decision = considered.decision
     return {
         "outcome": considered.outcome,
@@ -126,11 +125,11 @@ def considered_json(considered: Considered) -> dict[str, object]:
 
 
 def explain(site: Site, table: str) -> Explanation:
-    """The answer for ``db.table``.
+    """Returns the explanation of ``db.table``.
 
     Raises:
         NotFound: there is no such table.
-        Refused: ``table`` is no name of a table.
+        Refused: ``table`` is not the name of a table.
     """
     found = site.metastore.catalog.table(*parse_table(table))
     settings = site.settings_for(found)
@@ -170,7 +169,7 @@ def _summary(site: Site, row: Surveyed, settings: Settings) -> PlanSummary:
         return PlanSummary()
     try:
         return preview_plan(site, site.target(row.entity), decision.type).summary
-    except CompactorError:  # a dry run reports it, and so does the request
+    except CompactorError:  # a dry run and the request itself will report it
         return PlanSummary()
 
 
@@ -204,15 +203,15 @@ def _queue(site: Site, table: Table, settings: Settings) -> dict[Entity, list[Qu
 
 
 def _queued(site: Site, entry: Entry, settings: Settings) -> Queued:
-    return Queued(entry=entry, waits_for=waits_for(site, entry, settings), blockers=blockers(site, entry))
+    return Queued(entry=entry, waits_for=waits_for(site, entry, settings), blockers=blockers_of(site, entry))
 
 
 def waits_for(site: Site, entry: Entry, settings: Settings) -> str | None:
-    """What has to happen before an entry of the queue goes on; None while somebody works on it."""
+    """Returns what an entry of the queue is waiting for; None while a worker has it."""
     if entry.state is not State.READY_FOR_CLEANING:
         return "a worker" if entry.state is State.INITIATED else None
     facts = CleaningFacts(
-        lowest_open=repair.lowest_open(site),
+        lowest_open=site.lowest_open(),
         txn_state=site.metastore.commits.txn_state(entry),
         now_ms=site.metastore.now_ms(),
     )
@@ -229,40 +228,40 @@ def _history(site: Site, table: Table) -> dict[Entity, list[Entry]]:
 
 
 def _runs(site: Site, table: Table) -> dict[Entity, list[Mapping[str, object]]]:
-    """Our own figures, newest first. Where the site keeps no state of its own there are none to tell."""
-    told: dict[Entity, list[Mapping[str, object]]] = defaultdict(list)
+    """Returns our own figures by partition, newest first; empty if the site keeps no state of its own."""
+    figures_of: dict[Entity, list[Mapping[str, object]]] = defaultdict(list)
     if site.state is None:
-        return told
+        return figures_of
     for run in site.state.runs.latest(site.name, _RUNS):
         if (run.entity.database, run.entity.table) == (table.database, table.name):
             figures = {
                 name: getattr(run, name) for name in run.__slots__ if name not in ("metastore", "entity", "type")
             }
-            told[run.entity].append({**figures, "type": run.type.label})
-    return told
+            figures_of[run.entity].append({**figures, "type": run.type.label})
+    return figures_of
 
 
 def _protections(settings: Settings, roles: HiveRoles) -> Sequence[str]:
-    said: list[str] = []
+    sentences: list[str] = []
     mode = mode_of(settings)
     if mode is Mode.OBSERVE:
-        said.append("Compactor writes nothing here (mode observe).")
+        sentences.append("Compactor writes nothing here (mode observe).")
     if mode is Mode.CLEAN:
-        said.append("Compactor's cleaner waits for every transaction that was open when a compaction committed.")
+        sentences.append("Compactor's cleaner waits for every transaction that was open when a compaction committed.")
     if mode < Mode.CLEAN:
-        said.append("Obsolete directories are removed by Hive's cleaner alone, by Hive's rules, or by nobody.")
+        sentences.append("Obsolete directories are removed only by Hive's cleaner, under Hive's rules, or not at all.")
     if mode is Mode.CLEAN and (roles.cleaner_may_run or settings.boolean("hive.compactor.cleaner.on")):
-        said.append(
-            "Hive's own cleaner seems to run on this metastore and cleans by its own gate, which lets through the newest "
-            "transaction at the commit: switch it off (metastore.compactor.cleaner.on=false) for the strict gate to hold."
+        sentences.append(
+            "Hive's own cleaner seems to run on this metastore. Its own gate does not wait for the newest transaction at "
+            "the commit: switch it off (metastore.compactor.cleaner.on=false) so that the strict gate holds."
         )
     if settings.text("compactor.readers") != "visibility":
-        said.append(
-            "Readers without visibility (Trino) never meet half of a minor compaction's pair (compactor.readers)."
+        sentences.append(
+            "Readers without visibility (Trino) never see half of a minor compaction's pair (compactor.readers)."
         )
     else:
-        said.append(
-            "compactor.readers is visibility: a reader that looks at directories before they are committed may meet "
+        sentences.append(
+            "compactor.readers is visibility: a reader that looks at directories before they are committed may see "
             "half of a minor compaction's pair."
         )
-    return said
+    return sentences

@@ -1,4 +1,4 @@
-"""The locks that a statement would take, from what the metastore says of its tables."""
+"""Explains the locks that a statement would take, from the metastore's description of its tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExplainedLock:
     operation: str
 
     def __str__(self) -> str:
-        """As Hive prints it: ``db.table.partition -> TYPE``."""
+        """Returns Hive's form: ``db.table.partition -> TYPE``."""
         names = ".".join(name for name in (self.database, self.table, self.partition) if name is not None)
         return f"{names} -> {self.lock_type}"
 
@@ -46,22 +46,22 @@ class ExplainedLocks:
 
 
 def explain_locks(site: Site, text: str, *, database: str = "default", old: bool = False) -> ExplainedLocks:
-    """The locks of the statement ``text`` with ``database`` as the current one.
+    """Returns the locks of the statement ``text`` with ``database`` as the current one.
 
-    ``old`` tells those of the manager without transactions, whose types are S and X.
+    With ``old``, they are those of the lock manager without transactions, with types S and X.
 
     Raises:
-        Refused: the statement is unknown, or a table or partition key of it isn't there.
+        Refused: the statement is unknown, or one of its tables or partition keys does not exist.
         NotSupported: it reads a view.
     """
     statement = parse(text)
     tables = _Tables(site, database)
     if old:
         requests = statement_locks.old_locks(statement, tables.look, database)
-        told = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
+        planned_locks = [(r, "X" if r.type.name == "EXCLUSIVE" else "S", "") for r in requests]
     else:
         planned = statement_locks.locks(statement, tables.look, site.settings, database)
-        told = [(p.request, p.request.type.name, p.operation.value) for p in planned]
+        planned_locks = [(p.request, p.request.type.name, p.operation.value) for p in planned]
     return ExplainedLocks(
         statement=statement.name,
         locks=tuple(
@@ -72,13 +72,13 @@ def explain_locks(site: Site, text: str, *, database: str = "default", old: bool
                 lock_type=kind,
                 operation=operation,
             )
-            for request, kind, operation in told
+            for request, kind, operation in planned_locks
         ),
     )
 
 
 class _Tables:
-    """The facts of the tables that one statement names, each asked for once."""
+    """The facts of the tables that one statement names, each read once."""
 
     def __init__(self, site: Site, current: str) -> None:
         self._catalog = site.metastore.catalog

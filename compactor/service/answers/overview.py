@@ -1,4 +1,4 @@
-"""What a page shows at a time: tables, the queue, the history. Read from databases alone; no directory is listed."""
+"""The page's lists, one page at a time: tables, the queue, the history. Only databases are read; no directory is listed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.service.answers.explain import waits_for
-from compactor.service.answers.show import compaction_row
+from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
-from compactor.service.requests.overrides import paused
-from compactor.service.requests.request import may_be_asked_again
+from compactor.service.requests.pause import paused_tables
+from compactor.service.requests.request import can_be_requested_again
 from compactor.service.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.conditions import Seen, Wanted
 from compactor.state.runs import Run
 
-#: Words for a choice of outcomes.
+#: The page's filters, and the outcomes that each selects.
 OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "": (),
     "due": DUE,
@@ -31,7 +31,7 @@ _UNDER_WAY = (State.INITIATED, State.WORKING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Rows as JSON, and how many there are in all."""
+    """Rows as JSON, and the total number there are."""
 
     rows: tuple[Mapping[str, object], ...]
     total: int
@@ -40,8 +40,8 @@ class Page:
         return {"rows": [dict(row) for row in self.rows], "total": self.total}
 
 
-def tables(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
-    """What the initiator's last look found at each table and partition, and the queue's row about it now.
+def tables_page(site: Site, *, find: str, outcome: str, order: str, descending: bool, limit: int, offset: int) -> Page:
+    """Returns what the initiator last found at each table and partition, with its row of the queue now.
 
     Raises:
         BadSetting: there is no such order.
@@ -52,9 +52,9 @@ def tables(site: Site, *, find: str, outcome: str, order: str, descending: bool,
     conditions = site.state.conditions
     seen = conditions.page(site.name, wanted, order=order, descending=descending, limit=limit, offset=offset)
     queued = site.metastore.compaction_lists.of_entities([one.entity for one in seen])
-    resting = paused(site)
+    paused_now = paused_tables(site)
     rows = tuple(
-        _table(one, queued.get(one.entity), (one.entity.database, one.entity.table) in resting) for one in seen
+        _table(one, queued.get(one.entity), (one.entity.database, one.entity.table) in paused_now) for one in seen
     )
     return Page(rows=rows, total=conditions.count(site.name, wanted))
 
@@ -79,18 +79,18 @@ def _table(seen: Seen, entry: Entry | None, is_paused: bool) -> dict[str, object
     }
 
 
-def queue(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
-    """Rows of the queue, oldest first: what each waits for, how far it is, and whether it can be cancelled."""
+def queue_page(site: Site, *, find: str, state: State | None, limit: int, offset: int) -> Page:
+    """Returns rows of the queue, oldest first: what each waits for, its progress, and whether it can be cancelled."""
     found = site.metastore.compaction_lists.queue(
         find=find, states=None if state is None else (state,), limit=limit, offset=offset
     )
     reserved, now = _reserved(site), site.metastore.now_ms()
     shown = {batch.id: batch for entry in found.entries if (batch := reserved.get(entry.id)) is not None}
-    told = {number: _batch(site, batch) for number, batch in shown.items()}
+    batches = {number: _batch(site, batch) for number, batch in shown.items()}
     rows = tuple(
         {
             **_queued(site, entry, now),
-            "batch": told[reserved[entry.id].id] if entry.id in reserved else None,
+            "batch": batches[reserved[entry.id].id] if entry.id in reserved else None,
         }
         for entry in found.entries
     )
@@ -114,7 +114,7 @@ def _can_cancel(entry: Entry) -> bool:
 
 
 def _expected_ms(site: Site, entry: Entry) -> int | None:
-    """As long as the last one there took; how much is to be done nobody knows before it is done."""
+    """Returns how long the last run there took: the work that lies ahead cannot be known before it is done."""
     if site.state is None:
         return None
     last = site.state.runs.latest(site.name, 1, entity=entry.entity)
@@ -122,7 +122,7 @@ def _expected_ms(site: Site, entry: Entry) -> int | None:
 
 
 def _reserved(site: Site) -> dict[int, Batch]:
-    """The batch of each entry that one has reserved."""
+    """Returns the batch of each reserved entry."""
     if site.state is None:
         return {}
     active = site.state.batches.find(site.name, states=(BatchState.PLANNED, BatchState.RUNNING))
@@ -142,8 +142,8 @@ def _batch(site: Site, batch: Batch) -> dict[str, object]:
     }
 
 
-def history(site: Site, *, find: str, states: Collection[State] | None, limit: int, offset: int) -> Page:
-    """What has ended, newest first, with the figures of the runs that were ours."""
+def history_page(site: Site, *, find: str, states: Collection[State] | None, limit: int, offset: int) -> Page:
+    """Returns ended compactions, newest first, with the figures of the runs that were ours."""
     found = site.metastore.compaction_lists.history(find=find, states=states, limit=limit, offset=offset)
     runs = {} if site.state is None else site.state.runs.of_entries(site.name, [e.id for e in found.entries])
     rows = tuple(
@@ -151,15 +151,15 @@ def history(site: Site, *, find: str, states: Collection[State] | None, limit: i
             **compaction_row(entry).to_json(),
             "endtime": entry.end,
             "run": None if entry.id not in runs else _run(runs[entry.id]),
-            "can_retry": may_be_asked_again(entry),
+            "can_retry": can_be_requested_again(entry),
         }
         for entry in found.entries
     )
     return Page(rows=rows, total=found.total)
 
 
-def runs(site: Site, limit: int) -> Sequence[Mapping[str, object]]:
-    """The figures of our newest runs, oldest first: a plot's points."""
+def newest_runs(site: Site, limit: int) -> Sequence[Mapping[str, object]]:
+    """Returns the figures of our newest runs, oldest first, as the points of a plot."""
     if site.state is None:
         return ()
     return [_run(run) for run in reversed(site.state.runs.latest(site.name, limit))]

@@ -1,4 +1,5 @@
-"""What stands in tables and what the initiator would do to them now: one listing of each directory, nothing written."""
+"""Surveys tables: their content, and what the initiator would do to them now. Each directory is listed once, and nothing
+is written."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from compactor.service.roles.initiator import Considered, Scan
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
 
-#: Outcomes that ask for work, the most work first; everything else is calm.
+#: Outcomes that require work, the most work first; all others require none.
 DUE = ("major", "minor", "rebalance", "cleanonly", "abortcleanup")
 _READING = frozenset(
     {
@@ -37,7 +38,7 @@ _READING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """How much stands in a directory, whoever may read it. ``directories`` are bases and deltas; sizes in bytes."""
+    """The amount of data in a directory, visible or not. ``directories`` counts bases and deltas; sizes in bytes."""
 
     directories: int = 0
     deltas: int = 0
@@ -73,7 +74,7 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRow:
-    """A table as ``show tables`` prints it. ``most_deltas`` is that of the partition a reader suffers from most."""
+    """A table as ``show tables`` prints it. ``most_deltas`` is the number of deltas of its worst partition."""
 
     table: str
     partitions: int
@@ -100,7 +101,7 @@ class TableRow:
         }
 
 
-class _Watching:
+class _CachedReadOnly:
     """A storage that lists each directory once and can only be read."""
 
     def __init__(self, storage: Storage) -> None:
@@ -125,14 +126,14 @@ class _Watching:
 
 
 class Survey:
-    """One look at a site. Everything that it says is of one snapshot of the queue, the history and storage."""
+    """One look at a site. All its answers come from one snapshot of the queue, the history and storage."""
 
     def __init__(self, site: Site) -> None:
-        self._site = replace(site, storage=cast(Storage, _Watching(site.storage)))
+        self._site = replace(site, storage=cast(Storage, _CachedReadOnly(site.storage)))
         self._scan = Scan(self._site, write=False)
 
     def partitions(self, table: Table) -> list[Surveyed]:
-        """Every partition of ``table``, or the table itself where it has none."""
+        """Returns every partition of ``table``, or the table itself if it has none."""
         if not table.partition_keys:
             return [self._surveyed(table, None, table.location)]
         found = self._scan.found(Entity(database=table.database, table=table.name))
@@ -140,18 +141,18 @@ class Survey:
         return [self._surveyed(table, partition.name, partition.location) for partition in partitions]
 
     def unnamed(self, table: Table) -> Considered | None:
-        """What would happen to aborted dynamic-partition writes, of which only the table is recorded; None without."""
+        """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""
         entity = Entity(database=table.database, table=table.name)
         if not table.partition_keys or entity not in self._scan.aborts:
             return None
         return self._scan.consider(entity)
 
     def consider(self, entity: Entity) -> Considered:
-        """What the initiator would do to one entity now."""
+        """Returns what the initiator would do to one entity now."""
         return self._scan.consider(entity)
 
     def table(self, table: Table) -> TableRow:
-        """The whole table as one row."""
+        """Returns the whole table as one row."""
         rows = self.partitions(table)
         content = sum((row.content for row in rows), Content())
         considered = [row.considered for row in rows]
@@ -177,8 +178,8 @@ class Survey:
         return Surveyed(entity=entity, location=location, content=content, considered=self._scan.consider(entity))
 
 
-def tables(site: Site, worst: int | None = None) -> list[TableRow]:
-    """Every transactional table, the one whose readers merge most deltas first; only ``worst`` of them when given."""
+def survey_tables(site: Site, worst: int | None = None) -> list[TableRow]:
+    """Returns every transactional table, those whose readers merge the most deltas first; at most ``worst`` of them."""
     survey = Survey(site)
     rows = [survey.table(table) for table in site.metastore.catalog.tables() if table.is_transactional]
     rows.sort(key=lambda row: (-row.most_deltas, -row.content.deltas, -row.content.bytes, row.table))
@@ -186,7 +187,7 @@ def tables(site: Site, worst: int | None = None) -> list[TableRow]:
 
 
 def _rank(outcome: str) -> int:
-    """Errors first, since nothing is compacted where one is; then what is due."""
+    """Returns the sort rank: errors first, since they prevent any compaction, then outcomes that require work."""
     return -1 if outcome == "error" else DUE.index(outcome) if outcome in DUE else len(DUE)
 
 

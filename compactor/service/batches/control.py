@@ -92,7 +92,7 @@ def release_batch(site: Site, batch_id: int, because: str) -> None:
     held = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
     for entry in _entries_of_driver(held):
-        if entry.txn_id is not None and repair.give_up(site, entry, entry.txn_id, because):
+        if entry.txn_id is not None and repair.abort_and_hide(site, entry, entry.txn_id, because):
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
 
 

@@ -1,6 +1,6 @@
-"""Conditions that somebody should hear of: each a number, what it may be, and what to do (Hive's AcidMetricService).
+"""Alarms: a reading of the metastore, the limit it exceeds, and what to do (as in Hive's AcidMetricService).
 
-``readings`` asks the metastore once; ``alarms`` is pure. Metrics, notifiers and people are told the same.
+``take_readings`` queries the metastore once; ``raised_alarms`` is pure. Metrics, notifiers and people get the same.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from compactor.service.doctor.finding import Level
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
-_MANY_ABORTS = 1_500  #: of one table (Hive's tables-with-x-aborted-transactions)
-_RECENTLY_MS = 24 * 3_600_000  #: workers of more than one version within this time are mixed
+_MANY_ABORTS = 1_500  #: aborted transactions of one table (Hive's tables-with-x-aborted-transactions)
+_RECENTLY_MS = 24 * 3_600_000  #: more than one worker version within this time raises an alarm
 _HOUR_MS = 3_600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """What conditions look at. Ages in milliseconds, 0 where there is nothing of the kind."""
+    """The readings that alarms are based on. Ages in milliseconds, 0 if there is nothing of the kind."""
 
     oldest_initiated_ms: int = 0
     oldest_working_ms: int = 0
@@ -31,14 +31,14 @@ class Readings:
     initiated: int = 0
     working: int = 0
     ready_for_cleaning: int = 0
-    failed: int = 0  #: in the history, with those that were not initiated
+    failed: int = 0  #: in the history, including those that could not be initiated
     succeeded: int = 0  #: in the history
     open_transactions: int = 0
     aborted_transactions: int = 0
     most_aborted: int = 0  #: of one table or partition
     completed_txn_components: int = 0
     txn_to_write_id: int = 0
-    worker_versions: int = 0  #: different ones, recently
+    worker_versions: int = 0  #: number of different ones, recently
 
     @property
     def ended(self) -> int:
@@ -46,7 +46,7 @@ class Readings:
 
     @property
     def failed_ratio(self) -> float:
-        """Of the compactions in the history."""
+        """The share of failures among the compactions in the history."""
         return round(self.failed / self.ended, 4) if self.ended else 0.0
 
     def to_json(self) -> dict[str, int]:
@@ -55,7 +55,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One condition that holds. ``value`` and ``limit`` are of the reading ``reading``."""
+    """One raised alarm: ``value`` of the reading ``reading`` is above ``limit``."""
 
     level: Level
     name: str
@@ -72,13 +72,13 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Rule:
-    """A reading above a limit: the value of a setting, or a number where Hive has no setting."""
+    """Raises an alarm when a reading is above a limit: the value of a setting, or a number where Hive has no setting."""
 
     name: str
-    reading: str  #: its end says the unit: ``_ms``, ``_ratio``, else a count
+    reading: str  #: its suffix gives the unit: ``_ms``, ``_ratio``, else a count
     warning: str | int
     error: str | None = None
-    message: str  #: ``{value}`` is the reading for people, ``{found}`` all of them
+    message: str  #: ``{value}`` is the reading as people write it, ``{found}`` all readings
     fix: str
 
 
@@ -88,22 +88,22 @@ _RULES = (
         reading="oldest_initiated_ms",
         warning="hive.compactor.oldest.initiated.compaction.time.threshold.warning",
         error="hive.compactor.oldest.initiated.compaction.time.threshold.error",
-        message="a request has waited for {value} and no worker took it",
-        fix="see that a worker of its pool runs, and that its pool has hours now: compactor show compactions",
+        message="a request has waited for {value} and no worker has taken it",
+        fix="make sure that a worker of its pool runs, and that the pool's hours include now: compactor show compactions",
     ),
     _Rule(
         name="oldest_uncleaned_compaction",
         reading="oldest_ready_for_cleaning_ms",
         warning="hive.compactor.oldest.uncleaned.compaction.time.threshold",
         message="a compaction has waited for {value} to be cleaned",
-        fix="compactor show blockers names who holds it; see that a cleaner runs",
+        fix="compactor show blockers shows the transactions that hold it; make sure that a cleaner runs",
     ),
     _Rule(
         name="oldest_open_transaction",
         reading="oldest_open_txn_ms",
         warning="hive.compactor.oldest.open.txn.threshold.warning",
         error="hive.compactor.oldest.open.txn.threshold.error",
-        message="a transaction has been open for {value}; nothing that it may read is cleaned",
+        message="a transaction has been open for {value}; nothing it may read can be cleaned",
         fix="end its client, or compactor abort transaction ID: compactor show transactions",
     ),
     _Rule(
@@ -111,8 +111,8 @@ _RULES = (
         reading="oldest_aborted_txn_ms",
         warning="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.warning",
         error="hive.compactor.oldest.uncleaned.aborted.txn.time.threshold.error",
-        message="what an aborted transaction wrote has been kept for {value}",
-        fix="see that initiator and cleaner run, and that hive.compactor.aborted.txn.time.threshold is not off",
+        message="the data of an aborted transaction has been there for {value}",
+        fix="make sure that initiator and cleaner run, and that hive.compactor.aborted.txn.time.threshold is not off",
     ),
     _Rule(
         name="completed_txn_components",
@@ -120,7 +120,7 @@ _RULES = (
         warning="hive.compactor.completed.txn.components.record.threshold.warning",
         error="hive.compactor.completed.txn.components.record.threshold.error",
         message="COMPLETED_TXN_COMPONENTS has {value} rows",
-        fix="see that a housekeeper runs; compactions that are cleaned take rows away",
+        fix="make sure that a housekeeper runs; cleaned compactions remove rows",
     ),
     _Rule(
         name="txn_to_write_id",
@@ -128,39 +128,39 @@ _RULES = (
         warning="hive.compactor.txn.to.writeid.record.threshold.warning",
         error="hive.compactor.txn.to.writeid.record.threshold.error",
         message="TXN_TO_WRITE_ID has {value} rows",
-        fix="see that a housekeeper runs; an old open transaction keeps rows: compactor show transactions",
+        fix="make sure that a housekeeper runs; an old open transaction keeps rows: compactor show transactions",
     ),
     _Rule(
         name="failed_compaction_ratio",
         reading="failed_ratio",
         warning="hive.compactor.failed.compaction.ratio.threshold",
         message="{found.failed} of the {found.ended} compactions in the history failed or could not be initiated",
-        fix="compactor show history says why; compactor resume DB.TABLE once it is mended",
+        fix="compactor show history shows why; compactor resume DB.TABLE once the cause is fixed",
     ),
     _Rule(
         name="tables_with_many_aborts",
         reading="most_aborted",
         warning=_MANY_ABORTS,
-        message="one table or partition carries {value} aborted transactions",
-        fix="look for a writer that fails again and again; see that a cleaner runs",
+        message="one table or partition has {value} aborted transactions",
+        fix="look for a writer that keeps failing; make sure that a cleaner runs",
     ),
     _Rule(
         name="mixed_worker_versions",
         reading="worker_versions",
         warning=1,
-        message="workers of {value} versions compacted within a day",
-        fix="bring all workers to one version, unless an upgrade is going on",
+        message="workers of {value} different versions compacted within a day",
+        fix="bring all workers to the same version, unless an upgrade is in progress",
     ),
 )
 
 
-def alarms(found: Readings, settings: Settings) -> tuple[Alarm, ...]:
-    """The conditions that hold, errors first."""
-    holding = [alarm for rule in _RULES if (alarm := _above(rule, found, settings)) is not None]
+def raised_alarms(found: Readings, settings: Settings) -> tuple[Alarm, ...]:
+    """Returns the alarms that the readings raise, errors first."""
+    holding = [alarm for rule in _RULES if (alarm := _raised(rule, found, settings)) is not None]
     return tuple(sorted(holding, key=lambda alarm: (alarm.level is not Level.FAIL, alarm.name)))
 
 
-def _above(rule: _Rule, found: Readings, settings: Settings) -> Alarm | None:
+def _raised(rule: _Rule, found: Readings, settings: Settings) -> Alarm | None:
     value = getattr(found, rule.reading)
     for level, wanted in ((Level.FAIL, rule.error), (Level.WARN, rule.warning)):
         if wanted is None:
@@ -188,8 +188,8 @@ def _limit(rule: _Rule, wanted: str | int, settings: Settings) -> float:
     return settings.milliseconds(wanted) if rule.reading.endswith("_ms") else settings.integer(wanted)
 
 
-def readings(site: Site) -> Readings:
-    """What the metastore says now, in a fixed number of statements."""
+def take_readings(site: Site) -> Readings:
+    """Reads the metastore as it is now, in a fixed number of statements."""
     now = site.metastore.now_ms()
     queue, history = site.metastore.entries.queue(), site.metastore.entries.history()
     opened = site.metastore.transactions.open_transactions()

@@ -1,11 +1,11 @@
-"""What a check of the doctor found."""
+"""The result of one of the doctor's checks."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
 
-_FEW = 5  #: names in one finding
+_FEW = 5  #: names that one finding lists
 
 
 class Level(enum.Enum):
@@ -16,7 +16,7 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check: what it looked at, what it found, what it wanted and what to do."""
+    """One check: its subject, what it found, what it wanted and what to do."""
 
     level: Level
     subject: str
@@ -34,12 +34,12 @@ class Finding:
         }
 
 
-def fine(subject: str, found: str) -> Finding:
-    """Nothing to do."""
+def ok(subject: str, found: str) -> Finding:
+    """Returns a finding that requires nothing."""
     return Finding(level=Level.OK, subject=subject, found=found)
 
 
-def few(items: list[str]) -> str:
-    """The first of ``items``, and how many more there are."""
+def first_few(items: list[str]) -> str:
+    """Returns the first of ``items`` as text, and how many more there are."""
     more = f" and {len(items) - _FEW} more" if len(items) > _FEW else ""
     return "; ".join(items[:_FEW]) + more

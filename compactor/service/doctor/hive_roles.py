@@ -1,4 +1,4 @@
-"""Whether Hive's own initiator, worker and cleaner seem to run on this metastore, from what they leave in it."""
+"""Detects from their traces whether Hive's own initiator, worker and cleaner seem to run on this metastore."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from compactor.service.site import Site
 
 LEADERS = "__metastore_leader_election__"  #: HL_DB of the leases of Hive 4's metastores
-_RECENT = 3  #: of how many check intervals one without a cycle of Hive's initiator means that it rests
+_RECENT = 3  #: check intervals without a cycle after which Hive's initiator counts as inactive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveRoles:
-    """``leases`` are tables of living leader leases, ``mutexes`` what Hive's threads ever held here.
+    """The traces of Hive's own roles. ``leases`` are the tables of live leader leases, ``mutexes`` those that Hive's
+    threads have ever held here.
 
-    ``initiator_cycle`` is when Hive's initiator began its last cycle, epoch ms; None when it never did.
-    ``initiator_active`` says that this was a few check intervals ago at most.
+    ``initiator_cycle`` is the time at which Hive's initiator began its last cycle, in epoch ms; None if it never did.
+    ``initiator_active`` is true if that was at most a few check intervals ago.
     """
 
     leases: tuple[str, ...] = ()
@@ -25,7 +26,7 @@ class HiveRoles:
 
     @property
     def cleaner_may_run(self) -> bool:
-        """Whether Hive's cleaner must be reckoned with: it leaves no time, so a living housekeeper counts as one."""
+        """True if Hive's cleaner has to be expected: it records no time, so a live housekeeper counts as one."""
         return "Cleaner" in self.mutexes and (self.initiator_active or bool(self.leases))
 
     def to_json(self) -> dict[str, object]:
@@ -39,7 +40,7 @@ class HiveRoles:
 
 
 def hive_roles(site: Site) -> HiveRoles:
-    """What Hive's threads have left in AUX_TABLE and HIVE_LOCKS. Our own mutexes bear a prefix and don't count."""
+    """Reads the traces of Hive's threads in AUX_TABLE and HIVE_LOCKS. Our own mutexes have a prefix and do not count."""
     held = site.metastore.mutexes.of_hive()
     cycle = held.get("Initiator") or None
     interval = site.settings.milliseconds("hive.compactor.check.interval")

@@ -1,4 +1,4 @@
-"""The doctor's checks of the metastore: schema, clock, rights, what grows, what is stuck, and what Hive does there."""
+"""The doctor's checks of the metastore: schema, clock, rights, table growth, stuck entries, and Hive's own roles."""
 
 from __future__ import annotations
 
@@ -11,64 +11,64 @@ from compactor.database import privileges
 from compactor.database.engine import Database
 from compactor.metastore.queue.claims import WORKER_PREFIX
 from compactor.service import repair
-from compactor.service.doctor.finding import Finding, Level, few, fine
+from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 
-_SKEW_MS = 5_000  #: how far this machine's clock may be from the database's before time-outs go wrong
-_KEPT_TRANSACTIONS = 100_000  #: ended ones that housekeeping should have forgotten long ago
+_SKEW_MS = 5_000  #: how far this machine's clock may be off the database's before time-outs go wrong
+_KEPT_TRANSACTIONS = 100_000  #: more ended ones than this mean that housekeeping does not run
 _HISTORY = "MIN_HISTORY_LEVEL"
 
 
-def database(site: Site) -> Iterator[Finding]:
+def check_database(site: Site) -> Iterator[Finding]:
     newest = site.metastore.transactions.newest()
-    yield fine("database", f"{site.metastore.database.url} answers; its newest transaction is {newest}")
-    yield fine("schema", f"version {site.metastore.schema_version}")
+    yield ok("database", f"{site.metastore.database.url} answers; its newest transaction is {newest}")
+    yield ok("schema", f"version {site.metastore.schema_version}")
 
 
-def clock(site: Site) -> Iterator[Finding]:
+def check_clock(site: Site) -> Iterator[Finding]:
     before = time.time() * 1000
     there = site.metastore.now_ms()
     after = time.time() * 1000
     skew = int(max(before - there, there - after, 0))
     if skew <= _SKEW_MS:
-        yield fine("clock", f"{skew} ms from the database's")
+        yield ok("clock", f"{skew} ms off the database's")
         return
     yield Finding(
         level=Level.WARN,
         subject="clock",
-        found=f"this machine is {skew} ms away from the database",
+        found=f"this machine's clock is {skew} ms off the database's",
         wanted=f"at most {_SKEW_MS} ms",
-        fix="keep both machines' time by NTP; Compactor itself takes every time from the database",
+        fix="synchronize both machines with NTP; Compactor itself takes every time from the database",
     )
 
 
-def rights(site: Site) -> Iterator[Finding]:
-    """Mode observe needs none but to read, which the other checks do."""
+def check_rights(site: Site) -> Iterator[Finding]:
+    """Yields findings on the right to write. Mode observe only needs to read, as the other checks do."""
     mode = mode_of(site.settings)
-    yield fine("mode", f"{mode.name.lower()}, from {site.settings.source('compactor.mode')}")
+    yield ok("mode", f"{mode.name.lower()}, from {site.settings.source('compactor.mode')}")
     if mode is Mode.OBSERVE:
         return
     database = site.metastore.database
-    yield writing(
+    yield write_access(
         database,
         privileges.missing(database, site.metastore.dialect.transaction_tables),
-        well=fine("privileges", "the database can be written"),
-        wanted=f"write access, as mode {mode.name.lower()} needs it",
-        fix="let this user write the database, or set compactor.mode to observe",
+        well=ok("privileges", "this user may write to the database"),
+        wanted=f"write access, which mode {mode.name.lower()} needs",
+        fix="grant this user the right to write, or set compactor.mode to observe",
     )
 
 
-def writing(on: Database, missing: Collection[str], *, well: Finding, wanted: str, fix: str) -> Finding:
-    """``well`` where no right to write is ``missing``."""
+def write_access(on: Database, missing: Collection[str], *, well: Finding, wanted: str, fix: str) -> Finding:
+    """Returns ``well`` if no right to write is ``missing``, else a failure."""
     if not missing:
         return well
-    found = f"{on.url}: this user has not {few(list(missing))}"
+    found = f"{on.url}: this user lacks {first_few(list(missing))}"
     return Finding(level=Level.FAIL, subject=well.subject, found=found, wanted=wanted, fix=fix)
 
 
-def hive(site: Site) -> Iterator[Finding]:
+def check_hive_roles(site: Site) -> Iterator[Finding]:
     roles = hive_roles(site)
     acting = mode_of(site.settings)
     if acting is Mode.CLEAN and (roles.cleaner_may_run or site.settings.boolean("hive.compactor.cleaner.on")):
@@ -88,17 +88,17 @@ def hive(site: Site) -> Iterator[Finding]:
             fix="set metastore.compactor.initiator.on=false in Hive, or compactor.mode to observe",
         )
     else:
-        yield fine("hive's roles", "nothing of Hive's own is in the way")
+        yield ok("hive's roles", "Hive's own roles do not interfere")
     if acting >= Mode.COMPACT:
         yield _protections(site, roles)
 
 
 def _protections(site: Site, roles: HiveRoles) -> Finding:
-    """PROTOCOL 7.5: what Hive's cleaner does can't be gated by us, so say what still holds."""
+    """Returns which protections hold although Hive's cleaner cannot be held back by us (PROTOCOL 7.5)."""
     quarantine = site.settings.milliseconds("compactor.quarantine") > 0
     leased = site.settings.boolean("hive.txn.use.minhistorylevel")
     if not roles.cleaner_may_run and mode_of(site.settings) is Mode.CLEAN:
-        return fine("protections", "all hold: no cleaner of Hive's own was seen, ours alone removes directories")
+        return ok("protections", "all hold: no cleaner of Hive's own was seen, only ours removes directories")
     if not roles.cleaner_may_run:
         return Finding(
             level=Level.WARN,
@@ -107,21 +107,21 @@ def _protections(site: Site, roles: HiveRoles) -> Finding:
             wanted="one cleaner",
             fix="set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
         )
-    holds = [f"open transactions hold Hive's cleaner by their rows of {_HISTORY}"] if leased else []
+    holds = [f"open transactions hold back Hive's cleaner by their rows of {_HISTORY}"] if leased else []
     lost = [] if leased else [f"open transactions leave no rows of {_HISTORY} (hive.txn.use.minhistorylevel is false)"]
-    lost += ["quarantine keeps nothing that Hive's cleaner removes"] if quarantine else []
-    lost += ["what Hive's cleaner removes can't be undone", "nobody looks again before it forgets an abort"]
+    lost += ["quarantine does not cover directories that Hive's cleaner removes"] if quarantine else []
+    lost += ["removals by Hive's cleaner cannot be undone", "it forgets aborted transactions without a second look"]
     return Finding(
         level=Level.WARN,
         subject="protections",
         found=f"Hive's own cleaner may run: {'; '.join(holds + lost)}",
-        wanted="our cleaner alone, whose gate waits for every older transaction of any type",
-        fix="set metastore.compactor.cleaner.on=false in Hive, or rely on what holds",
+        wanted="only our cleaner, which waits for every older transaction of any type",
+        fix="set metastore.compactor.cleaner.on=false in Hive, or rely on the protections that hold",
     )
 
 
-def growing(site: Site) -> Iterator[Finding]:
-    """Tables that housekeeping keeps small (Hive's thresholds, where it has some)."""
+def check_growth(site: Site) -> Iterator[Finding]:
+    """Yields findings on the tables that housekeeping keeps small (with Hive's thresholds, where it has some)."""
     counts, settings = site.metastore.housekeeping.counts(), site.settings
     findings: list[Finding] = []
     for table, rows, what in (
@@ -135,21 +135,21 @@ def growing(site: Site) -> Iterator[Finding]:
             level = Level.FAIL if rows > error else Level.WARN
             findings.append(_grown(level, table, rows, f"at most {warning} rows"))
     if counts.ended_transactions > _KEPT_TRANSACTIONS:
-        wanted = f"at most {_KEPT_TRANSACTIONS} that have ended and wrote nothing that is still there"
+        wanted = f"at most {_KEPT_TRANSACTIONS} ended transactions that left nothing behind"
         findings.append(_grown(Level.WARN, "TXNS", counts.ended_transactions, wanted))
     if counts.stale_history:
         findings.append(
             Finding(
                 level=Level.WARN,
                 subject="housekeeping",
-                found=f"{counts.stale_history} rows of {_HISTORY} are of transactions that have ended",
-                wanted="none: each holds back Hive's cleaner for ever",
+                found=f"{counts.stale_history} rows of {_HISTORY} belong to transactions that have ended",
+                wanted="none: each of them holds back Hive's cleaner forever",
                 fix="`compactor run housekeeper --once` removes them in mode clean",
             )
         )
     if not findings:
         findings.append(
-            fine(
+            ok(
                 "housekeeping",
                 f"{counts.completed_txn_components} rows of COMPLETED_TXN_COMPONENTS, {counts.txn_to_write_id} of "
                 f"TXN_TO_WRITE_ID, {counts.write_set} of WRITE_SET, {counts.ended_transactions} ended transactions",
@@ -162,34 +162,34 @@ def _grown(level: Level, table: str, rows: int, wanted: str) -> Finding:
     return Finding(
         level=level,
         subject="housekeeping",
-        found=f"{table} has {rows} rows to look after",
+        found=f"{table} has {rows} rows",
         wanted=wanted,
-        fix="see that a housekeeper runs (`compactor run housekeeper`, mode clean), or Hive's housekeeping threads; an "
-        "old open transaction holds them back (`compactor show transactions`)",
+        fix="make sure that a housekeeper runs (`compactor run housekeeper`, mode clean), or Hive's housekeeping threads; "
+        "an old open transaction holds them back (`compactor show transactions`)",
     )
 
 
-def queue(site: Site) -> Iterator[Finding]:
-    """Entries that nobody will bring further by himself."""
+def check_queue(site: Site) -> Iterator[Finding]:
+    """Yields findings on entries that are stuck."""
     now, settings = site.metastore.now_ms(), site.settings
     entries = site.metastore.entries.queue()
-    lost = repair.lost(site)
+    lost = repair.lost_requests(site)
     for entry, because in lost:
         yield Finding(
             level=Level.WARN,
             subject=f"compaction {entry.id}",
-            found=f"{entry.entity} is working for a lost worker: {because}",
+            found=f"{entry.entity} is held by a lost worker: {because}",
             wanted="a living worker",
-            fix="the next pass of a role of ours takes it back (mode compact or clean)",
+            fix="the next pass of any of our roles takes it back (mode compact or clean)",
         )
     contradicting = [entry for entry in entries if _is_contradiction(site, entry)]
     for entry in contradicting:
         yield Finding(
             level=Level.FAIL,
             subject=f"compaction {entry.id}",
-            found=f"{entry.entity} is working for {entry.worker_id}, yet its transaction {entry.txn_id} is committed",
-            wanted="a row that became ready for cleaning with its transaction",
-            fix=f"see whether a directory ends in _v{entry.txn_id:07d}; restore the row from a backup, or delete it",
+            found=f"{entry.entity} is still held by {entry.worker_id}, but its transaction {entry.txn_id} is committed",
+            wanted="a row that became ready for cleaning when its transaction committed",
+            fix=f"check whether a directory ends in _v{entry.txn_id:07d}; restore the row from a backup, or delete it",
         )
     cleaning = settings.milliseconds("hive.compactor.oldest.uncleaned.compaction.time.threshold")
     old = [e for e in entries if e.state is State.READY_FOR_CLEANING and now - (e.commit_time or now) > cleaning]
@@ -200,7 +200,7 @@ def queue(site: Site) -> Iterator[Finding]:
             found=f"ready for cleaning for too long: {_named(old)}",
             wanted="entries that are cleaned once their readers have ended, within "
             "hive.compactor.oldest.uncleaned.compaction.time.threshold",
-            fix="`compactor show blockers` names who holds them; see that a cleaner runs",
+            fix="`compactor show blockers` shows the transactions that hold them; make sure that a cleaner runs",
         )
     waited = settings.milliseconds("hive.compactor.oldest.initiated.compaction.time.threshold.warning")
     waiting = [e for e in entries if e.state is State.INITIATED and now - (e.enqueue_time or now) > waited]
@@ -208,13 +208,13 @@ def queue(site: Site) -> Iterator[Finding]:
         yield Finding(
             level=Level.WARN,
             subject="requests",
-            found=f"nobody has begun them for too long: {_named(waiting)}",
+            found=f"waiting for a worker for too long: {_named(waiting)}",
             wanted="requests that a worker takes within "
             "hive.compactor.oldest.initiated.compaction.time.threshold.warning",
-            fix="see that a worker of their pool runs (`compactor show compactions` has the pools)",
+            fix="make sure that a worker of their pool runs (`compactor show compactions` shows the pools)",
         )
     if not (old or waiting or lost or contradicting):
-        yield fine("queue", f"{len(entries)} entries, none is stuck")
+        yield ok("queue", f"{len(entries)} entries, none of them stuck")
 
 
 def _is_contradiction(site: Site, entry: Entry) -> bool:
@@ -223,35 +223,35 @@ def _is_contradiction(site: Site, entry: Entry) -> bool:
 
 
 def _named(entries: list[Entry]) -> str:
-    return few([f"{entry.id} ({entry.entity})" for entry in entries])
+    return first_few([f"{entry.id} ({entry.entity})" for entry in entries])
 
 
-def transactions(site: Site) -> Iterator[Finding]:
+def check_transactions(site: Site) -> Iterator[Finding]:
     now = site.metastore.now_ms()
     opened = site.metastore.transactions.open_transactions()
-    limit = site.settings.milliseconds("hive.compactor.oldest.open.txn.threshold.warning")
-    long = [t for t in opened if now - t.started > limit]
+    longest = site.settings.milliseconds("hive.compactor.oldest.open.txn.threshold.warning")
+    long = [t for t in opened if now - t.started > longest]
     if long:
         yield Finding(
             level=Level.WARN,
             subject="transactions",
-            found="open for too long: " + few([f"{t.id} of {t.user}@{t.host}" for t in long]),
-            wanted="transactions that end within hive.compactor.oldest.open.txn.threshold.warning; nothing that they may "
-            "read is cleaned before",
+            found="open for too long: " + first_few([f"{t.id} of {t.user}@{t.host}" for t in long]),
+            wanted="transactions that end within hive.compactor.oldest.open.txn.threshold.warning; nothing they may read "
+            "is cleaned until then",
             fix="end those clients, or `compactor abort transaction ID`",
         )
     else:
-        yield fine("transactions", f"{len(opened)} open, none for too long")
+        yield ok("transactions", f"{len(opened)} open, none for too long")
     aborts = site.metastore.candidates.aborts()
-    most = site.settings.integer("hive.compactor.abortedtxn.threshold")
-    many = [f"{entity} ({found.count})" for entity, found in aborts.items() if found.count > most]
+    limit = site.settings.integer("hive.compactor.abortedtxn.threshold")
+    many = [f"{entity} ({found.count})" for entity, found in aborts.items() if found.count > limit]
     if many:
         yield Finding(
             level=Level.WARN,
             subject="aborted transactions",
-            found=f"more than {most} in {few(sorted(many))}",
-            wanted="writers whose transactions commit; every reader carries the aborted ones along",
-            fix="look for a writer that fails again and again; the cleaner removes what they left",
+            found=f"more than {limit} in {first_few(sorted(many))}",
+            wanted="writers whose transactions commit; every snapshot carries the aborted ones along",
+            fix="look for a writer that keeps failing; the cleaner removes what it left",
         )
     else:
-        yield fine("aborted transactions", f"{sum(found.count for found in aborts.values())}, nowhere above {most}")
+        yield ok("aborted transactions", f"{sum(found.count for found in aborts.values())}, nowhere above {limit}")

@@ -1,8 +1,9 @@
-"""Which partitions need a major compaction before Hive 2 gives way to Hive 3 or later.
+"""Finds the partitions that need a major compaction before an upgrade from Hive 2 to Hive 3 or later.
 
 Hive 2 writes update and delete events between rows (ACID version 1), or delete deltas of the first bucket codec; Hive 3
-reads neither right. A major compaction by Hive 2 leaves rows only, which every Hive reads. So each partition needs one
-that was updated or deleted from since its last, as Hive's own pre-upgrade tool demands; ``hive2_major`` can do it.
+reads neither correctly. A major compaction by Hive 2 leaves only rows, which every Hive reads. So each partition that has
+been updated or deleted from since its last major compaction needs one, as Hive's own pre-upgrade tool demands;
+``hive2.major`` can run it.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from compactor.orc.format.tail import KeyStatistics, Tail, key_statistics, read_
 from compactor.orc.io.source import Source
 from compactor.rows.keys import INSERT, to_numbers
 from compactor.rows.remote_source import open_source
-from compactor.service.doctor.finding import Finding, Level, fine
+from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.storage.protocol import Storage
 
-_OPERATION, _BUCKET = 0, 2  #: places of these key columns
+_OPERATION, _BUCKET = 0, 2  #: positions of these key columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionPlace:
-    """A partition, or a table without any, and where its files are."""
+    """A partition, or a table without any, and the location of its files."""
 
     table: Table
     partition: Partition | None
@@ -48,7 +49,7 @@ class PartitionPlace:
 
     @property
     def statement(self) -> str:
-        """What asks Hive for a major compaction of it."""
+        """The statement that asks Hive for its major compaction."""
         spec = ""
         if self.partition is not None:
             pairs = zip(self.table.partition_keys, self.partition.values, strict=False)
@@ -58,29 +59,27 @@ class PartitionPlace:
 
 
 def before_hive_3(catalog: Catalog, storage: Storage) -> list[Finding]:
-    """A finding for each partition (or table without any) that still needs a major compaction. Nothing is written."""
+    """Returns a finding for each partition (or table without any) that still needs a major compaction. Writes nothing."""
     findings: list[Finding] = []
     looked_at = 0
-    for place in places(catalog):
+    for place in partition_places(catalog):
         looked_at += 1
-        finding = look(storage, place)
+        finding = check_partition(storage, place)
         if finding is not None:
             findings.append(finding)
     return findings or [none_of(looked_at)]
 
 
 def none_of(looked_at: int) -> Finding:
-    return fine("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major")
+    return ok("before Hive 3", f"none of {looked_at} directories of full ACID tables needs a major compaction")
 
 
-def look(storage: Storage, place: PartitionPlace) -> Finding | None:
-    """What there is to be done with one of them."""
+def check_partition(storage: Storage, place: PartitionPlace) -> Finding | None:
+    """Returns the finding of a partition that needs a major compaction or cannot be checked; None if it is fine."""
     try:
-        found = next(events(storage, storage.resolve(place.location)), None)
+        found = next(misread_files(storage, storage.resolve(place.location)), None)
     except CompactorError as error:
-        return Finding(
-            level=Level.FAIL, subject=str(place.entity), found=str(error), wanted="files that can be looked at"
-        )
+        return Finding(level=Level.FAIL, subject=str(place.entity), found=str(error), wanted="files that can be read")
     if found is None:
         return None
     return Finding(
@@ -92,8 +91,8 @@ def look(storage: Storage, place: PartitionPlace) -> Finding | None:
     )
 
 
-def places(catalog: Catalog) -> Iterator[PartitionPlace]:
-    """What is looked at: all that full ACID tables consist of."""
+def partition_places(catalog: Catalog) -> Iterator[PartitionPlace]:
+    """Yields every partition of every full ACID table, and every such table without partitions."""
     for table in catalog.tables():
         if not table.is_full_acid:
             continue
@@ -108,11 +107,11 @@ def _quoted(value: str) -> str:
     return value.replace("\\", "\\\\").replace("'", "\\'")
 
 
-def events(storage: Storage, path: str) -> Iterator[str]:
-    """What is found in files that Hive 3 reads wrong, above the newest base.
+def misread_files(storage: Storage, path: str) -> Iterator[str]:
+    """Yields a description of each file above the newest base that Hive 3 reads wrongly.
 
     Raises:
-        BadFile, BadName, StorageError: of what cannot be looked at.
+        BadFile, BadName, StorageError: a file or directory cannot be read.
     """
     listing = storage.listing(path)
     parsed = [(name, acid) for name in listing.directories if (acid := parse_directory(name)) is not None]

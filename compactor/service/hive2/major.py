@@ -1,11 +1,11 @@
-"""Major compactions beside a Hive 2 that still runs, as the last thing before it gives way to a later Hive.
+"""Runs major compactions beside a running Hive 2, as the last step before it is upgraded to a later Hive.
 
 claim a row of its queue -> list under its transactions -> plan -> record -> stage -> verify -> name by one rename and mark
-the row ready for cleaning in one database transaction. Hive 2's cleaner removes what the base replaces, once no lock is
-left of a statement that may read it; nothing is removed here but what was staged.
+the row ready for cleaning in one database transaction. Hive 2's cleaner removes the directories that the base replaces,
+once no statement that may read them holds a lock; nothing is removed here except staged files.
 
-The base counts for Hive 2's readers from its rename on, and shows each of them the same rows: it holds what ended below the
-lowest open transaction, and a snapshot in which some of that was open takes no base of its number.
+Hive 2's readers use the base from its rename on, and each of them sees the same rows as before: it holds the transactions
+that ended below the lowest open one, and a snapshot in which some of those were open does not use a base of its number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from compactor.rewrite.publish import naming, removal, stage
 from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.run.runner import Runner
 from compactor.rewrite.run.task_queue import Job
-from compactor.service.doctor.finding import Finding, Level, fine
-from compactor.service.hive2.before_hive_3 import PartitionPlace, look, none_of, places
+from compactor.service.doctor.finding import Finding, Level, ok
+from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
 from compactor.service.site import identity, must_be_unsorted
 from compactor.settings.precedence import Settings, with_table
@@ -54,12 +54,12 @@ class OldSite:
 
 
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
-    """Gives each directory that needs it its major compaction, one after the other, and says what became of it."""
-    again = _revoked(site)
+    """Compacts each directory that needs it, one after the other, and yields a finding on the result of each."""
+    again = _revoke_dead(site)
     looked_at = done = 0
-    for place in places(site.metastore.catalog):
+    for place in partition_places(site.metastore.catalog):
         looked_at += 1
-        needed = look(site.storage, place)
+        needed = check_partition(site.storage, place)
         if needed is None and place.entity not in again:
             continue
         done += 1
@@ -72,7 +72,7 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
                 subject=str(place.entity),
                 found=str(error),
                 wanted="no update or delete event of Hive 2 since the last major compaction",
-                fix=f"ask again once that is gone, or in Hive 2: {place.statement}",
+                fix=f"run this again once the cause is gone, or in Hive 2: {place.statement}",
             )
     if not done:
         yield none_of(looked_at)
@@ -95,7 +95,7 @@ def _compacted(site: OldSite, place: PartitionPlace, runner: Runner, full_verify
 
 @dataclass(slots=True, kw_only=True)
 class _Hold:
-    """A claimed row, and what has been made for it."""
+    """A claimed row, and the work done for it so far."""
 
     site: OldSite
     place: PartitionPlace
@@ -107,14 +107,15 @@ class _Hold:
         site, entity = self.site, self.claim.entity
         path = site.storage.resolve(self.place.location)
         run_as = site.storage.owner(path) or self.place.table.owner or site.user
-        self._sweep(path)
+        self._clear_leftovers(path)
         seen, directory = _view(site, entity, path)
         if not directory.compactable():
             highest = _nothing_above(directory, entity)
             site.metastore.record(self.claim, highest, run_as)
             self._publish(None)
-            return fine(
-                str(entity), f"base_{highest:07d} is there; Hive 2's cleaner is asked to remove what it replaced"
+            return ok(
+                str(entity),
+                f"base_{highest:07d} is there; Hive 2's cleaner is asked to remove the directories it replaced",
             )
         planned = self.planned = plan(
             directory,
@@ -136,7 +137,7 @@ class _Hold:
         reach(Step.COMMITTED)
         self._tidy()
         reach(Step.STAGING_REMOVED)
-        return self._told(planned, staged.figures)
+        return self._result(planned, staged.figures)
 
     def _staged(self, planned: Plan, runner: Runner) -> Staged:
         storage = self.site.storage
@@ -164,22 +165,22 @@ class _Hold:
                 naming.name_directories(self.site.storage, staged)
                 self.is_named = True
 
-    def _told(self, planned: Plan, figures: Figures) -> Finding:
-        left = look(self.site.storage, self.place)
+    def _result(self, planned: Plan, figures: Figures) -> Finding:
+        left = check_partition(self.site.storage, self.place)
         if left is not None:
             return Finding(
                 level=Level.FAIL,
                 subject=left.subject,
                 found=f"compacted up to transaction {planned.highest_write_id}; above it {left.found}",
                 wanted=left.wanted,
-                fix="ask again once the transactions that are open now have ended",
+                fix="run this again once the transactions that are open now have ended",
             )
         base = f"base_{planned.highest_write_id:07d}"
-        return fine(str(self.claim.entity), f"compacted to {base}: {figures.rows_in} events, {figures.rows_out} rows")
+        return ok(str(self.claim.entity), f"compacted to {base}: {figures.rows_in} events, {figures.rows_out} rows")
 
     def abandon(self) -> None:
-        """Removes what was staged and lets go of the row. Once the base has its name it stays, and so does the row: the
-        next call finds that its worker is gone, and ends it."""
+        """Removes the staged files and releases the row. Once the base has its name, it stays and so does the row: the
+        next call finds its worker gone, and ends the row."""
         if self.is_named:
             return
         self._tidy()
@@ -193,32 +194,32 @@ class _Hold:
         except StorageError as error:
             log.warning("%s: the staging directory stays until the next compaction: %s", self.planned.location, error)
 
-    def _sweep(self, path: str) -> None:
-        """What dead workers of ours left: the row of this directory is ours alone now."""
+    def _clear_leftovers(self, path: str) -> None:
+        """Removes the leftovers of our dead workers: this directory's row is ours alone now."""
         removal.remove_leftovers(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
 
 
 def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, AcidDirectory]:
-    """What a compaction may read: first the transactions, then the directory, so that nothing in it ended later."""
+    """Returns what a compaction may read: first the transactions, then the listing, so that nothing listed ended later."""
     txns = site.metastore.snapshot()
     seen = write_ids(txns, entity).for_compactor()
     return seen, acid_directory(site.storage.listing(path), seen, txns)
 
 
 def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
-    """The number of the base that is there, where no delta may be read.
+    """Returns the write ID of the existing base, above which no delta may be read yet.
 
     Raises:
-        Refused: there is none, or the deltas above it wait for a transaction.
+        Refused: there is no base, or the deltas above it wait for a transaction.
     """
     if directory.base is None or directory.left_out:
         waits = ", ".join(acid.name for acid in directory.left_out)
-        raise Refused(f"{entity}: {waits or 'what is there'} may hold rows of transactions that are still open")
+        raise Refused(f"{entity}: {waits or 'the data there'} may hold rows of transactions that are still open")
     return directory.base.base.write_id
 
 
 def _may_compact(site: OldSite, place: PartitionPlace) -> None:
-    """Refuses by name what is not compacted here."""
+    """Raises the reason why a place cannot be compacted here, if there is one."""
     table, entity = place.table, place.entity
     settings = with_table(site.settings, table.parameters, table.database_parameters)
     if not may(settings, Mode.COMPACT):
@@ -226,12 +227,12 @@ def _may_compact(site: OldSite, place: PartitionPlace) -> None:
     must_be_unsorted(entity, table, place.partition)
     if not site.storage.capabilities(site.storage.resolve(place.location)).renames:
         raise NotSupported(
-            f"{entity}: lies in a store without directory rename, and Hive 2 would show a base that is named half"
+            f"{entity}: its store has no directory rename, and Hive 2 would read a base that is only half named"
         )
 
 
-def _revoked(site: OldSite) -> frozenset[Entity]:
-    """What dead processes of this machine had claimed: their rows wait again, and are looked at once more."""
+def _revoke_dead(site: OldSite) -> frozenset[Entity]:
+    """Puts the rows that dead processes of this machine had claimed back into the queue, and returns their entities."""
     ours = re.compile(rf"compactor-{_ROLE}-{re.escape(site.host[:64])}-([0-9]+)-[0-9a-f]+")
     found = set()
     for worked in site.metastore.working():

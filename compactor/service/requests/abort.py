@@ -1,4 +1,4 @@
-"""Ends what is under way for a person: a compaction, or a transaction that stands in the way."""
+"""Aborts a compaction or a transaction at a person's request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId
-from compactor.service import repair
+from compactor.service import leftovers, repair
 from compactor.service.mode import Mode, may, must_write
 from compactor.service.site import Site
 
@@ -16,10 +16,9 @@ log = logging.getLogger(__name__)
 
 
 def abort_compaction(site: Site, entry_id: int) -> Entry:
-    """The entry as it is then: aborted, or still working where its worker or the next pass has to tidy up first.
+    """Aborts a compaction and returns its entry: aborted, or still working if its worker or the next pass has to clean up.
 
-    The compaction can't commit any more once this returns. What is committing at this moment wins, and the answer says
-    so.
+    The compaction can no longer commit once this returns. A commit that is in progress wins, and is reported as refused.
 
     Raises:
         NotFound: there is no such entry in the queue.
@@ -32,17 +31,17 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         metastore.endings.abort_request(entry_id)
         return metastore.entries.get(entry_id)
     tidies = may(site.settings_of(entry.entity), Mode.COMPACT)
-    hide = repair.hiding(site, repair.target_of(site, entry)) if tidies else None
+    hide = leftovers.hider(site, repair.target_of(site, entry)) if tidies else None
     if metastore.endings.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:
             repair.take_back(site, metastore.entries.get(entry_id), "it was aborted by a person")
         except StorageError as error:
-            log.warning("%s entry %d: what its worker left stays for now: %s", entry.entity, entry_id, error)
+            log.warning("%s entry %d: the leftovers of its worker stay for now: %s", entry.entity, entry_id, error)
     return metastore.entries.get(entry_id)
 
 
 def abort_transaction(site: Site, txn: TxnId, because: str) -> None:
-    """Aborts an open transaction; what it wrote is never seen, and the cleaner removes it.
+    """Aborts an open transaction; its data is never visible, and the cleaner removes it.
 
     Raises:
         NotFound: there is no such transaction.

@@ -1,6 +1,7 @@
-"""Settings of one table that people say to us, not to Hive: kept in our own state, no property of the table changes.
+"""Overrides: settings of one table that people give to us, not to Hive. They are kept in our own state, and no property of
+the table changes.
 
-They hold for the table's name: of a table that is dropped and made anew as well.
+They belong to the table's name, so they also apply to a table that is dropped and created again.
 """
 
 from __future__ import annotations
@@ -15,16 +16,14 @@ from compactor.settings.properties import canonical
 from compactor.state.overrides import Override
 from compactor.state.store import OwnState
 
-PAUSED = "compactor.paused"
-
 
 def override(site: Site, table: str, key: str, value: str, by: str) -> Override:
-    """Keeps ``value`` for the setting ``key`` of ``db.table``, instead of what the table's own properties say.
+    """Sets ``key`` of ``db.table`` to ``value``, in place of the table's own properties.
 
     Raises:
         NotFound: there is no such table.
-        BadSetting: the key is no setting of a table, or the value not one of its.
-        Refused: the mode allows nothing, or the site keeps no state.
+        BadSetting: the key is not a setting of a table, or the value is not valid for it.
+        Refused: the mode allows no changes, or the site keeps no state.
     """
     found, state = _may_change(site, table)
     with_override(site.settings, {key: value}, strict=True)
@@ -34,11 +33,11 @@ def override(site: Site, table: str, key: str, value: str, by: str) -> Override:
 
 
 def remove_override(site: Site, table: str, key: str) -> Override:
-    """Forgets what was kept for a setting, so that the table's own properties hold again; what it was.
+    """Removes and returns the override of a setting, so that the table's own properties apply again.
 
     Raises:
-        NotFound: there is no such table, or nothing is kept for this setting of it.
-        Refused: the mode allows nothing, or the site keeps no state.
+        NotFound: there is no such table, or no override of this setting.
+        Refused: the mode allows no changes, or the site keeps no state.
     """
     found, state = _may_change(site, table)
     kept = {one.key: one for one in state.overrides.of_table(site.name, found.database, found.name)}
@@ -48,30 +47,12 @@ def remove_override(site: Site, table: str, key: str) -> Override:
     return kept[name]
 
 
-def pause(site: Site, table: str, by: str) -> Override:
-    """The initiator asks for nothing there until somebody resumes it; see ``compactor.paused``.
-
-    Raises:
-        NotFound: there is no such table.
-        Refused: the mode allows nothing, or the site keeps no state.
-    """
-    return override(site, table, PAUSED, "true", by)
-
-
-def paused(site: Site) -> frozenset[tuple[str, str]]:
-    """Databases and names of the tables that are paused so."""
-    if site.state is None:
-        return frozenset()
-    said = site.state.overrides.of_key(site.name, PAUSED)
-    return frozenset((one.database, one.table) for one in said if one.value.lower() == "true")
-
-
 def changeable(site: Site, database: str, table: str) -> Table:
-    """The table, where its mode allows something: the mode without overrides, or none could be taken back.
+    """Returns the table if its mode allows changes. Overrides of the mode do not count, or they could never be removed.
 
     Raises:
         NotFound: there is no such table.
-        Refused: the mode allows nothing.
+        Refused: the mode allows no changes.
     """
     found = site.metastore.catalog.table(database, table)
     must_write(with_table(site.settings, found.parameters, found.database_parameters), str(found))
@@ -81,5 +62,5 @@ def changeable(site: Site, database: str, table: str) -> Table:
 def _may_change(site: Site, name: str) -> tuple[Table, OwnState]:
     found = changeable(site, *parse_table(name))
     if site.state is None:
-        raise Refused(f"{found}: nothing can be kept of it, this metastore has no state of ours; set state_url")
+        raise Refused(f"{found}: overrides need our own state, and this metastore has none; set state_url")
     return found, site.state

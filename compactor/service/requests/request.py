@@ -1,4 +1,4 @@
-"""ALTER TABLE ... COMPACT: puts requests of people into the queue, and waits for them."""
+"""ALTER TABLE ... COMPACT: puts people's requests into the queue, and waits for them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from compactor.service.site import Site
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
 
-_AT_ONCE = 1000  #: requests made in one transaction
+_AT_ONCE = 1000  #: requests that are made in one transaction
 _ENDED_BADLY = (State.FAILED, State.REFUSED, State.ABORTED)
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.2, 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueued:
-    """One partition's request: the row's id, or why there is none."""
+    """One partition's request: the id of its row, or the reason why there is none."""
 
     entity: Entity
     entry_id: int | None = None
@@ -33,15 +33,23 @@ class Enqueued:
         return {"table": str(self.entity), "compaction": self.entry_id, "refused": self.refused}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebalanceOptions:
+    """The options of a rebalance: the number of files, and an order such as ``a desc, b``."""
+
+    buckets: int | None = None
+    order_by: str | None = None
+
+
 class WaitTimedOut(CompactorError):
-    """The time to wait is over and requests have not ended; they go on."""
+    """The time to wait is over while requests are still in progress; they continue."""
 
 
 def parse_table(text: str) -> tuple[str, str]:
-    """``db.table`` -> its two names, lower case; a bare name is a table of ``default``.
+    """Parses ``db.table`` into its two names in lower case; a bare name is a table of ``default``.
 
     Raises:
-        Refused: it is neither.
+        Refused: ``text`` is neither.
     """
     database, dot, table = text.strip().lower().rpartition(".")
     if not table or (dot and not database) or "." in database:
@@ -50,10 +58,10 @@ def parse_table(text: str) -> tuple[str, str]:
 
 
 def parse_type(text: str) -> CompactionType:
-    """``major``, ``minor`` or ``rebalance`` in any case.
+    """Parses ``major``, ``minor`` or ``rebalance`` in any case.
 
     Raises:
-        Refused: it is none of them.
+        Refused: ``text`` is none of them.
     """
     allowed = (CompactionType.MAJOR, CompactionType.MINOR, CompactionType.REBALANCE)
     for kind in allowed:
@@ -70,22 +78,21 @@ def request_compaction(
     type: str = "major",
     pool: str | None = None,
     properties: Mapping[str, str] | None = None,
-    order_by: str | None = None,
-    buckets: int | None = None,
+    rebalance: RebalanceOptions = RebalanceOptions(),
 ) -> list[Enqueued]:
     """Enqueues the table, or the partition (as Hive stores its name, or ``k=v,k=v``); without one, every partition.
 
-    Thresholds don't apply. ``buckets``, how many files, and ``order_by``, such as ``a desc, b``, are a rebalance's. A
-    partition that is queued already is told as refused; the others are enqueued.
+    Thresholds do not apply. A partition that is queued already is returned as refused; the others are enqueued.
 
     Raises:
         NotFound: no such table or partition.
         Refused: the table can't be compacted, or nothing at all was enqueued.
-        BadSetting: a property is no setting, or not one that a request may set.
+        BadSetting: a property is not a setting, or not one that a request may set.
     """
     kind = parse_type(type)
+    buckets, order_by = rebalance.buckets, rebalance.order_by
     if kind is not CompactionType.REBALANCE and (order_by or buckets is not None):
-        raise Refused(f"{table}: buckets and ORDER BY are a rebalance's; ask for rebalance")
+        raise Refused(f"{table}: only a rebalance takes buckets and ORDER BY; ask for a rebalance")
     found = site.metastore.catalog.table(*parse_table(table))
     settings = site.settings_for(found)
     with_request(settings, properties or {})
@@ -116,17 +123,17 @@ def request_compaction(
 
 
 def request_again(site: Site, entry_id: int) -> Enqueued:
-    """Enqueues once more what a row of the history asked for, with its pool and properties.
+    """Enqueues the request of a row of the history again, with its pool and properties.
 
     Raises:
         NotFound: there is no such row.
-        Refused: it has not ended or was no request, or it can't be enqueued now.
+        Refused: it has not ended or was not a request, or it cannot be enqueued now.
     """
     entry = site.metastore.entries.get(entry_id)
-    if not may_be_asked_again(entry):
+    if not can_be_requested_again(entry):
         raise Refused(
             f"compaction {entry_id} is {entry.state.label}; only one that failed, was refused or was aborted can be "
-            "asked for again"
+            "requested again"
         )
     (enqueued,) = request_compaction(
         site,
@@ -135,14 +142,13 @@ def request_again(site: Site, entry_id: int) -> Enqueued:
         type=entry.type.label,
         pool=entry.pool,
         properties=entry.properties,
-        order_by=entry.order_by,
-        buckets=entry.buckets,
+        rebalance=RebalanceOptions(buckets=entry.buckets, order_by=entry.order_by),
     )
     return enqueued
 
 
-def may_be_asked_again(entry: Entry) -> bool:
-    """Whether ``request_again`` takes it, as far as the row itself says."""
+def can_be_requested_again(entry: Entry) -> bool:
+    """Returns true if ``request_again`` accepts the row, as far as the row itself shows."""
     return entry.state in _ENDED_BADLY and entry.type is not CompactionType.ABORT_CLEANUP
 
 
@@ -187,6 +193,6 @@ def wait_for(
             return entries
         if time.monotonic() + poll > deadline:
             waiting = ", ".join(f"{e.id} is {e.state.label}" for e in open_ones)
-            raise WaitTimedOut(f"waited {timeout_s:.0f} s: compaction {waiting}; it goes on without you")
+            raise WaitTimedOut(f"waited {timeout_s:.0f} s: compaction {waiting}; it continues in the background")
         time.sleep(poll)
         poll = min(poll * 2, _LONGEST_POLL_S)

@@ -1,4 +1,4 @@
-"""Who keeps the cleaner away from an entry."""
+"""Blockers: the open transactions that keep the cleaner from an entry."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """An entry that is ready for cleaning, who holds it, and the bytes that the cleaner will free."""
+    """An entry that is ready for cleaning, the transactions that hold it, and the bytes that the cleaner will free."""
 
     entry: Entry
     by: tuple[Blocker, ...]
@@ -47,11 +47,10 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
-    """One transaction with everything that it keeps the cleaner away from.
+class BlockingTransaction:
+    """One transaction with all the entries from which it keeps the cleaner.
 
-    ``bytes_waiting`` are those that our compactions of these entries read, and that are obsolete since then; nothing is
-    looked up in storage.
+    ``bytes_waiting`` are the bytes that our compactions of these entries read and made obsolete; storage is not read.
     """
 
     blocker: Blocker
@@ -66,11 +65,11 @@ class Holder:
         }
 
 
-def blockers(site: Site, entry: Entry) -> tuple[Blocker, ...]:
-    """Open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first.
+def blockers_of(site: Site, entry: Entry) -> tuple[Blocker, ...]:
+    """Returns the open transactions at or below the entry's CQ_NEXT_TXN_ID, oldest first.
 
-    Where Hive left no stamp, what was newest when a cleaner of ours first saw the row stands for it (PROTOCOL 7.1);
-    before that, every open transaction may hold it.
+    If Hive left no stamp, the newest transaction at the time when our cleaner first saw the row takes its place
+    (PROTOCOL 7.1); before that, every open transaction may hold it.
     """
     if entry.state is not State.READY_FOR_CLEANING:
         return ()
@@ -78,7 +77,7 @@ def blockers(site: Site, entry: Entry) -> tuple[Blocker, ...]:
 
 
 def _open(site: Site) -> tuple[Blocker, ...]:
-    """Every open transaction, oldest first."""
+    """Returns every open transaction, oldest first."""
     now = site.metastore.now_ms()
     return tuple(
         Blocker(
@@ -89,32 +88,32 @@ def _open(site: Site) -> tuple[Blocker, ...]:
 
 
 def _stamp(site: Site, entry: Entry) -> TxnId | None:
-    return entry.next_txn_id if entry.next_txn_id is not None else _first_sight(site, entry)
+    return entry.next_txn_id if entry.next_txn_id is not None else _newest_at_first_sight(site, entry)
 
 
 def _at_or_below(stamp: TxnId | None, opened: tuple[Blocker, ...]) -> tuple[Blocker, ...]:
     return tuple(blocker for blocker in opened if stamp is None or blocker.txn <= stamp)
 
 
-def _first_sight(site: Site, entry: Entry) -> TxnId | None:
+def _newest_at_first_sight(site: Site, entry: Entry) -> TxnId | None:
     seen = None if site.state is None else site.state.sightings.seen(site.name, entry.id)
     return None if seen is None else seen.newest
 
 
-def all_blocked(site: Site) -> tuple[Blocked, ...]:
-    """Every entry that is ready for cleaning and held by somebody."""
+def blocked_entries(site: Site) -> tuple[Blocked, ...]:
+    """Returns every entry that is ready for cleaning and held by a transaction."""
     found: list[Blocked] = []
     for entry in site.metastore.entries.queue():
         if entry.state is not State.READY_FOR_CLEANING:
             continue
-        holders = blockers(site, entry)
+        holders = blockers_of(site, entry)
         if holders:
-            found.append(Blocked(entry=entry, by=holders, bytes_waiting=_bytes(site, entry)))
+            found.append(Blocked(entry=entry, by=holders, bytes_waiting=_obsolete_bytes(site, entry)))
     return tuple(found)
 
 
-def holders(site: Site) -> tuple[Holder, ...]:
-    """Who keeps the cleaner away from what, oldest transaction first."""
+def blocking_transactions(site: Site) -> tuple[BlockingTransaction, ...]:
+    """Returns the transactions that keep the cleaner from entries, with those entries, oldest transaction first."""
     opened = _open(site)
     ready = site.metastore.entries.queue(states=(State.READY_FOR_CLEANING,)) if opened else []
     held: dict[TxnId, list[Entry]] = {}
@@ -123,7 +122,7 @@ def holders(site: Site) -> tuple[Holder, ...]:
             held.setdefault(blocker.txn, []).append(entry)
     runs = {} if site.state is None else site.state.runs.of_entries(site.name, [entry.id for entry in ready])
     return tuple(
-        Holder(
+        BlockingTransaction(
             blocker=blocker,
             entries=tuple(held[blocker.txn]),
             bytes_waiting=sum(runs[e.id].bytes_before for e in held[blocker.txn] if e.id in runs),
@@ -133,8 +132,8 @@ def holders(site: Site) -> tuple[Holder, ...]:
     )
 
 
-def _bytes(site: Site, entry: Entry) -> int:
-    """What the cleaner will free there: the files of everything that no new reader reads."""
+def _obsolete_bytes(site: Site, entry: Entry) -> int:
+    """Returns the bytes that the cleaner will free: the files that no new reader reads."""
     try:
         target = site.target(entry.entity)
         txns = site.metastore.transactions.snapshot()

@@ -1,4 +1,5 @@
-"""The cleaner: removes what no snapshot can need any more, and only then forgets the transactions (PROTOCOL 7, 8)."""
+"""The cleaner: removes directories that no snapshot can need any longer, and only then forgets their transactions
+(PROTOCOL 7, 8)."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import naming, removal
-from compactor.service import repair
-from compactor.service.exclusive import to_take_away
+from compactor.service import leftovers, repair
+from compactor.service.exclusive import while_removing
 from compactor.service.mode import Mode, may
-from compactor.service.roles.blockers import Blocker, blockers
+from compactor.service.roles.blockers import Blocker, blockers_of
 from compactor.service.site import Site, Target
 from compactor.settings.precedence import Settings
 from compactor.state.sightings import Sighting
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """An entry (None: aborted transactions alone) whose directories are gone, with their names and bytes."""
+    """An entry (None: only aborted transactions) whose directories were removed, with their names and bytes."""
 
     entity: Entity
     entry_id: int | None
@@ -45,7 +46,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An entry that can't be cleaned yet: why, and who holds it."""
+    """An entry that cannot be cleaned yet, the reason, and the transactions that hold it."""
 
     entity: Entity
     entry_id: int
@@ -54,7 +55,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
+class EndedUncleaned:
     """An entry that left the queue without being cleaned."""
 
     entity: Entity
@@ -68,7 +69,7 @@ class CleanerPass:
     repaired: tuple[repair.Repaired, ...]
     cleaned: tuple[Cleaned, ...]
     waiting: tuple[Waiting, ...]
-    ended: tuple[Ended, ...]
+    ended: tuple[EndedUncleaned, ...]
     failed: tuple[Waiting, ...]
 
     def to_json(self) -> dict[str, object]:
@@ -100,12 +101,12 @@ class CleanerPass:
 
 
 def clean(site: Site) -> CleanerPass:
-    """One pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
+    """Runs one pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
 
-    An entry that cannot be cleaned backs off and keeps its row; the others go on.
+    An entry that cannot be cleaned backs off and keeps its row; the others continue.
     """
     repaired = repair.repair(site)
-    results: list[Cleaned | Waiting | Ended] = []
+    results: list[Cleaned | Waiting | EndedUncleaned] = []
     failed: list[Waiting] = []
     for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
         try:
@@ -132,20 +133,20 @@ def clean(site: Site) -> CleanerPass:
         repaired=repaired,
         cleaned=tuple(r for r in results if isinstance(r, Cleaned)),
         waiting=tuple(r for r in results if isinstance(r, Waiting)),
-        ended=tuple(r for r in results if isinstance(r, Ended)),
+        ended=tuple(r for r in results if isinstance(r, EndedUncleaned)),
         failed=tuple(failed),
     )
 
 
-def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
-    lowest = repair.lowest_open(site)
+def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
+    lowest = site.lowest_open()
     target = _target(site, entry)
     settings = site.settings if target is None else target.settings
     if not may(settings, Mode.CLEAN):
-        return None  # Hive's own cleaner, or nobody, removes there
+        return None  # there, only Hive's own cleaner removes directories, if it runs
     match _verdict(site, target, entry, lowest, settings):
         case Wait(because=because):
-            return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers(site, entry))
+            return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
         case Drop() as drop:
             return _drop(site, target, entry, drop)
         case Clean(location=str() as elsewhere):
@@ -154,17 +155,17 @@ def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | Ended | None:
                 "Hive's cleaner do it"
             )
         case Clean():
-            assert target is not None  # what is gone was dropped above
+            assert target is not None  # if it were gone, the entry would have been dropped above
             site.metastore.cleaning.mark_cleaner_start(entry)
             try:
                 return _remove(site, target, entry, lowest)
-            except LockNotGranted as error:  # only where directories can't vanish in one step: not a failure
+            except LockNotGranted as error:  # only where directories cannot vanish in one step: not a failure
                 site.metastore.cleaning.back_off(entry, 0, str(error))
                 return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
 
 
 def _target(site: Site, entry: Entry) -> Target | None:
-    """The entry's table and partition, None when they are gone."""
+    """Returns the entry's table and partition; None if they are gone."""
     try:
         return site.target(entry.entity)
     except NotFound:
@@ -188,21 +189,21 @@ def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, set
     return held or answer
 
 
-def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> Ended:
-    """The row goes to the history. Only what is known to be aborted loses its directories."""
+def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
+    """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
-        repair.erase(site, target, entry.txn_id)
+        leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         site.metastore.cleaning.mark_cleaned(entry, (), all_below=target is None)
     else:
         site.metastore.endings.finish(entry, drop.state, drop.error)
     because = drop.error or "the table or partition is gone"
-    return Ended(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
+    return EndedUncleaned(entity=entry.entity, entry_id=entry.id, state=drop.state, because=because)
 
 
 def _first_sight(site: Site, entry: Entry) -> Sighting | None:
-    """What stands for a stamp that Hive did not write (its rebalance, Hive 3's rows): what was newest when the row was
-    first seen. Without a state of ours to remember it in, such rows wait for Hive."""
+    """Returns the substitute for a stamp that Hive did not write (its rebalance, Hive 3's rows): the newest ids when the
+    row was first seen. Without our own state to keep it in, such rows wait for Hive."""
     goes_by_locks = not site.metastore.dialect.layout.has_visibility
     if site.state is None or (entry.next_txn_id is not None and not goes_by_locks):
         return None
@@ -212,8 +213,8 @@ def _first_sight(site: Site, entry: Entry) -> Sighting | None:
 
 
 def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | None:
-    """Readers of Hive 3.1 may hold a lock without a transaction: those that the entry met when it was first seen, on it
-    or around it, must be gone (Hive 3.1's ``Cleaner``, which looks for locks on exactly the entry only)."""
+    """Returns a wait while a lock from before the entry was first seen, on it or around it, is still there: readers of
+    Hive 3.1 may hold locks without a transaction (Hive 3.1's ``Cleaner``, which only checks locks on the entry itself)."""
     if seen is None or site.metastore.dialect.layout.has_visibility:
         return None
     here = entry.entity
@@ -224,14 +225,14 @@ def _held_by_lock(site: Site, entry: Entry, seen: Sighting | None) -> Wait | Non
     for row in site.metastore.locks.show(here.database):
         if row.id <= seen.newest_lock and any(conflicts(request, row, semi_shared=True) for request in wanted):
             return Wait(
-                because=f"{row} was there when the entry was first seen; what it reads may be what was replaced"
+                because=f"{row} was there when the entry was first seen; its reader may read the replaced directories"
             )
     return None
 
 
 def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
-    """Of one whose row in TXNS is gone: WRITE_SET says it, or its base (PROTOCOL 7.4). Had it aborted, its components
-    would keep that row as long as the base is there."""
+    """Returns true if a rebalance whose row in TXNS is gone committed, by its WRITE_SET or its base (PROTOCOL 7.4). If it
+    had aborted, its components would keep that row as long as the base is there."""
     if entry.type is not CompactionType.REBALANCE or entry.txn_id is None:
         return False
     named = naming.names_of(site.storage, target.location, entry.txn_id)
@@ -243,8 +244,8 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
     highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
     directory = _view(site, target, lowest, highest)
     names = removable(directory)
-    freed = _take_away(site, target, names)
-    swept = repair.sweep(site, target)
+    freed = _remove_directories(site, target, names)
+    swept = leftovers.clear_leftovers(site, target)
     reach(Step.REMOVED)
     left = removable(_view(site, target, lowest, highest))
     waiting = _hidden_left(site, target)
@@ -260,30 +261,30 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
 
 
 def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDirectory:
-    """The directory as every snapshot from ``lowest`` on sees it, up to what the entry compacted.
+    """Returns the directory as every snapshot from ``lowest`` on sees it, up to the entry's highest write ID.
 
-    Transactions below ``lowest`` have ended, so each is valid or aborted; what they made obsolete nobody reads.
+    Transactions below ``lowest`` have ended, so each is valid or aborted, and no one reads what they made obsolete.
     """
     snapshot = site.metastore.transactions.snapshot()
     watermark = TxnId(lowest - 1)
     txns = ValidTxnList(high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark))
     write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
-    if (name := repair.not_for_hive_3(site, target)) is not None:
+    if (name := leftovers.not_for_hive_3(site, target)) is not None:
         raise BadName(
-            f"{target.location}: {name} bears a transaction, which no name does where Hive 3.1 reads; nothing is removed "
-            "beside it; find out who wrote it and move it away"
+            f"{target.location}: {name} contains a transaction, which Hive 3.1 cannot read; nothing is removed beside it; "
+            "find out who wrote it and move it away"
         )
     if directory.unparsable:
         raise BadName(
-            f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta and is none; "
+            f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta but is not one; "
             "nothing is removed beside it; find out who wrote it and move it away"
         )
     return directory
 
 
-def _take_away(site: Site, target: Target, names: Collection[str]) -> int:
-    """Hides, then removes, each of ``names``; returns the bytes that are free now.
+def _remove_directories(site: Site, target: Target, names: Collection[str]) -> int:
+    """Hides, then removes, each of ``names``, and returns the bytes that were freed.
 
     Raises:
         LockNotGranted: the store has no rename, and the table is in use.
@@ -293,7 +294,7 @@ def _take_away(site: Site, target: Target, names: Collection[str]) -> int:
     freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
     if not names:
         return 0
-    with to_take_away(site, target):
+    with while_removing(site, target):
         for name in names:
             for hidden in removal.hide(site.storage, target.location, [name], until=TxnId(0)):
                 site.storage.remove(f"{target.location}/{hidden}")
@@ -306,7 +307,7 @@ def _hidden_left(site: Site, target: Target) -> tuple[str, ...]:
 
 
 def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -> tuple[WriteId, ...]:
-    """Aborted write IDs of ``entity`` of which nothing exists in storage, a grace time after the abort."""
+    """Returns the aborted write IDs of ``entity`` without any data in storage, past the grace time since the abort."""
     horizon = forget_before(site.metastore.now_ms(), target.settings)
     old = {
         w.write_id for w in site.metastore.aborts.writes(entity) if w.write_id <= highest and w.last_heartbeat < horizon
@@ -315,7 +316,7 @@ def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -
 
 
 def _abort_candidates(site: Site) -> tuple[Entity, ...]:
-    """Entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
+    """Returns the entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
     threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
     age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
     now = site.metastore.now_ms()
@@ -347,9 +348,9 @@ def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
         write_ids = site.write_ids(target.table, txns)
         directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
         doomed = [n for n in directory.aborted if _is_a_write(n)]
-        freed += _take_away(site, target, doomed)
+        freed += _remove_directories(site, target, doomed)
         removed += doomed
-        repair.sweep(site, target)  # what a pass that died had hidden only
+        leftovers.clear_leftovers(site, target)  # directories that a pass had only hidden when it died
         nothing_left = set(_forgettable(site, target, entity, write_ids.high_watermark))
         forgotten = nothing_left if forgotten is None else forgotten & nothing_left
     if forgotten:
@@ -360,24 +361,24 @@ def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
 
 
 def _is_a_write(name: str) -> bool:
-    """Whether the directory is a user's; a compaction's own leftovers go by the gate of ``sweep``."""
+    """Returns true for a user's directory; those of compactions go through the gate of ``clear_leftovers``."""
     acid = parse_directory(name)
     return acid is not None and not acid.visibility_txn_id
 
 
 def _backing_off(site: Site) -> Iterator[Waiting]:
-    """What was not looked at, since cleaning it failed not long ago."""
+    """Yields the entries that were skipped because cleaning them failed not long ago."""
     now = site.metastore.now_ms()
     for entry in site.metastore.cleaning.backing_off(now):
         seconds = (next_cleaning(entry) - now) // 1000
-        because = f"cleaning failed ({entry.error or 'it is not known why'}); tried again in {seconds} s"
+        because = f"cleaning failed ({entry.error or 'the reason is not known'}); tried again in {seconds} s"
         yield Waiting(entity=entry.entity, entry_id=entry.id, because=because)
 
 
 def _back_off(site: Site, entry: Entry, error: CompactorError) -> Waiting | None:
-    """A row that cannot be cleaned waits twice as long each time; it never leaves the queue by itself (PROTOCOL 6).
+    """Makes a row that cannot be cleaned wait, twice as long each time; it never leaves the queue by itself (PROTOCOL 6).
 
-    None where another cleaner, Hive's perhaps, has taken the row and its directories away meanwhile.
+    Returns None if another cleaner, perhaps Hive's, has meanwhile removed the row and its directories.
     """
     retention = retry_retention(entry.retry_retention, site.settings)
     try:

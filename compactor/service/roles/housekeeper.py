@@ -1,4 +1,4 @@
-"""The housekeeper: time-outs, history retention, and the purge of what nobody asks for any more (PROTOCOL 8)."""
+"""The housekeeper: time-outs, history retention, and the purge of rows that nothing needs any longer (PROTOCOL 8)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HousekeeperPass:
-    """How many of each were dealt with. ``kept`` says which aborted transactions stay, and where they still show.
+    """The counts of one pass. ``kept`` lists the aborted transactions that stay, and where their data still is.
 
     ``tasks`` are those that were due.
     """
@@ -51,7 +51,7 @@ class HousekeeperPass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chore:
-    """One of Hive's house-keeping threads. ``interval_ms`` after its last run it is due again."""
+    """The work of one of Hive's housekeeping threads. It is due again ``interval_ms`` after its last run."""
 
     name: str
     interval_ms: Callable[[Settings], int]
@@ -59,16 +59,16 @@ class Chore:
 
 
 def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
-    """One pass. In a mode below ``clean`` Hive keeps its own house, and only what is ours is kept short here.
+    """Runs one pass. In a mode below ``clean`` Hive does its own housekeeping, and only our own state is purged here.
 
-    With ``due_only`` a task is left out as long as its interval since the last such run isn't over, whoever ran it:
-    many housekeepers may run side by side.
+    With ``due_only``, a task is skipped until its interval since the last such run is over, by whichever housekeeper:
+    several may run side by side.
     """
     if not may(site.settings, Mode.CLEAN):
         return HousekeeperPass(acted=False, **_own_state(site))
     found: dict[str, Any] = {}
     ran: list[str] = []
-    for task in TASKS:
+    for task in CHORES:
         if due_only and not _is_due(site, task):
             continue
         found |= task.run(site)
@@ -77,12 +77,12 @@ def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
 
 
 def shortest_interval_ms(settings: Settings) -> int:
-    """How often a housekeeper that runs on has to look what is due."""
-    return max(1, min(task.interval_ms(settings) for task in TASKS))
+    """Returns how often a continuous housekeeper has to check which tasks are due."""
+    return max(1, min(task.interval_ms(settings) for task in CHORES))
 
 
 def _is_due(site: Site, task: Chore) -> bool:
-    """Take the task's mutex for as long as its interval: nobody, we neither, gets it again before that is over."""
+    """Takes the task's mutex for its interval: no housekeeper, this one included, gets it again before that is over."""
     try:
         site.metastore.mutexes.take(
             f"housekeeper:{task.name}", site.identity("housekeeper"), task.interval_ms(site.settings)
@@ -93,11 +93,11 @@ def _is_due(site: Site, task: Chore) -> bool:
 
 
 def _acid(site: Site) -> dict[str, Any]:
-    """Hive's AcidHouseKeeperService: time-outs, write sets, mappings; and who may be forgotten of the aborted ones."""
+    """Does the work of Hive's AcidHouseKeeperService (time-outs, write sets, mappings), and forgets aborted transactions."""
     repaired = repair.repair(site)
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
     aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
-    kept = _still_needed(site, aborted)
+    kept = _not_forgettable(site, aborted)
     return {
         "repaired": len(repaired),
         "write_set_purged": keeping.purge_write_set(open_txn_timeout_ms=timeout),
@@ -111,7 +111,7 @@ def _acid(site: Site) -> dict[str, Any]:
 
 
 def _compactions(site: Site) -> dict[str, Any]:
-    """Hive's CompactionHouseKeeperService: the history, and components that say nothing new."""
+    """Does the work of Hive's CompactionHouseKeeperService: purges the history, and redundant components."""
     keeping, outdated = site.metastore.housekeeping, _outdated(site, site.metastore.now_ms())
     purged = keeping.purge_history(outdated)
     if outdated:
@@ -120,13 +120,13 @@ def _compactions(site: Site) -> dict[str, Any]:
 
 
 def _rebuild_locks(site: Site) -> dict[str, Any]:
-    """Hive's MaterializationsRebuildLockCleanerTask."""
+    """Does the work of Hive's MaterializationsRebuildLockCleanerTask."""
     timeout = site.settings.milliseconds("hive.txn.timeout")
     return {"rebuild_locks_purged": site.metastore.housekeeping.purge_rebuild_locks(timeout)}
 
 
 def _own_state(site: Site) -> dict[str, Any]:
-    """What we remember of tables that nobody has looked at for long, and of runs of long ago."""
+    """Purges our own state: old decisions and conditions, and the figures of old runs."""
     if site.state is None:
         return {}
     seen = site.settings.milliseconds("compactor.decisions.retention")
@@ -136,13 +136,13 @@ def _own_state(site: Site) -> dict[str, Any]:
 
 
 def _settled_ms(site: Site) -> int:
-    """Never younger than what snapshots take for an id that is about to appear: it would count as open to them."""
+    """Returns the age from which a transaction id is settled: for younger gaps, snapshots assume an open transaction."""
     return max(site.settings.milliseconds("hive.txn.opentxn.timeout"), OPEN_TXN_TIMEOUT_MS)
 
 
-#: Hive's AcidTxnCleanerService is part of the first: before an aborted transaction is forgotten, storage is asked for
-#: its directories (PROTOCOL 8), which every ten seconds would cost more than the rows do.
-TASKS = (
+#: Hive's AcidTxnCleanerService is part of the first: before an aborted transaction is forgotten, storage is searched for
+#: its directories (PROTOCOL 8), which would cost more every ten seconds than keeping the rows.
+CHORES = (
     Chore(
         name="acid",
         interval_ms=lambda settings: max(
@@ -173,10 +173,10 @@ def _outdated(site: Site, now_ms: int) -> list[int]:
     return [number for entries in history.values() for number in to_purge(entries, policy, now_ms)]
 
 
-def _still_needed(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
-    """Which of these aborted transactions may not be forgotten yet, and why: too young, or something is in storage.
+def _not_forgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
+    """Returns the aborted transactions that may not be forgotten yet, each with the reason: too young, or data in storage.
 
-    What cannot be listed keeps its transactions too.
+    A directory that cannot be listed keeps its transactions too.
     """
     horizon = forget_before(site.metastore.now_ms(), site.settings)
     kept: dict[TxnId, str] = {}

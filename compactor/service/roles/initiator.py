@@ -1,4 +1,4 @@
-"""The initiator: which partitions are due, why, and a row in the queue for each."""
+"""The initiator: decides which partitions are due, and puts a row into the queue for each."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from compactor.state.store import OwnState
 from compactor.steps import Step, reach
 
 log = logging.getLogger(__name__)
-PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is passed over
-RECORDED_AT_ONCE = 1000  #: candidates whose requests are made in one transaction, and their decisions stored in one
-RECORDED_EVERY = 5.0  #: seconds after which that is done though they are fewer
+PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is skipped
+RECORD_SIZE = 1000  #: candidates whose requests are made, and decisions stored, in one transaction
+RECORD_EVERY_S = 5.0  #: seconds after which that happens even for fewer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """One candidate: the decision or the reason to skip it, and the row it led to."""
+    """One candidate: the decision or the reason to skip it, and the resulting row."""
 
     entity: Entity
     outcome: str  #: one word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error
@@ -54,12 +54,12 @@ class InitiatorPass:
 
     @property
     def enqueued(self) -> tuple[tuple[str | None, int], ...]:
-        """(pool, entry id) of each row that this pass put into the queue."""
+        """The (pool, entry id) of each row that this pass put into the queue."""
         return tuple((c.pool, c.entry_id) for c in self.considered if c.entry_id is not None)
 
     @property
     def wants_cleaning(self) -> bool:
-        """Whether aborted transactions are past their threshold: the cleaner's work, without a request."""
+        """True if aborted transactions are past their threshold: work for the cleaner, without a request."""
         return any(isinstance(c.decision, AbortCleanup) for c in self.considered)
 
     def to_json(self) -> dict[str, object]:
@@ -80,10 +80,10 @@ class InitiatorPass:
 
 
 def initiate(site: Site) -> InitiatorPass:
-    """One pass over every candidate. One bad table never stops the others.
+    """Runs one pass over every candidate. One bad table never stops the others.
 
-    A pass begins behind the candidate at which the one before it ended and goes once around, so that passes that are
-    cut short look at every candidate all the same (PROTOCOL 10).
+    A pass starts after the candidate at which the previous one ended and goes around once, so that passes that are cut
+    short still get to every candidate (PROTOCOL 10).
     """
     repaired = repair.repair(site) if may(site.settings, Mode.COMPACT) else ()
     scan = Scan(site)
@@ -93,17 +93,17 @@ def initiate(site: Site) -> InitiatorPass:
     since = time.monotonic()
     for entity in order(scan.candidates(), cursor):
         judged.append(scan.consider(entity))
-        if len(judged) >= RECORDED_AT_ONCE or time.monotonic() - since > RECORDED_EVERY:
-            considered += _acted(scan, judged)
+        if len(judged) >= RECORD_SIZE or time.monotonic() - since > RECORD_EVERY_S:
+            considered += _act_on(scan, judged)
             judged, since = [], time.monotonic()
-    considered += _acted(scan, judged)
-    _look_again(scan)
-    _look_at_unwritten(scan)
+    considered += _act_on(scan, judged)
+    _reconsider_outdated(scan)
+    _consider_unrecorded(scan)
     return InitiatorPass(repaired=repaired, considered=tuple(considered))
 
 
-def _acted(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
-    """Requests what is due and stores the decisions."""
+def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
+    """Requests the compactions that are due, and stores the decisions."""
     done = scan.request(judged)
     _record(scan, done)
     return done
@@ -126,18 +126,18 @@ def _record(scan: Scan, considered: Sequence[Considered]) -> None:
         ],
         at=scan.now_ms,
     )
-    _see(scan, site.state, considered)
+    _record_conditions(scan, site.state, considered)
 
 
-def _see(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
+def _record_conditions(scan: Scan, state: OwnState, considered: Sequence[Considered]) -> None:
     there = [c for c in considered if scan.exists(c.entity)]
     gone = [c.entity for c in considered if not scan.exists(c.entity)]
     state.conditions.record(scan.site.name, [scan.seen(c) for c in there], gone)
 
 
-def _look_again(scan: Scan) -> None:
-    """At what was compacted or dropped since it was looked at and is no candidate any more: nothing is due there, which
-    is told once, so that nobody reads for ever what was true before."""
+def _reconsider_outdated(scan: Scan) -> None:
+    """Considers again the entities that were compacted or dropped since they were considered, and are no longer candidates.
+    Nothing is due there; recording it once keeps outdated conditions from being shown forever."""
     state = scan.site.state
     if state is None:
         return
@@ -148,33 +148,33 @@ def _look_again(scan: Scan) -> None:
         if not scan.exists(seen.entity) or any((e.end or 0) > seen.at for e in scan.history.get(seen.entity, ()))
     ]
     if outdated:
-        calm = Scan(scan.site, write=False)
-        _see(calm, state, [calm.consider(entity) for entity in outdated])
+        fresh = Scan(scan.site, write=False)
+        _record_conditions(fresh, state, [fresh.consider(entity) for entity in outdated])
 
 
-def _look_at_unwritten(scan: Scan) -> None:
-    """At what no write is recorded of. As in Hive, nothing is requested there, whatever is found."""
+def _consider_unrecorded(scan: Scan) -> None:
+    """Considers entities without a recorded write. As in Hive, nothing is requested there, whatever is found."""
     site, state = scan.site, scan.site.state
-    unseen = unrecorded.unseen(site, state, scan.now_ms) if state is not None else None
+    unseen = unrecorded.next_unrecorded(site, state, scan.now_ms) if state is not None else None
     if state is None or unseen is None:
         return
-    calm = Scan(site, write=False)
-    considered = [calm.consider(entity) for entity in unseen]
-    _see(
-        calm,
+    fresh = Scan(site, write=False)
+    considered = [fresh.consider(entity) for entity in unseen]
+    _record_conditions(
+        fresh,
         state,
         [
-            replace(c, because=f"{c.because}; no write is recorded since, so somebody has to ask for it")
+            replace(c, because=f"{c.because}; no write has been recorded since, so a person has to request it")
             if c.decision is not None and c.decision.type is not None
             else c
             for c in considered
         ],
     )
-    unrecorded.seen(site, state, len(unseen), scan.now_ms)
+    unrecorded.record_sweep(site, state, len(unseen), scan.now_ms)
 
 
-def look(site: Site, entity: Entity) -> Considered:
-    """What the initiator would do to one entity now; nothing is written."""
+def consider_now(site: Site, entity: Entity) -> Considered:
+    """Returns what the initiator would do to one entity now; nothing is written."""
     return Scan(site, write=False).consider(entity)
 
 
@@ -190,7 +190,7 @@ class _SurveyedTable:
 
 @dataclass(slots=True)
 class Scan:
-    """What one pass reads once: a constant number of statements for each table, whatever partitions it has."""
+    """The data that one pass reads once: a constant number of statements per table, however many partitions it has."""
 
     site: Site
     write: bool = True
@@ -210,9 +210,10 @@ class Scan:
         self.aborts = metastore.candidates.aborts()
 
     def candidates(self) -> list[Entity]:
-        """Every entity that was written or has aborts, under the name of its partition, once each.
+        """Returns every entity that was written to or has aborts, under the name of its partition, once each.
 
-        Hive stores names of static inserts escaped twice and so never compacts such partitions; they are mapped.
+        Hive stores partition names of static inserts escaped twice, and so never compacts those partitions; here they are
+        mapped to the stored names.
         """
         recorded: list[Entity] = []
         more = True
@@ -231,12 +232,12 @@ class Scan:
         return list(seen)
 
     def exists(self, entity: Entity) -> bool:
-        """Whether the table is there, and the partition where one is named."""
+        """Returns true if the table exists, and the partition if one is named."""
         found = self.found(entity)
         return found is not None and (entity.partition is None or entity.partition in found.partitions)
 
     def seen(self, considered: Considered) -> Seen:
-        """What people are told of it until the next look."""
+        """Returns the condition that people are shown until the next pass."""
         decision, ended = considered.decision, self.history.get(considered.entity, ())
         succeeded = [e.end for e in ended if e.state is State.SUCCEEDED and e.end is not None]
         return Seen(
@@ -283,7 +284,7 @@ class Scan:
             if verdict.record and self.write and may(settings, Mode.REQUEST):
                 self.site.metastore.requests.did_not_initiate(entity, verdict.because)
             return Considered(entity=entity, outcome="skipped", because=verdict.because)
-        assert found is not None  # a table that is not there is never eligible
+        assert found is not None  # a missing table is never eligible
         decision = self._decide(entity, found)
         outcome = type(decision).__name__.lower()
         return Considered(entity=entity, outcome=outcome, because=decision.because, decision=decision)
@@ -313,7 +314,7 @@ class Scan:
         age = None if aborts is None else self.now_ms - aborts.oldest_start
         count = 0 if aborts is None else aborts.count
         if entity.partition is None and found.table.partition_keys:
-            # A dynamic-partition write that aborted: which partitions it touched nobody recorded.
+            # An aborted dynamic-partition write: the partitions it touched are not recorded.
             return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
         location = found.partitions[entity.partition].location if entity.partition else found.table.location
         listing = self.site.storage.listing(self.site.storage.resolve(location))
@@ -332,12 +333,12 @@ class Scan:
             return NotNeeded(
                 because=f"{decision.because}; compaction {ready[0]} is ready for cleaning and will remove them",
                 numbers=decision.numbers,
-                flips=("the end of the transactions that keep the cleaner away",),
+                flips=("the end of the transactions that hold back the cleaner",),
             )
         return decision
 
     def request(self, judged: Sequence[Considered]) -> list[Considered]:
-        """Put what is due into the queue, all of it in one transaction; ``judged`` in their order with their rows."""
+        """Puts what is due into the queue in one transaction, and returns ``judged`` in their order with their rows."""
         due = [(c, request) for c in judged if (request := self._request(c)) is not None]
         if not due:
             return list(judged)
@@ -345,14 +346,14 @@ class Scan:
         try:
             answers = self.site.metastore.requests.request_all([request for _, request in due])
         except CompactorError as error:
-            log.warning("%d compactions are not requested: %s", len(due), error)
+            log.warning("%d compactions could not be requested: %s", len(due), error)
             answers = [error] * len(due)
         reach(Step.ENQUEUED)
-        rows = {c.entity: _answered(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
+        rows = {c.entity: _with_answer(c, request, a) for (c, request), a in zip(due, answers, strict=True)}
         return [rows.get(c.entity, c) for c in judged]
 
     def _request(self, considered: Considered) -> Request | None:
-        """What the decision asks for. Aborted transactions are the cleaner's own to find."""
+        """Returns the request for a decision, if it needs one. The cleaner finds aborted transactions by itself."""
         decision, found = considered.decision, self.found(considered.entity)
         if decision is None or decision.type is None or isinstance(decision, AbortCleanup) or found is None:
             return None
@@ -366,7 +367,7 @@ class Scan:
         )
 
 
-def _answered(considered: Considered, request: Request, answer: int | CompactorError) -> Considered:
+def _with_answer(considered: Considered, request: Request, answer: int | CompactorError) -> Considered:
     if isinstance(answer, Refused):
         return replace(considered, because=f"{considered.because}, but {answer}")
     if isinstance(answer, CompactorError):

@@ -1,6 +1,7 @@
-"""Tables and partitions that no write is recorded of: no candidates of the initiator's, but people want to see them too.
+"""Tables and partitions without any recorded write: the initiator has no reason to consider them, but people want to see
+them too.
 
-Each is looked at once, so that it stands among what people are told of until ``compactor.decisions.retention`` has passed.
+Each is considered once, so that people see it until ``compactor.decisions.retention`` has passed.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from compactor.service.site import Site
 from compactor.state.decisions import Decided
 from compactor.state.store import OwnState
 
-LOOKS = 1000  #: at most in one pass of the initiator; the next one goes on
+MAX_PER_PASS = 1000  #: the most considered in one pass of the initiator; the next pass continues
 ROLE = "sweep"
 _EVERYTHING = Entity(database="", table="")
 
 
-def unseen(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
-    """Those that nobody has looked at, by name, at most ``LOOKS``; None until the next sweep is due.
+def next_unrecorded(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
+    """Returns those that were never considered, by name, at most ``MAX_PER_PASS``; None until the next sweep is due.
 
-    A sweep reads the catalog, so it comes every ``compactor.full.sweep`` check intervals only.
+    A sweep reads the whole catalog, so it runs only every ``compactor.full.sweep`` check intervals.
     """
     last = state.decisions.newest(site.name, ROLE)
     wait = site.settings.milliseconds("hive.compactor.check.interval") * site.settings.integer("compactor.full.sweep")
@@ -30,13 +31,13 @@ def unseen(site: Site, state: OwnState, now_ms: int) -> list[Entity] | None:
     known = state.conditions.entities(site.name)
     tables = [table for table in site.metastore.catalog.tables() if table.is_transactional]
     found = [entity for table in tables for entity in _entities(site, table) if entity not in known]
-    return found[:LOOKS]
+    return found[:MAX_PER_PASS]
 
 
-def seen(site: Site, state: OwnState, looks: int, now_ms: int) -> None:
-    """What ``unseen`` gave is looked at; unless there may be more, the next sweep is due after its time."""
-    if looks < LOOKS:
-        done = Decided(entity=_EVERYTHING, outcome="swept", because=f"{looks} were looked at", role=ROLE)
+def record_sweep(site: Site, state: OwnState, looks: int, now_ms: int) -> None:
+    """Records that a pass has considered ``looks`` of them. Unless there may be more, the sweep is over."""
+    if looks < MAX_PER_PASS:
+        done = Decided(entity=_EVERYTHING, outcome="swept", because=f"{looks} were considered", role=ROLE)
         state.decisions.record(site.name, [done], at=now_ms)
 
 

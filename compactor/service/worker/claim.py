@@ -20,7 +20,7 @@ from compactor.ids import TxnId
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.publish.stage import Staged
-from compactor.service import repair
+from compactor.service import leftovers
 from compactor.service.site import Site, Target, View
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.planning import ReadScope
@@ -82,10 +82,10 @@ class Hold:
         if self.txn is None:
             return
         txn, target = self.txn, None if self.staged is None else self.target  # before that nothing can be named
-        hide = repair.hiding(self.site, target, is_alone=self.is_alone)
+        hide = leftovers.hider(self.site, target, is_alone=self.is_alone)
         self.site.metastore.transactions.abort(txn, "compaction transaction abort", lambda newest: hide(txn, newest))
         if self.target is not None:
-            repair.erase(self.site, self.target, self.txn)
+            leftovers.clear_aborted(self.site, self.target, self.txn)
 
     def put_back(self) -> None:
         """Leave nothing behind, and let the request wait again."""

@@ -28,7 +28,7 @@ from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import SHAPES, Shape, UnitResult
 from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import Runner
-from compactor.service import repair
+from compactor.service import leftovers
 from compactor.service.exclusive import renames
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.mode import Mode, may
@@ -163,7 +163,7 @@ class _Course:
         site, group = self.site, self.group
         for hold in [hold for hold in group.live if not renames(site, hold.the_target)]:
             # may need the table alone, which our own lock would prevent
-            group.each(lambda hold: repair.sweep(site, hold.the_target), [hold])
+            group.each(lambda hold: leftovers.clear_leftovers(site, hold.the_target), [hold])
         self._lock()
         self._look()
         group.each(self._plan_or_end)
@@ -194,8 +194,8 @@ class _Course:
     def _look(self) -> None:
         """What each may read, after nothing half done is left there."""
         site, group = self.site, self.group
-        sweep = repair.Sweep(site, [hold.the_target for hold in group.live])
-        group.each(lambda hold: sweep.of(hold.the_target))
+        scan = leftovers.LeftoverScan(site, [hold.the_target for hold in group.live])
+        group.each(lambda hold: scan.clear(hold.the_target))
         if not group.live:
             return
         # transactions after the group's first one are of no compaction here, and nobody's whose rows it may read
@@ -206,7 +206,7 @@ class _Course:
             hold.scope = scope_of(look, target, txn, hold.entry.type)
             if site.settings.boolean("hive.txn.use.minhistorywriteid"):
                 site.metastore.write_ids.hold(txn, hold.the_view.write_ids)
-            repair.no_strangers(site, target, hold.the_view)
+            leftovers.refuse_beside_unfinished(site, target, hold.the_view)
 
         group.each(see)
 

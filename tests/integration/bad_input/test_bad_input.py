@@ -25,7 +25,7 @@ from compactor.rewrite.run.runner import Runner
 from compactor.service.answers.explain import explain
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import WorkerPass, run_batch
-from compactor.service.doctor.deployment import doctor
+from compactor.service.doctor.checks import doctor
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import State
 from compactor.ids import TxnId
-from compactor.service.requests.overrides import paused
+from compactor.service.requests.pause import paused_tables
 from compactor.service.site import Site
 from tests.integration.page.conftest import ROOT, SLOW, Shown, opened
 
@@ -110,7 +110,7 @@ def test_a_table_is_paused_and_resumed(shown: Shown, login: Login, site: Site) -
         expect(page.get_by_role("status")).to_contain_text(f"default.returns_2 {done}")
         row = page.locator("tbody tr").filter(has_text="default.returns_2")
         expect(row.get_by_text("Paused", exact=True)).to_have_count(int(there))
-        assert (("default", "returns_2") in paused(site)) is there
+        assert (("default", "returns_2") in paused_tables(site)) is there
         assert audited(shown, f"compactor_{verb.lower()}") == [("opal", "default.returns_2")]
 
 

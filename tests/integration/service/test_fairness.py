@@ -41,7 +41,7 @@ def test_passes_that_are_cut_short_go_on_where_the_last_one_ended(
     written: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each pass dies after two candidates; after four passes all seven were looked at."""
-    monkeypatch.setattr(initiator, "RECORDED_AT_ONCE", 1)
+    monkeypatch.setattr(initiator, "RECORD_SIZE", 1)
     original = initiator.Scan.consider
     seen: list[str] = []
     left = 0

@@ -20,13 +20,15 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TXNS
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers import show
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
-from compactor.service.answers.survey import tables
+from compactor.service.answers.show import show_blockers, show_transactions
+from compactor.service.answers.show_compactions import show_compactions, show_history
+from compactor.service.answers.show_locks import show_locks
+from compactor.service.answers.survey import survey_tables
 from compactor.service.batches.assembly import claimable, plan_batches
 from compactor.service.batches.driver import run_batch, run_entries
-from compactor.service.doctor.deployment import doctor
+from compactor.service.doctor.checks import doctor
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
@@ -186,16 +188,16 @@ def passes(site: Site) -> dict[str, Callable[[], object]]:
         "housekeeper": lambda: keep_house(site),
         "explain": lambda: [explain(site, name) for name in ("lost", "asked", "waiting", "cleaned")],
         "doctor": lambda: doctor(site),
-        "survey": lambda: tables(site),
+        "survey": lambda: survey_tables(site),
         "preview": lambda: preview(site, "asked", type="major"),
         "show": lambda: [
             look(site)
             for look in (
-                show.compactions,
-                show.history,
-                show.transactions,
-                show.locks,
-                show.blockers,
+                show_compactions,
+                show_history,
+                show_transactions,
+                show_locks,
+                show_blockers,
             )
         ],
     }

@@ -8,7 +8,7 @@ import pytest
 from compactor.errors import LockNotGranted
 from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
-from compactor.service.exclusive import exclusively, renames, to_take_away
+from compactor.service.exclusive import exclusively, renames, while_removing
 from compactor.service.site import Site
 from compactor.storage.capabilities import S3, Capabilities
 from compactor.storage.local import LocalStorage
@@ -60,10 +60,10 @@ def test_an_error_inside_frees_the_table_too(deployment: Site, table: Table) -> 
 def test_only_a_store_without_rename_needs_the_table_alone(deployment: Site, table: Table) -> None:
     """PROTOCOL 7.3."""
     target = deployment.target(entity_of(table))
-    with to_take_away(deployment, target):
+    with while_removing(deployment, target):
         assert renames(deployment, target)
         assert locked(deployment, table) == []
     site = replace(deployment, storage=NoRename())
-    with to_take_away(site, target):
+    with while_removing(site, target):
         assert not renames(site, target)
         assert locked(site, table) == [LockType.EXCLUSIVE]

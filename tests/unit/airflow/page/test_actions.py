@@ -7,7 +7,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.demo.demo_folder import DemoPaths
 from compactor.metastore.catalog.values import Table
-from compactor.service.requests.overrides import paused
+from compactor.service.requests.pause import paused_tables
 from compactor.service.site import Site
 from tests.support.tables import insert, make_table
 from tests.unit.airflow.page.conftest import Audit, Caller
@@ -128,9 +128,9 @@ def test_mode_observe_does_nothing(
 
 def test_a_table_is_paused_and_resumed(client: Caller, site: Site, table: Table, audit: Audit) -> None:
     assert post(client, "pause", {"table": "default.t"})["message"].startswith("default.t is paused")
-    assert paused(site) == {("default", "t")}
+    assert paused_tables(site) == {("default", "t")}
     assert "considered again" in post(client, "resume", {"table": "default.t"})["message"]
-    assert paused(site) == frozenset()
+    assert paused_tables(site) == frozenset()
     assert "is not paused" in post(client, "resume", {"table": "default.t"})["message"]
     assert [(event, user) for event, user, _ in audit()] == [
         ("compactor_pause", "user-1"),

@@ -20,7 +20,7 @@ from tests.support.expected import step
 DUE, CALM = "hive-4.1/f1_basic/s10_dml_over_base", "hive-4.1/f1_basic/s9_major_cleaned"
 
 
-def test_it_says_what_would_happen_why_and_what_would_flip_it(deployment: Site, warehouse: Path) -> None:
+def test_it_explains_the_decision_and_what_would_change_it(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step(DUE), warehouse)
     explanation = explain(deployment, "default.f1_basic")
     (partition,) = explanation.partitions
@@ -36,7 +36,7 @@ def test_it_says_what_would_happen_why_and_what_would_flip_it(deployment: Site, 
     assert told["flips"]
 
 
-def test_all_of_it_is_json(deployment: Site, warehouse: Path) -> None:
+def test_everything_is_in_the_json(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
     told = json.loads(json.dumps(explain(deployment, "default.f2_part").to_json()))
     assert told["table"] == "default.f2_part"
@@ -48,7 +48,7 @@ def test_all_of_it_is_json(deployment: Site, warehouse: Path) -> None:
 
 
 def test_settings_that_differ_and_properties_that_are_ignored(deployment: Site, warehouse: Path) -> None:
-    """Bad input: a property that tries to pass spark.jars is ignored and told with the reason."""
+    """Bad input: a property that tries to pass spark.jars is ignored and shown with the reason."""
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
     embedded = deployment.metastore.embedded_catalog
     for key, value in (
@@ -76,8 +76,8 @@ def test_a_request_that_waits_for_a_worker(deployment: Site, warehouse: Path) ->
     assert partition.surveyed.considered.outcome == "skipped"
 
 
-def test_a_reader_that_keeps_the_cleaner_away_is_named(deployment: Site, warehouse: Path) -> None:
-    """PROTOCOL 7: who holds the gate is told."""
+def test_a_reader_that_blocks_the_cleaner_is_shown(deployment: Site, warehouse: Path) -> None:
+    """PROTOCOL 7: the transaction that holds the gate is shown."""
     register_fixture(deployment.metastore, step(DUE), warehouse)
     (reader,) = deployment.metastore.transactions.open("ann", "laptop")
     (asked,) = request_compaction(deployment, table="default.f1_basic")
@@ -108,7 +108,7 @@ def test_the_mode_says_what_compactor_may_do(deployment: Site, warehouse: Path) 
     assert any("Hive's own cleaner" in sentence for sentence in explanation.protections)
 
 
-def test_aborts_of_unnamed_partitions_are_told(deployment: Site, warehouse: Path) -> None:
+def test_aborts_of_unnamed_partitions_are_shown(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
     metastore = deployment.metastore
     (txn,) = metastore.transactions.open("ann", "h")
@@ -120,14 +120,14 @@ def test_aborts_of_unnamed_partitions_are_told(deployment: Site, warehouse: Path
     assert unnamed.outcome in ("skipped", "notneeded")
 
 
-def test_without_our_own_state_it_explains_as_well(deployment: Site, warehouse: Path) -> None:
+def test_it_works_without_our_own_state(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step(DUE), warehouse)
     (partition,) = explain(replace(deployment, state=None), "default.f1_basic").partitions
     assert partition.runs == ()
     assert partition.surveyed.considered.outcome == "major"
 
 
-def test_what_is_not_there_or_no_name(deployment: Site) -> None:
+def test_unknown_tables_and_bad_names(deployment: Site) -> None:
     with pytest.raises(NotFound, match="default.nope"):  # noqa: RUF043
         explain(deployment, "default.nope")
     with pytest.raises(Refused, match="DATABASE.TABLE"):  # noqa: RUF043

@@ -42,7 +42,7 @@ def test_partitions_are_named_as_stored(site: Site) -> None:
     assert [lock.partition for lock in read.locks] == ["p=a b%3Dc%2Fd%25"]
 
 
-def test_what_is_not_there_is_named(site: Site) -> None:
+def test_an_unknown_table_is_named(site: Site) -> None:
     with pytest.raises(NotFound, match="nowhere"):
         explain_locks(site, "select * from nowhere")
     with pytest.raises(NotFound, match=r"d\.t"):

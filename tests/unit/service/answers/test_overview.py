@@ -8,7 +8,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.errors import BadSetting
 from compactor.service.answers import overview
-from compactor.service.requests.overrides import pause
+from compactor.service.requests.pause import pause
 from compactor.service.site import Site
 from tests.support.busy_metastore import MANY, Busy, make_busy
 from tests.support.tables import with_settings
@@ -21,10 +21,10 @@ def busy(deployment: Site, warehouse: Path) -> Busy:
 
 def tables(site: Site, **wanted: object) -> overview.Page:
     given = {"find": "", "outcome": "", "order": "health", "descending": False, "limit": 500, "offset": 0} | wanted
-    return overview.tables(site, **given)  # type: ignore[arg-type]
+    return overview.tables_page(site, **given)  # type: ignore[arg-type]
 
 
-def test_everything_that_a_page_shows(deployment: Site, busy: Busy) -> None:
+def test_everything_the_page_shows(deployment: Site, busy: Busy) -> None:
     """One busy metastore for all views: it takes a while to make."""
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")  # else the last second's transactions block, too
     _tables(site, busy)
@@ -49,32 +49,32 @@ def _tables(site: Site, busy: Busy) -> None:
 
 
 def _queue(site: Site, busy: Busy) -> None:
-    rows = {row["compactionid"]: row for row in overview.queue(site, find="", state=None, limit=9, offset=0).rows}
+    rows = {row["compactionid"]: row for row in overview.queue_page(site, find="", state=None, limit=9, offset=0).rows}
     assert len(rows) == 3
     waiting, working = rows[busy.waiting], rows[busy.working]
     assert (waiting["waits_for"], waiting["can_cancel"], waiting["working_ms"]) == ("a worker", True, None)
     assert (working["waits_for"], working["can_cancel"], working["workerhost"]) == (None, True, "node4")
     assert working["working_ms"] >= 0  # type: ignore[operator]
-    (ready,) = overview.queue(site, find="shipments", state=State.READY_FOR_CLEANING, limit=9, offset=0).rows
+    (ready,) = overview.queue_page(site, find="shipments", state=State.READY_FOR_CLEANING, limit=9, offset=0).rows
     assert str(busy.blocker) in str(ready["waits_for"])
     assert ready["can_cancel"] is False
 
 
 def _history(site: Site, busy: Busy) -> None:
-    rows = overview.history(site, find="", states=None, limit=9, offset=0).rows
+    rows = overview.history_page(site, find="", states=None, limit=9, offset=0).rows
     assert [row["state"] for row in rows] == ["failed", "succeeded", "succeeded", "succeeded"]
     assert (rows[0]["compactionid"], rows[0]["can_retry"], rows[0]["run"]) == (busy.failed, True, None)
     run = rows[1]["run"]
     assert isinstance(run, dict)
     assert (run["directories_before"], run["directories_after"]) == (7, 1)
-    assert [r["entry_id"] for r in overview.runs(site, 2)] == [3, 5]
-    assert overview.runs(replace(site, state=None), 2) == ()
+    assert [r["entry_id"] for r in overview.newest_runs(site, 2)] == [3, 5]
+    assert overview.newest_runs(replace(site, state=None), 2) == ()
 
 
-def test_a_batch_tells_how_far_it_is(deployment: Site, busy: Busy) -> None:
+def test_a_batch_shows_its_progress(deployment: Site, busy: Busy) -> None:
     assert deployment.state is not None
     batch = deployment.state.batches.plan(deployment.name, None, "etl", [busy.waiting, 999], {})
-    (row,) = overview.queue(deployment, find="carts", state=None, limit=9, offset=0).rows
+    (row,) = overview.queue_page(deployment, find="carts", state=None, limit=9, offset=0).rows
     assert row["batch"] == {
         "batch": batch,
         "state": "planned",

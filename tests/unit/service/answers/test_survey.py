@@ -11,7 +11,7 @@ import pytest
 from compactor.acid.listing import Listing
 from compactor.demo.fixtures import register_fixture
 from compactor.metastore.catalog.embedded import NewTable
-from compactor.service.answers.survey import Survey, tables
+from compactor.service.answers.survey import Survey, survey_tables
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
 from tests.support.expected import step
@@ -35,16 +35,16 @@ class Counting:
 def test_the_table_whose_readers_merge_most_deltas_comes_first(deployment: Site, warehouse: Path) -> None:
     for name in ("hive-4.1/f2_part/s1_dml", "hive-4.1/f1_basic/s9_major_cleaned", "hive-4.1/q1_query/s4_major"):
         register_fixture(deployment.metastore, step(name), warehouse)
-    rows = tables(deployment)
+    rows = survey_tables(deployment)
     assert rows[0].table == "default.f2_part"
     assert [row.most_deltas for row in rows] == sorted((row.most_deltas for row in rows), reverse=True)
-    assert [row.table for row in tables(deployment, 1)] == ["default.f2_part"]
+    assert [row.table for row in survey_tables(deployment, 1)] == ["default.f2_part"]
 
 
 def test_each_directory_is_listed_once(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
     counting = Counting(deployment.storage)
-    (row,) = tables(replace(deployment, storage=cast(Storage, counting)))
+    (row,) = survey_tables(replace(deployment, storage=cast(Storage, counting)))
     assert row.partitions == 6
     assert set(counting.listed.values()) == {1}
     assert len(counting.listed) == 6
@@ -54,7 +54,7 @@ def test_counts_are_those_of_the_files(deployment: Site, warehouse: Path) -> Non
     table = register_fixture(deployment.metastore, step("hive-4.1/f1_basic/s10_dml_over_base"), warehouse)
     root = warehouse / "f1_basic"
     files = [p for p in root.rglob("*") if p.is_file()]
-    (row,) = tables(deployment)
+    (row,) = survey_tables(deployment)
     assert row.table == str(table)
     assert row.content.directories == sum(p.is_dir() for p in root.iterdir())
     assert row.content.files == len(files)
@@ -63,10 +63,10 @@ def test_counts_are_those_of_the_files(deployment: Site, warehouse: Path) -> Non
     assert row.to_json()["decisions"] == {"major": 1}
 
 
-def test_a_partition_that_is_gone_is_told_and_the_others_are_too(deployment: Site, warehouse: Path) -> None:
+def test_a_missing_partition_is_reported_with_the_others(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
     shutil.rmtree(warehouse / "f2_part" / "p=y")
-    (row,) = tables(deployment)
+    (row,) = survey_tables(deployment)
     assert dict(row.outcomes) == {"error": 1, "notneeded": 5}
     assert row.decision == "error 1, notneeded 5"
     assert "p=y" in row.because
@@ -78,7 +78,7 @@ def test_a_partition_that_is_gone_is_told_and_the_others_are_too(deployment: Sit
 def test_tables_that_are_not_transactional_are_left_out(deployment: Site, warehouse: Path) -> None:
     deployment.metastore.embedded_catalog.create_database("d", str(warehouse))
     deployment.metastore.embedded_catalog.create_table(NewTable("d", "plain", str(warehouse / "plain"), []))
-    assert tables(deployment) == []
+    assert survey_tables(deployment) == []
 
 
 def test_a_survey_cannot_change_storage(deployment: Site) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from compactor.errors import BadFile
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers.show import history
+from compactor.service.answers.show_compactions import show_history
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.batches.read_cost import LONGEST, Sampler, seconds_to_open
@@ -48,7 +48,7 @@ def test_the_read_cost_of_a_run_is_measured_and_shown(deployment: Site, warehous
     assert run.opening_after is not None
     assert run.opening_before > 0 < run.opening_after
     clean_all(deployment)
-    (row,) = history(deployment)
+    (row,) = show_history(deployment)
     assert (row.opening_before, row.opening_after) == (run.opening_before, run.opening_after)
 
 

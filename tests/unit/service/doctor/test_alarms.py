@@ -8,7 +8,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_entries
-from compactor.service.doctor.alarms import Readings, alarms, readings
+from compactor.service.doctor.alarms import Readings, raised_alarms, take_readings
 from compactor.service.doctor.finding import Level
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
@@ -37,15 +37,15 @@ HOUR = 3_600_000
         ({"worker_versions": 2}, "mixed_worker_versions", Level.WARN),
     ],
 )
-def test_each_condition_with_hive_s_defaults(changed: dict[str, int], name: str, level: Level) -> None:
-    (found,) = alarms(replace(Readings(), **changed), Settings.of())
+def test_each_alarm_with_hives_defaults(changed: dict[str, int], name: str, level: Level) -> None:
+    (found,) = raised_alarms(replace(Readings(), **changed), Settings.of())
     assert (found.name, found.level) == (name, level)
     assert found.value > found.limit
     assert found.message[0].islower() or found.message[0].isdigit() or found.message.split()[0].isupper()
     assert found.fix
 
 
-def test_at_the_limit_there_is_none() -> None:
+def test_at_the_limit_there_is_no_alarm() -> None:
     calm = Readings(
         oldest_initiated_ms=HOUR,
         oldest_ready_for_cleaning_ms=24 * HOUR,
@@ -56,28 +56,28 @@ def test_at_the_limit_there_is_none() -> None:
         worker_versions=1,
         txn_to_write_id=500_000,
     )
-    assert alarms(calm, Settings.of()) == ()
-    assert alarms(Readings(), Settings.of()) == ()
+    assert raised_alarms(calm, Settings.of()) == ()
+    assert raised_alarms(Readings(), Settings.of()) == ()
 
 
-def test_the_site_says_the_limits_and_errors_come_first() -> None:
+def test_settings_give_the_limits_and_errors_come_first() -> None:
     key = "hive.compactor.oldest.initiated.compaction.time.threshold.warning"
     settings = Settings.of([Layer(name="flag", values={key: "60s"})])
-    found = alarms(Readings(oldest_initiated_ms=61_000, oldest_open_txn_ms=73 * HOUR), settings)
+    found = raised_alarms(Readings(oldest_initiated_ms=61_000, oldest_open_txn_ms=73 * HOUR), settings)
     assert [alarm.name for alarm in found] == ["oldest_open_transaction", "oldest_initiated_compaction"]
     assert found[1].limit == 60_000
     assert found[0].to_json()["level"] == "fail"
     assert "73.0 hours" in found[0].message
 
 
-def test_what_the_metastore_says(deployment: Site, warehouse: Path) -> None:
+def test_readings_of_a_metastore(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, [1])
     insert(deployment, table, [2])
     insert(deployment, table, [3], commits=False)
     (txn,) = deployment.metastore.transactions.open("ann", "laptop")
     (asked,) = request_compaction(deployment, table="t")
-    found = readings(deployment)
+    found = take_readings(deployment)
     assert (found.initiated, found.open_transactions, found.aborted_transactions) == (1, 1, 1)
     assert (found.most_aborted, found.failed, found.succeeded) == (1, 0, 0)
     assert found.oldest_open_txn_ms >= 0
@@ -85,7 +85,7 @@ def test_what_the_metastore_says(deployment: Site, warehouse: Path) -> None:
     deployment.metastore.transactions.abort(txn, "test")
     assert asked.entry_id is not None
     run_entries(deployment, [asked.entry_id], InProcessRunner())
-    found = readings(deployment)
+    found = take_readings(deployment)
     assert (found.initiated, found.ready_for_cleaning, found.worker_versions) == (0, 1, 1)
     assert deployment.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))
     assert set(found.to_json()) == set(Readings.__slots__)

@@ -32,7 +32,7 @@ def test_our_own_mutexes_do_not_count(deployment: Site) -> None:
         assert hive_roles(deployment).mutexes == ()
 
 
-def test_a_living_leader_and_the_cleaners_mutex_mean_that_it_may_run(deployment: Site) -> None:
+def test_a_live_leader_and_the_cleaners_mutex_mean_that_it_may_run(deployment: Site) -> None:
     mutex(deployment, "Cleaner")
     assert not hive_roles(deployment).cleaner_may_run
     lease(deployment)

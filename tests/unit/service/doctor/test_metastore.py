@@ -12,36 +12,36 @@ from compactor.service.site import Site
 from tests.support.tables import with_settings
 
 
-def test_who_observes_needs_no_rights_and_no_protections(deployment: Site) -> None:
+def test_mode_observe_needs_no_rights_and_no_protections(deployment: Site) -> None:
     observer = with_settings(deployment, compactor_mode="observe")
-    assert [f.subject for f in doctor_metastore.rights(observer)] == ["mode"]
-    assert [f.subject for f in doctor_metastore.hive(observer)] == ["hive's roles"]
+    assert [f.subject for f in doctor_metastore.check_rights(observer)] == ["mode"]
+    assert [f.subject for f in doctor_metastore.check_hive_roles(observer)] == ["hive's roles"]
 
 
-def test_somebody_has_to_clean(deployment: Site) -> None:
+def test_a_cleaner_is_wanted(deployment: Site) -> None:
     compacting = with_settings(deployment, compactor_mode="compact")
-    *_, alone = doctor_metastore.hive(compacting)
+    *_, alone = doctor_metastore.check_hive_roles(compacting)
     assert (alone.level, alone.fix) == (
         Level.WARN,
         "set compactor.mode to clean, or metastore.compactor.cleaner.on=true in Hive",
     )
-    *_, cleans = doctor_metastore.hive(deployment)
-    assert "ours alone removes directories" in cleans.found
+    *_, cleans = doctor_metastore.check_hive_roles(deployment)
+    assert "only ours removes directories" in cleans.found
 
 
-def test_a_file_that_cannot_be_written(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_file_that_cannot_be_written(deployment: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compactor.database.privileges.os.access", lambda path, mode: False)
-    *_, finding = doctor_metastore.rights(deployment)
+    *_, finding = doctor_metastore.check_rights(deployment)
     assert finding.level is Level.FAIL
     assert f"writing the file {Path(deployment.metastore.database.path)}" in finding.found
 
 
 def test_an_empty_metastore_is_sound(deployment: Site) -> None:
     checks = (
-        doctor_metastore.database,
-        doctor_metastore.clock,
-        doctor_metastore.growing,
-        doctor_metastore.queue,
-        doctor_metastore.transactions,
+        doctor_metastore.check_database,
+        doctor_metastore.check_clock,
+        doctor_metastore.check_growth,
+        doctor_metastore.check_queue,
+        doctor_metastore.check_transactions,
     )
     assert {finding.level for check in checks for finding in check(deployment)} == {Level.OK}

@@ -30,7 +30,9 @@ def findings(site: Site, warehouse: Path, *steps: str) -> list[Finding]:
         ("hive-2.3/f7_v1/s2_minor", "update or delete events between rows"),
     ],
 )
-def test_updated_or_deleted_since_the_last_major(deployment: Site, warehouse: Path, name: str, said: str) -> None:
+def test_a_table_changed_since_its_last_major_is_reported(
+    deployment: Site, warehouse: Path, name: str, said: str
+) -> None:
     (finding,) = findings(deployment, warehouse, name)
     table = name.split("/")[1]
     assert (finding.level, finding.subject) == (Level.FAIL, f"default.{table}")
@@ -52,17 +54,20 @@ def test_updated_or_deleted_since_the_last_major(deployment: Site, warehouse: Pa
 )
 def test_nothing_left_to_do(deployment: Site, warehouse: Path, name: str) -> None:
     (finding,) = findings(deployment, warehouse, name)
-    assert (finding.level, finding.found) == (Level.OK, "none of 1 directories of full ACID tables needs a major")
+    assert (finding.level, finding.found) == (
+        Level.OK,
+        "none of 1 directories of full ACID tables needs a major compaction",
+    )
 
 
-def test_rows_of_our_own_writer_are_of_today(deployment: Site, warehouse: Path) -> None:
+def test_rows_of_our_own_writer_need_nothing(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, range(10))
     delete(deployment, table, [3])
     assert [finding.level for finding in before_hive_3(deployment.metastore.catalog, deployment.storage)] == [Level.OK]
 
 
-def test_partitions_are_named_as_hive_asks_for_them(deployment: Site, warehouse: Path) -> None:
+def test_the_statement_names_partitions_as_hive_does(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step("hive-4.1/f2_part/s3_major_x1_y2_sp3"), warehouse)
     partition = deployment.metastore.catalog.partitions(table)[-1]
     directory = Path(deployment.storage.resolve(partition.location)) / "delta_0000999_0000999_0000"
@@ -75,7 +80,7 @@ def test_partitions_are_named_as_hive_asks_for_them(deployment: Site, warehouse:
     assert f"default.f2_part PARTITION (p='{p}', q='{q}') COMPACT" in finding.fix
 
 
-def test_what_cannot_be_looked_at_is_said(deployment: Site, warehouse: Path) -> None:
+def test_an_unreadable_file_is_reported(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, range(10))
     broken = next(Path(table.location).rglob("bucket_00000"))

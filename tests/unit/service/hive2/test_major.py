@@ -75,7 +75,7 @@ def test_rows_stay_what_hive_2_showed(path: Path, site: OldSite, database: Datab
     assert listed(site) == []
     new = {child.name for child in location.iterdir()} - before
     if not needed:
-        assert (new, finding.found) == (set(), "none of 1 directories of full ACID tables needs a major")
+        assert (new, finding.found) == (set(), "none of 1 directories of full ACID tables needs a major compaction")
         return
     (base,) = new
     number = max(int(name.split("_")[-2 if name.count("_") > 2 else -1]) for name in before if "delta" in name)
@@ -129,7 +129,7 @@ def request(database: Database, state: str, type: str, worker: str | None = None
     )
 
 
-def test_what_was_asked_for_in_hive_2_is_taken_over(site: OldSite, database: Database, warehouse: Path) -> None:
+def test_a_request_made_in_hive_2_is_taken_over(site: OldSite, database: Database, warehouse: Path) -> None:
     hive2.register(database, step(DML), warehouse)
     request(database, "i", "a")
     hive2.compact(site)
@@ -144,7 +144,7 @@ def test_what_was_asked_for_in_hive_2_is_taken_over(site: OldSite, database: Dat
         ("i", "i", "a minor, waits for"),
     ],
 )
-def test_hive_2_s_own_work_is_left_alone(
+def test_the_work_of_hive_2_is_left_alone(
     site: OldSite, database: Database, warehouse: Path, state: str, type: str, why: str
 ) -> None:
     hive2.register(database, step(DML), warehouse)
@@ -174,7 +174,7 @@ def test_nothing_above_the_lowest_open_transaction_is_compacted(
     assert hive2.rows(site, fixture, warehouse / "f7_v1") == sorted(read_expected(fixture.path).row_ids)
 
 
-def test_where_all_is_open_nothing_is_done(site: OldSite, database: Database, warehouse: Path) -> None:
+def test_nothing_is_done_while_every_transaction_is_open(site: OldSite, database: Database, warehouse: Path) -> None:
     hive2.register(database, step(DML), warehouse)
     insert = "INSERT INTO TXNS (TXN_ID, TXN_STATE, TXN_STARTED, TXN_LAST_HEARTBEAT, TXN_USER, TXN_HOST)"
     change(database, f"{insert} VALUES (32, 'o', 0, 0, 'a', 'b')")
@@ -242,7 +242,7 @@ def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, 
     change(database, f"UPDATE COMPACTION_QUEUE SET CQ_STATE = 'w', CQ_WORKER_ID = '{died}'")
     (location / "_compactor_v12").mkdir()
     (finding,) = hive2.compact(site)
-    assert finding.found == "base_0000034 is there; Hive 2's cleaner is asked to remove what it replaced"
+    assert finding.found == "base_0000034 is there; Hive 2's cleaner is asked to remove the directories it replaced"
     assert [(row["CQ_STATE"], row["CQ_HIGHEST_TXN_ID"]) for row in queue(database)] == [("r", 34)]
     assert not list(location.glob("_*"))
     hive2.clean(site, database, location)
@@ -254,7 +254,7 @@ def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, 
     ["compactor-hive2-elsewhere-1-0a1b2c3d", f"compactor-hive2-here-{os.getpid()}-0a"],
     ids=["another machine", "a living process"],
 )
-def test_a_row_of_another_machine_or_of_a_living_process_is_not_touched(
+def test_a_row_of_another_machine_or_a_live_process_is_not_touched(
     site: OldSite, database: Database, warehouse: Path, whose: str
 ) -> None:
     hive2.register(database, step(DML), warehouse)
@@ -284,7 +284,7 @@ class _Failing(LocalStorage):
 
 @pytest.mark.parametrize("asked", [False, True])
 @pytest.mark.parametrize("name", ["bucket_", "base_"])
-def test_what_fails_leaves_nothing_behind(
+def test_a_failure_leaves_nothing_behind(
     site: OldSite, database: Database, warehouse: Path, name: str, asked: bool
 ) -> None:
     hive2.register(database, step(DML), warehouse)
@@ -303,7 +303,7 @@ def _stores(storage: LocalStorage) -> Any:
     return storage
 
 
-def test_once_it_is_named_it_stays(
+def test_a_named_base_stays(
     site: OldSite, database: Database, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database fails after the rename: the base is whole and every reader's, so the row waits for the next call."""
@@ -329,7 +329,7 @@ def test_once_it_is_named_it_stays(
     assert [row["CQ_STATE"] for row in queue(database)] == ["r"]
 
 
-def test_a_table_that_was_made_again_is_not_given_the_old_rows(
+def test_a_recreated_table_does_not_get_the_old_rows(
     site: OldSite, database: Database, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hive2.register(database, step(DML), warehouse)

@@ -9,7 +9,14 @@ from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadSetting, NotFound, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
-from compactor.service.requests.request import WaitTimedOut, parse_table, parse_type, request_compaction, wait_for
+from compactor.service.requests.request import (
+    RebalanceOptions,
+    WaitTimedOut,
+    parse_table,
+    parse_type,
+    request_compaction,
+    wait_for,
+)
 from compactor.service.site import Site
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table
@@ -77,26 +84,28 @@ def test_what_is_queued_already_is_told_and_the_rest_is_asked_for(deployment: Si
         request_compaction(deployment, table="p")
 
 
-def test_what_is_not_there_or_not_done(deployment: Site, parted: Table) -> None:
+def test_unknown_tables_and_bad_requests(deployment: Site, parted: Table) -> None:
     with pytest.raises(NotFound, match="gone"):
         request_compaction(deployment, table="gone")
     with pytest.raises(NotFound, match="k=gone"):
         request_compaction(deployment, table="p", partition="k=gone")
     with pytest.raises(Refused, match="no such column"):
-        request_compaction(deployment, table="p", type="rebalance", order_by="nowhere")
+        request_compaction(deployment, table="p", type="rebalance", rebalance=RebalanceOptions(order_by="nowhere"))
     with pytest.raises(BadSetting, match=r"compactor\.no"):
         request_compaction(deployment, table="p", properties={"compactor.no": "1"})
     assert deployment.metastore.entries.queue() == []
 
 
 def test_a_rebalance_is_queued_as_hive_would(deployment: Site, parted: Table) -> None:
-    asked = request_compaction(deployment, table="p", type="rebalance", buckets=3, order_by="A desc")
+    asked = request_compaction(
+        deployment, table="p", type="rebalance", rebalance=RebalanceOptions(buckets=3, order_by="A desc")
+    )
     entries = deployment.metastore.entries.queue()
     assert len(entries) == len(asked)
     assert {(e.type, e.buckets, e.order_by) for e in entries} == {(CompactionType.REBALANCE, 3, "order by a desc")}
 
 
-def test_waiting_ends_when_all_is_compacted(deployment: Site, warehouse: Path) -> None:
+def test_waiting_ends_when_everything_is_compacted(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, [1])
     insert(deployment, table, [2])
@@ -110,5 +119,5 @@ def test_waiting_ends_when_all_is_compacted(deployment: Site, warehouse: Path) -
 def test_waiting_ends_when_its_time_is_over(deployment: Site, parted: Table) -> None:
     (asked,) = request_compaction(deployment, table="p", partition="k=x")
     assert asked.entry_id is not None
-    with pytest.raises(WaitTimedOut, match=f"{asked.entry_id} is initiated; it goes on without you"):
+    with pytest.raises(WaitTimedOut, match=f"{asked.entry_id} is initiated; it continues in the background"):
         wait_for(deployment, [asked.entry_id], 0)

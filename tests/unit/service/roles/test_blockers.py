@@ -8,7 +8,7 @@ from compactor.compaction.states import CompactionType, State
 from compactor.ids import TxnId
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.roles.blockers import all_blocked, blockers, holders
+from compactor.service.roles.blockers import blocked_entries, blockers_of, blocking_transactions
 from compactor.service.site import Site
 from compactor.state.sightings import Sighting
 from tests.support.passes import compact
@@ -32,7 +32,7 @@ def test_who_holds_is_open_and_not_younger_than_the_stamp(deployment: Site, meta
     )
     metastore.transactions.commit(a)
     stamped = replace(READY, next_txn_id=TxnId(c))
-    found = blockers(deployment, stamped)
+    found = blockers_of(deployment, stamped)
     assert [(x.txn, x.user, x.type) for x in found] == [(b, "b", "read_only"), (c, "c", "default")]
     assert found[0].to_json() == {
         "txnid": b,
@@ -50,20 +50,20 @@ def test_a_row_without_a_stamp_is_held_by_what_was_open_at_first_sight(deploymen
     """PROTOCOL 7.1: null stamps count by the largest transaction at first sight, and until then by every open one."""
     assert deployment.state is not None
     older, younger = deployment.metastore.transactions.open("ann", "h", count=2)
-    assert [b.txn for b in blockers(deployment, READY)] == [older, younger]
+    assert [b.txn for b in blockers_of(deployment, READY)] == [older, younger]
     deployment.state.sightings.first(deployment.name, READY.id, Sighting(newest=older))
-    assert [b.txn for b in blockers(deployment, READY)] == [older]
-    assert blockers(deployment, replace(READY, state=State.WORKING)) == ()
+    assert [b.txn for b in blockers_of(deployment, READY)] == [older]
+    assert blockers_of(deployment, replace(READY, state=State.WORKING)) == ()
 
 
 def test_every_entry_that_waits_is_told_with_its_bytes(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, [1, 2])
     insert(deployment, table, [3])
-    assert all_blocked(deployment) == ()
+    assert blocked_entries(deployment) == ()
     (reader,) = deployment.metastore.transactions.open("ann", "h")
     compact(deployment)
-    (held,) = all_blocked(deployment)
+    (held,) = blocked_entries(deployment)
     assert [b.txn for b in held.by] == [reader]
     replaced = [f for f in (warehouse / "t").glob("delta_*/*") if f.is_file()]
     assert len(replaced) >= 3
@@ -79,10 +79,10 @@ def test_who_holds_what_is_told_by_transaction_and_from_databases_alone(deployme
     assert deployment.state is not None
     (run,) = deployment.state.runs.latest(deployment.name)
     warehouse.rename(warehouse.with_name("elsewhere"))
-    found = holders(deployment)
+    found = blocking_transactions(deployment)
     assert [h.blocker.txn for h in found] == [older, newer]
     assert {h.bytes_waiting for h in found} == {run.bytes_before}
     assert found[0].to_json()["compactions"] == [{"compaction": run.entry_id, "table": "default.t"}]
     for txn in (older, newer):
         deployment.metastore.transactions.abort(txn, "enough")
-    assert holders(deployment) == ()
+    assert blocking_transactions(deployment) == ()

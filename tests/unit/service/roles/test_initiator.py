@@ -13,7 +13,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.roles import initiator
-from compactor.service.roles.initiator import initiate, look
+from compactor.service.roles.initiator import consider_now, initiate
 from compactor.service.site import Site
 from compactor.service.worker.work import Options
 from compactor.storage.local import LocalStorage
@@ -69,12 +69,12 @@ def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
 
 
 def test_looking_writes_nothing(site: Site, table: Table) -> None:
-    assert look(site, entity_of(table)).decision is not None
+    assert consider_now(site, entity_of(table)).decision is not None
     assert site.metastore.entries.queue() == []
 
 
 def test_a_table_that_is_gone_is_skipped(site: Site, table: Table) -> None:
-    assert look(site, Entity(database="default", table="gone")).outcome == "skipped"
+    assert consider_now(site, Entity(database="default", table="gone")).outcome == "skipped"
 
 
 def test_one_bad_table_never_stops_the_others(site: Site, table: Table, warehouse: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_table_is_considered_again_when_it_was_written_again(site: Site, table
 def test_requests_are_made_together_and_told_one_by_one(
     site: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(initiator, "RECORDED_AT_ONCE", 2)
+    monkeypatch.setattr(initiator, "RECORD_SIZE", 2)
     names = [f"t{number}" for number in range(5)]
     for name in names:
         table = make_table(site, warehouse, name)

@@ -7,7 +7,7 @@ import pytest
 from compactor.compaction.entry import Entity
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
-from compactor.service.answers.overview import tables
+from compactor.service.answers.overview import tables_page
 from compactor.service.roles import unrecorded
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
@@ -40,7 +40,7 @@ def own(site: Site) -> OwnState:
 
 
 def shown(site: Site) -> list[tuple[object, object, object]]:
-    page = tables(site, find="", outcome="", order="table", descending=False, limit=99, offset=0)
+    page = tables_page(site, find="", outcome="", order="table", descending=False, limit=99, offset=0)
     return [(row["table"], row["partition"], row["outcome"]) for row in page.rows]
 
 
@@ -58,7 +58,7 @@ def test_what_nobody_wrote_to_is_shown_too(calm: Site) -> None:
 def test_a_sweep_is_due_after_some_check_intervals(calm: Site) -> None:
     now = calm.metastore.now_ms()
     wait = 300_000 * 12
-    found = unrecorded.unseen(calm, own(calm), now)
+    found = unrecorded.next_unrecorded(calm, own(calm), now)
     assert found is not None
     assert [str(entity) for entity in found] == [
         "default.empty",
@@ -66,15 +66,15 @@ def test_a_sweep_is_due_after_some_check_intervals(calm: Site) -> None:
         "default.parted/p=2",
         "default.written",
     ]
-    unrecorded.seen(calm, own(calm), unrecorded.LOOKS, now)
-    assert unrecorded.unseen(calm, own(calm), now) == found
-    unrecorded.seen(calm, own(calm), 4, now)
-    assert unrecorded.unseen(calm, own(calm), now + wait - 1) is None
-    assert unrecorded.unseen(calm, own(calm), now + wait) == found
+    unrecorded.record_sweep(calm, own(calm), unrecorded.MAX_PER_PASS, now)
+    assert unrecorded.next_unrecorded(calm, own(calm), now) == found
+    unrecorded.record_sweep(calm, own(calm), 4, now)
+    assert unrecorded.next_unrecorded(calm, own(calm), now + wait - 1) is None
+    assert unrecorded.next_unrecorded(calm, own(calm), now + wait) == found
 
 
 def test_a_sweep_that_finds_much_goes_on_in_the_next_pass(calm: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unrecorded, "LOOKS", 2)
+    monkeypatch.setattr(unrecorded, "MAX_PER_PASS", 2)
     initiate(calm)
     assert len(shown(calm)) == 3
     initiate(calm)

@@ -10,9 +10,9 @@ import pytest
 from compactor.compaction.states import CompactionType, State
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service.answers import show
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
+from compactor.service.answers.show_compactions import show_history
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
@@ -91,7 +91,7 @@ def test_what_is_left_is_told_wherever_runs_are(site: Site, table: Table) -> Non
     assert (told["deltas_left"], told["bytes_left"]) == (left.deltas, left.bytes)
     site.metastore.endings.abort_request(*claimable(site))
     clean_all(site)
-    rows = {row.compactionid: row for row in show.history(site)}
+    rows = {row.compactionid: row for row in show_history(site)}
     assert (rows[outcome.entry.id].deltas_left, rows[outcome.entry.id].bytes_left) == (left.deltas, left.bytes)
 
 

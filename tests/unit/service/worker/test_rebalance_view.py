@@ -25,7 +25,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.write_ids import WriteIds
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rows.reader import read_snapshot
-from compactor.service.requests.request import request_compaction
+from compactor.service.requests.request import RebalanceOptions, request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site, compactor_view
 from compactor.service.worker.outcome import Outcome, Result
@@ -52,7 +52,7 @@ def table(site: Site, warehouse: Path) -> Table:
 
 def rebalance(site: Site, **asked: Any) -> Outcome:
     runner = asked.pop("runner", InProcessRunner())
-    (one,) = request_compaction(site, table="default.t", type="rebalance", **asked)
+    (one,) = request_compaction(site, table="default.t", type="rebalance", rebalance=RebalanceOptions(**asked))
     assert one.entry_id is not None
     outcome = work(site, one.entry_id, runner, Options(full_verify=True))
     assert outcome is not None

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -8,20 +7,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import DatabaseUnavailable
-from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.schema.tables import TXNS
-from compactor.service.doctor import deployment as doctor
-from compactor.service.doctor.deployment import Finding, Level
+from compactor.service.doctor import checks as doctor
+from compactor.service.doctor.finding import Finding, Level
 from compactor.service.site import VERSION, Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.storage.local import LocalStorage
 from tests.support.expected import step
-from tests.support.tables import with_settings
 
 CALM = "hive-4.1/f1_basic/s9_major_cleaned"
 
@@ -39,68 +34,7 @@ def test_a_sound_deployment_has_nothing_to_fix(deployment: Site, warehouse: Path
     assert {"database", "schema", "clock", "mode", "storage", "queue"} <= {f.subject for f in findings}
 
 
-def test_a_location_of_another_storage_fails(deployment: Site, warehouse: Path) -> None:
-    table = register_fixture(deployment.metastore, step(CALM), warehouse)
-    embedded = deployment.metastore.embedded_catalog
-    embedded.create_table(
-        NewTable("default", "far", "s3a://bucket/far", list(table.columns), parameters=dict(table.parameters))
-    )
-    finding = found(deployment, "storage")
-    assert finding.level is Level.FAIL
-    assert "s3a" in finding.found
-    assert finding.fix
-
-
-def test_what_the_stores_in_use_guarantee_is_told(deployment: Site, warehouse: Path) -> None:
-    register_fixture(deployment.metastore, step(CALM), warehouse)
-    assert found(deployment, "guarantees").found.startswith(
-        "1 directories in local or mounted directory: a directory is"
-    )
-
-
-@pytest.mark.parametrize(("mode", "told"), [("observe", False), ("request", False), ("compact", True), ("clean", True)])
-def test_a_directory_that_may_not_be_written_to_is_told_where_we_compact(
-    deployment: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch, mode: str, told: bool
-) -> None:
-    register_fixture(deployment.metastore, step(CALM), warehouse)
-    monkeypatch.setattr(LocalStorage, "may_write", lambda self, path: not path.endswith("f1_basic"))
-    site = with_settings(deployment, compactor_mode=mode)
-    findings = [f for f in doctor.doctor(site) if f.subject == "writing"]
-    assert [f.level for f in findings] == [Level.WARN] * told
-    assert all("f1_basic is closed to this user" in f.found for f in findings)
-
-
-def test_a_directory_that_is_gone_fails(deployment: Site, warehouse: Path) -> None:
-    register_fixture(deployment.metastore, step(CALM), warehouse)
-    shutil.rmtree(warehouse / "f1_basic")
-    finding = found(deployment, "storage")
-    assert finding.level is Level.FAIL
-    assert "f1_basic" in finding.found
-
-
-def test_staging_of_a_dead_compaction_is_an_orphan(deployment: Site, warehouse: Path) -> None:
-    """PROTOCOL 3.1: nobody but our sweeper removes it, so somebody must say that it is there."""
-    register_fixture(deployment.metastore, step(CALM), warehouse)
-    (living,) = deployment.metastore.transactions.open("ann", "h")
-    (dead,) = deployment.metastore.transactions.open("ann", "h")
-    deployment.metastore.transactions.abort(dead, "killed")
-    for txn in (living, dead):
-        (warehouse / "f1_basic" / staging_name(txn)).mkdir()
-    finding = found(deployment, "orphans")
-    assert finding.level is Level.WARN
-    assert staging_name(dead) in finding.found
-    assert staging_name(living) not in finding.found
-
-
-def test_a_name_that_no_writer_gives_fails(deployment: Site, warehouse: Path) -> None:
-    register_fixture(deployment.metastore, step(CALM), warehouse)
-    (warehouse / "f1_basic" / "delta_copy").mkdir()
-    finding = found(deployment, "directory names")
-    assert finding.level is Level.FAIL
-    assert "delta_copy" in finding.found
-
-
-def test_an_entry_of_a_lost_worker_is_told(deployment: Site) -> None:
+def test_an_entry_of_a_lost_worker_is_reported(deployment: Site) -> None:
     metastore = deployment.metastore
     entity = Entity(database="default", table="t")
     number = metastore.requests.request(
@@ -118,7 +52,7 @@ def test_an_entry_of_a_lost_worker_is_told(deployment: Site) -> None:
     assert "default.t" in finding.found
 
 
-def test_a_transaction_open_for_days_is_named(deployment: Site) -> None:
+def test_a_transaction_open_for_days_is_reported(deployment: Site) -> None:
     (txn,) = deployment.metastore.transactions.open("ann", "laptop")
     assert found(deployment, "transactions").level is Level.OK
     long_ago = deployment.metastore.now_ms() - 3 * 86_400_000
@@ -129,7 +63,7 @@ def test_a_transaction_open_for_days_is_named(deployment: Site) -> None:
     assert f"{txn} of ann@laptop" in finding.found
 
 
-def test_many_aborts_are_told(deployment: Site) -> None:
+def test_many_aborts_are_reported(deployment: Site) -> None:
     settings = {"compactor.mode": "clean", "hive.compactor.abortedtxn.threshold": "1"}
     site = replace(deployment, settings=Settings.of([Layer(name="flag", values=settings)]))
     for txn in site.metastore.transactions.open("ann", "h", count=2):
@@ -141,7 +75,7 @@ def test_many_aborts_are_told(deployment: Site) -> None:
     assert "default.t (2)" in finding.found
 
 
-def test_a_property_in_vain_is_told(deployment: Site, warehouse: Path) -> None:
+def test_an_ignored_property_is_reported(deployment: Site, warehouse: Path) -> None:
     table = register_fixture(deployment.metastore, step(CALM), warehouse)
     deployment.metastore.embedded_catalog.set_table_parameter(table, "compactor.spark.jars", "/tmp/x.jar")
     finding = found(deployment, "table properties")
@@ -155,7 +89,7 @@ def test_acting_without_a_state_fails_and_observing_does_not(deployment: Site) -
     assert found(replace(deployment, state=None, settings=observing), "state").level is Level.OK
 
 
-def test_a_check_that_fails_is_a_finding_and_the_others_go_on(
+def test_a_check_that_fails_is_a_finding_and_the_others_still_run(
     deployment: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away() -> int:
@@ -177,7 +111,7 @@ def test_a_check_that_fails_is_a_finding_and_the_others_go_on(
         ("no java here", "none", Level.WARN),
     ],
 )
-def test_the_java_that_spark_would_take(
+def test_the_java_that_spark_would_use(
     text: str, version: str, level: Level, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     binary = tmp_path / "bin" / "java"

@@ -1,8 +1,8 @@
-"""Lets the initiator consider a table again: it is paused no more, and failed rows that are counted leave the history.
+"""Pauses a table for the initiator, and resumes it: the pause ends, and counted failures are removed from the history.
 
-The initiator skips a table or partition whose newest compactions failed as often as
-``hive.compactor.initiator.failed.compacts.threshold`` says. Nothing but those rows holds it back, so nothing but them,
-and the 'did not initiate' rows that they led to, is removed; older failures than the last success stay.
+The initiator skips a table or partition after as many failures in a row as
+``hive.compactor.initiator.failed.compacts.threshold``. Only those rows hold it back, so only they, and the 'did not
+initiate' rows that they caused, are removed; failures before the last success stay.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import State
-from compactor.service.requests.overrides import PAUSED, changeable, paused, remove_override
+from compactor.service.requests.overrides import changeable, override, remove_override
 from compactor.service.site import Site
+from compactor.state.overrides import Override
+
+PAUSED = "compactor.paused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The rows of one table or partition that the initiator does not count any more; with them goes their reason.
+    """The failures of one table or partition that the initiator no longer counts, now removed from the history.
 
-    ``paused_by`` is who had paused the table until now.
+    ``paused_by`` is the user who had paused the table until now.
     """
 
     entity: Entity
@@ -38,12 +41,30 @@ class Resumed:
         }
 
 
+def pause(site: Site, table: str, by: str) -> Override:
+    """Stops the initiator from requesting compactions of the table until it is resumed; see ``compactor.paused``.
+
+    Raises:
+        NotFound: there is no such table.
+        Refused: the mode allows no changes, or the site keeps no state.
+    """
+    return override(site, table, PAUSED, "true", by)
+
+
+def paused_tables(site: Site) -> frozenset[tuple[str, str]]:
+    """Returns the databases and names of the tables that are paused by an override."""
+    if site.state is None:
+        return frozenset()
+    overrides = site.state.overrides.of_key(site.name, PAUSED)
+    return frozenset((one.database, one.table) for one in overrides if one.value.lower() == "true")
+
+
 def resume(site: Site, database: str, table: str) -> list[Resumed]:
     """Ends a pause, and removes the failures since the last success of every partition of the table.
 
     Raises:
         NotFound: there is no such table.
-        Refused: the mode allows no writing.
+        Refused: the mode allows no changes.
     """
     found = changeable(site, database, table)
     history: dict[Entity, list[Entry]] = defaultdict(list)
@@ -56,14 +77,14 @@ def resume(site: Site, database: str, table: str) -> list[Resumed]:
         if (streak := failures_since_success(entries))
     ]
     site.metastore.housekeeping.purge_history([e.id for r in resumed for e in r.forgotten])
-    if (found.database, found.name) in paused(site):
+    if (found.database, found.name) in paused_tables(site):
         was = remove_override(site, str(found), PAUSED)
         resumed.insert(0, Resumed(entity=Entity(database=found.database, table=found.name), paused_by=was.by))
     return resumed
 
 
 def failures_since_success(entries: list[Entry]) -> tuple[Entry, ...]:
-    """Failed and 'did not initiate' rows that are newer than the last success, newest first."""
+    """Returns the failed and 'did not initiate' rows that are newer than the last success, newest first."""
     streak: list[Entry] = []
     for entry in sorted(entries, key=lambda e: -e.id):
         if entry.state is State.SUCCEEDED:

@@ -9,13 +9,27 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.demo.fixtures import register_fixture
 from compactor.errors import NotFound, Refused
-from compactor.service.requests.unpause import resume
-from compactor.service.roles.initiator import look
+from compactor.metastore.catalog.values import Table
+from compactor.service.requests.overrides import override
+from compactor.service.requests.pause import pause, paused_tables, resume
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.initiator import consider_now, initiate
 from compactor.service.site import VERSION, Site
 from compactor.settings.precedence import Layer, Settings
 from tests.support.expected import step
+from tests.support.tables import insert, make_table
 
 TABLE = Entity(database="default", table="f1_basic")
+NUM = "hive.compactor.delta.num.threshold"
+
+
+@pytest.fixture
+def table(deployment: Site, warehouse: Path) -> Table:
+    """Three deltas, few enough by the table's own property."""
+    made = make_table(deployment, warehouse, **{f"compactorthreshold.{NUM}": "3"})
+    for value in range(3):
+        insert(deployment, made, [value])
+    return made
 
 
 @pytest.fixture
@@ -38,13 +52,13 @@ def fail(site: Site, entity: Entity) -> int:
     return number
 
 
-def test_after_it_the_initiator_looks_again(failing: Site) -> None:
-    before = look(failing, TABLE)
+def test_the_initiator_considers_a_resumed_table_again(failing: Site) -> None:
+    before = consider_now(failing, TABLE)
     assert before.outcome == "skipped"
     assert "failed" in before.because
     (resumed,) = resume(failing, "default", "f1_basic")
     assert [(e.state, e.error) for e in resumed.forgotten] == [(State.FAILED, "disk full")] * 2
-    assert look(failing, TABLE).outcome == "major"
+    assert consider_now(failing, TABLE).outcome == "major"
 
 
 def test_older_rows_and_other_tables_stay(failing: Site) -> None:
@@ -76,3 +90,26 @@ def test_observing_changes_nothing(failing: Site) -> None:
     with pytest.raises(Refused, match="observe"):
         resume(observing, "default", "f1_basic")
     assert sum(e.state is State.FAILED for e in failing.metastore.entries.history()) == 2
+
+
+def test_a_paused_table_can_still_be_requested_by_hand(deployment: Site, table: Table) -> None:
+    override(deployment, "default.t", NUM, "1", "ann")
+    pause(deployment, "default.t", "ann")
+    assert paused_tables(deployment) == {("default", "t")}
+    (considered,) = initiate(deployment).considered
+    assert (considered.outcome, considered.entry_id) == ("skipped", None)
+    assert considered.because == "compactor.paused is true (from override)"
+    (asked,) = request_compaction(deployment, table="default.t", type="major")
+    assert asked.entry_id is not None
+
+
+def test_resuming_ends_only_the_pause(deployment: Site, table: Table) -> None:
+    override(deployment, "default.t", NUM, "1", "ann")
+    pause(deployment, "default.t", "bob")
+    (resumed,) = resume(deployment, "default", "t")
+    assert (resumed.paused_by, resumed.forgotten) == ("bob", ())
+    assert resumed.to_json()["paused_by"] == "bob"
+    assert paused_tables(deployment) == frozenset()
+    assert resume(deployment, "default", "t") == []
+    (considered,) = initiate(deployment).considered
+    assert (considered.outcome, considered.entry_id is not None) == ("major", True)

@@ -1,0 +1,174 @@
+"""Finds, hides and removes the leftovers of unfinished compactions: staged, named and half-removed directories.
+
+TXNS alone decides what an unfinished compaction is (PROTOCOL 5, 6): directories of committed, open or forgotten transactions
+are left as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
+from compactor.errors import BadName, CompactorError, LockNotGranted, Refused, StorageError
+from compactor.ids import TxnId
+from compactor.rewrite.publish import naming, removal
+from compactor.service.exclusive import renames, while_removing
+from compactor.service.site import Site, Target, View
+
+log = logging.getLogger(__name__)
+
+
+def hider(site: Site, target: Target | None, *, is_alone: bool = False) -> Callable[[TxnId, TxnId], None]:
+    """Returns a callback that hides the directories a compaction's transaction has named in ``target``, to be called before
+    its abort releases its locks. Its arguments are that transaction and the newest one.
+
+    While the locks are held, no reader without visibility reads half of a pair, and no writer uses the ROW__IDs of a
+    rebalance that is about to be hidden. ``clear_aborted`` hides them afterwards if storage fails, or if the store has no
+    rename and the transaction does not hold the table alone (``is_alone``).
+    """
+
+    def hide(txn: TxnId, newest: TxnId) -> None:
+        if target is None or not can_hide_early(site, target, is_alone=is_alone):
+            return
+        try:
+            hide_names_of(site, target, txn, newest)
+        except StorageError as error:
+            log.warning("%s: directories that transaction %d named are not hidden yet: %s", target.entity, txn, error)
+
+    return hide
+
+
+def can_hide_early(site: Site, target: Target, *, is_alone: bool = False) -> bool:
+    """Returns true if names there contain their transaction, and no reader can see half of what is being hidden."""
+    return site.metastore.dialect.layout.has_visibility and (is_alone or renames(site, target))
+
+
+def hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
+    removal.hide(site.storage, target.location, naming.names_of(site.storage, target.location, txn), until=newest)
+
+
+def clear_aborted(site: Site, target: Target, txn: TxnId) -> None:
+    """Hides the directories that an aborted compaction named and removes its staging directory.
+
+    TXNS alone says that it aborted: directories of a committed, open or forgotten transaction are left as they are.
+
+    Raises:
+        LockNotGranted: there are named directories, the store has no rename, and the table is in use.
+    """
+    location = target.location
+    state = site.metastore.transactions.state(txn)
+    if state == "o":
+        return
+    names_tell = site.metastore.dialect.layout.has_visibility  # without it, a number in a name is not this metastore's
+    if names_tell and state == "a" and (named := naming.names_of(site.storage, location, txn)):
+        _hide(site, target, named)
+    site.storage.remove(f"{location}/{staging_name(txn)}")
+    if names_tell:
+        removal.abort_uploads(site.storage, location, lambda other: other == txn)
+
+
+def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
+    with while_removing(site, target):
+        removal.hide(site.storage, target.location, names, until=site.metastore.transactions.newest())
+
+
+def clear_leftovers(site: Site, target: Target) -> tuple[str, ...]:
+    """Hides named directories of aborted compactions in ``target``, and removes those that nothing can need any longer.
+
+    Raises:
+        LockNotGranted: there are such directories, the store has no rename, and the table is in use.
+    """
+    return LeftoverScan(site, [target]).clear(target)
+
+
+class LeftoverScan:
+    """Clears the leftovers of several targets, with one query for all their transactions.
+
+    Storage is read before TXNS, so a transaction without a row in TXNS was not opened in the meantime.
+    """
+
+    def __init__(self, site: Site, targets: Iterable[Target]) -> None:
+        self._site = site
+        self._children: dict[str, tuple[str, ...]] = {}
+        self._errors: dict[str, CompactorError] = {}
+        for target in targets:
+            try:
+                self._children[target.location] = site.storage.children(target.location)
+            except CompactorError as error:
+                self._errors[target.location] = error
+        self._named = {place: _with_visibility(children) for place, children in self._children.items()}
+        owners = {owner for children in self._children.values() for c in children if (owner := parse_staging(c))}
+        txns = owners.union(*(named.values() for named in self._named.values()))
+        self._states = site.metastore.transactions.states(sorted(txns)) if txns else {}
+
+    def clear(self, target: Target) -> tuple[str, ...]:
+        """Clears the leftovers of one target; see ``clear_leftovers``."""
+        place = target.location
+        if place in self._errors:
+            raise self._errors[place]
+        doomed: list[str] = []
+        if self._site.metastore.dialect.layout.has_visibility:
+            removal.abort_uploads(self._site.storage, place, self._is_gone)
+            doomed = [name for name, txn in self._named[place].items() if self._states.get(txn) == "a"]
+        if doomed:
+            _hide(self._site, target, doomed)
+        if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
+            return ()
+        return removal.remove_leftovers(
+            self._site.storage,
+            place,
+            is_alive=lambda txn: self._states.get(txn) == "o",
+            lowest_open=self._site.lowest_open(),
+        )
+
+    def _is_gone(self, txn: TxnId) -> bool:
+        """Returns true if ``txn`` is not open; by the time its upload is seen, it is open if it ever was."""
+        return self._site.metastore.transactions.state(txn) != "o"
+
+
+def not_for_hive_3(site: Site, target: Target) -> str | None:
+    """Returns a directory name that fails in Hive 3.1, whose metastore this is; None without one, or where Hive 4 reads."""
+    if site.metastore.dialect.layout.has_visibility:
+        return None
+    return next(iter(_with_visibility(site.storage.children(target.location))), None)
+
+
+def _with_visibility(children: Iterable[str]) -> dict[str, TxnId]:
+    found: dict[str, TxnId] = {}
+    for child in children:
+        try:
+            acid = parse_directory(child)
+        except BadName:
+            continue  # the planner refuses it by name
+        if acid is not None and acid.visibility_txn_id:
+            found[child] = acid.visibility_txn_id
+    return found
+
+
+def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:
+    """Refuses to plan beside a named directory of an unfinished compaction: two directories of one range return every
+    row twice in Trino, and in Hive as soon as both transactions count as valid.
+
+    Hive 3.1 puts no transaction into names and fails on a directory that has one: it can only be there by mistake.
+
+    Raises:
+        LockNotGranted: its transaction is still open; the next pass tries again.
+        Refused: its transaction was never opened in this metastore, or names there may not contain one.
+    """
+    if (name := not_for_hive_3(site, target)) is not None:
+        raise Refused(
+            f"{target.entity}: {name} contains a transaction, and Hive 3.1 fails on such a name; find out who wrote it and "
+            "move it away"
+        )
+    for name in view.directory.unseen:
+        acid = parse_directory(name)
+        txn = acid.visibility_txn_id if acid is not None else TxnId(0)
+        if site.metastore.transactions.state(txn) == "o":
+            raise LockNotGranted(
+                f"{target.entity}: {name} is being written by transaction {txn}; the next pass tries again"
+            )
+        raise Refused(
+            f"{target.entity}: {name} belongs to transaction {txn}, which this metastore has not opened (the newest is "
+            f"{site.metastore.transactions.newest()}); find out where it comes from and move it away"
+        )
