@@ -83,7 +83,7 @@ def test_a_sweep_that_finds_much_goes_on_in_the_next_pass(calm: Site, monkeypatc
 
 
 def test_nothing_is_requested_where_no_write_is_recorded(calm: Site, warehouse: Path) -> None:
-    """Files of somebody who told no metastore of them: the numbers are shown, and that somebody has to ask."""
+    """Files that no metastore knows of: their numbers are shown, and that a person has to request a compaction."""
     table = make_table(calm, warehouse, "moved")
     for value in (1, 2, 3):
         insert(calm, table, [value])
@@ -95,4 +95,4 @@ def test_nothing_is_requested_where_no_write_is_recorded(calm: Site, warehouse: 
     seen = own(site).conditions.of(site.name, [Entity(database="default", table="moved")])
     (moved,) = seen.values()
     assert moved.outcome == "major"
-    assert moved.because.endswith("no write is recorded since, so somebody has to ask for it")
+    assert moved.because.endswith("no write has been recorded since, so a person has to request it")
