@@ -61,7 +61,7 @@ _SCOPES = tuple(
         (r"tests/storage/.*\[.*\blocal\b", "storage: local"),
         (r"tests/storage/", "storage: S3"),
         (r"tests/(unit|integration)/airflow/", "Airflow in process"),
-        (r"tests/integration/locks/test_zookeeper", "ZooKeeper"),
+        (r"tests/integration/locks/", "ZooKeeper"),
         (r"tests/integration/spark/", "Spark"),
         (r"tests/torture/test_memory", "memory"),
         (r"tests/unit/orc/codecs/test_recompress", "recompress"),

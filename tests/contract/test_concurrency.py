@@ -17,8 +17,9 @@ from compactor.metastore.mutex import schedule_alone
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, NEXT_COMPACTION_QUEUE_ID
 from compactor.metastore.store import Metastore
 from tests.support.patience import PATIENCE
+from tests.support.sizes import sized
 
-PROCESSES, ROUNDS = 16, 3
+PROCESSES, ROUNDS = sized(short=8, whole=16), 3
 ROOT = Path(__file__).parents[2]
 
 

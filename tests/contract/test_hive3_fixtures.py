@@ -30,7 +30,7 @@ from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
-from tests.support.expected import difference, plain_rows, read_expected, render_line, step, step_id, steps
+from tests.support.expected import by_turns, difference, plain_rows, read_expected, render_line, step, steps
 from tests.support.tables import with_settings
 
 pytestmark = pytest.mark.usefixtures("one_hive3")
@@ -71,8 +71,7 @@ def assert_shown(site: Site, table: Table, path: Path) -> None:
     assert difference([(tuple(key), line) for key, line in expected.row_ids], found) == ""
 
 
-@pytest.mark.parametrize("kind", ["minor", "major"])
-@pytest.mark.parametrize("path", steps("hive-3.1"), ids=step_id)
+@pytest.mark.parametrize(("path", "kind"), by_turns(steps("hive-3.1"), "minor", "major"))
 def test_compaction_and_cleaning_change_nothing_that_hive_3_shows(
     site: Site, tmp_path: Path, path: Path, kind: str
 ) -> None:

@@ -13,7 +13,8 @@ from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.options import StoreOptions
 from tests.storage.conftest import hdfs_options
-from tests.support.daemons import Hdfs, free_port
+from tests.support.daemons import Hdfs
+from tests.support.ports import free_port
 
 
 def reached(url: str | list[str], **options: object) -> HdfsStorage:

@@ -18,7 +18,7 @@ from cryptography.fernet import Fernet
 from compactor.airflow import driver_processes
 from compactor.compaction.entry import Entry
 from compactor.database.engine import open_database
-from compactor.demo.servers import AirflowServers, ServersFailed, free_port
+from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.deployment import open_deployment
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema import create
@@ -28,6 +28,7 @@ from compactor.state.batches import Batch
 from compactor.state.store import upgrade
 from tests.support.downloads import ROOT
 from tests.support.driver import FOLDER, binary
+from tests.support.ports import free_port
 from tests.support.servers import Server, postgres
 from tests.support.tables import insert, make_table, rows_of
 

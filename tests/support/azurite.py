@@ -13,8 +13,9 @@ from pathlib import Path
 import requests
 from azure.storage.blob import ContainerClient
 
-from tests.support.daemons import Daemon, free_port
+from tests.support.daemons import Daemon
 from tests.support.downloads import ROOT, made_once
+from tests.support.ports import free_port
 
 ACCOUNT = "tests"
 KEY = base64.b64encode(b"of nobody").decode("ascii")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ import requests
 from tests.support.downloads import MAVEN_CACHE, kept_once
 from tests.support.maven import maven
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 HADOOP = "3.4.1"
 _START_SECONDS = PATIENCE
@@ -35,12 +35,6 @@ _DEPENDENCY = (
     "<dependency><groupId>org.apache.hadoop</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
 )
 _JAVA = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "--add-opens=java.base/java.lang=ALL-UNNAMED")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @dataclass(slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from compactor.acid.row_id import RowId
 from compactor.demo.metastore_dumps import parse_description
@@ -59,6 +60,20 @@ def in_order(path: Path) -> list[object]:
 def step_id(path: Path) -> str:
     """``hive-4.1/f1_basic/s1_insert``: a test's id, and what ``step`` takes."""
     return "/".join(path.parts[-3:])
+
+
+def by_turns(paths: Sequence[Path], *kinds: str) -> list[Any]:
+    """Parameters ``path`` and ``kind``: each step with each kind. `make test` takes one kind of each step, by turns."""
+    return [
+        pytest.param(
+            path,
+            kind,
+            id=f"{step_id(path)}-{kind}",
+            marks=[] if (turn + number) % len(kinds) == 0 else pytest.mark.whole,
+        )
+        for turn, path in enumerate(paths)
+        for number, kind in enumerate(kinds)
+    ]
 
 
 def step(name: str) -> Path:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.support.daemons import free_port
 from tests.support.downloads import ROOT, made_once
 from tests.support.maven import maven
+from tests.support.ports import free_port
 from tests.support.servers import MEMORY, Server, hive_schema, postgres
 
 SOURCES = ROOT / "tests" / "live" / "hive4"

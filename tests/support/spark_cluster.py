@@ -15,9 +15,10 @@ from urllib.request import urlopen
 
 import pyspark
 
-from tests.support.daemons import Daemon, free_port
+from tests.support.daemons import Daemon
 from tests.support.downloads import ROOT
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 SPARK = Path(pyspark.__file__).parent
 WORKERS = 2

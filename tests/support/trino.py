@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.support.daemons import free_port
 from tests.support.downloads import ROOT, made_once
 from tests.support.maven import maven
+from tests.support.ports import free_port
 
 SOURCES = ROOT / "tests" / "live" / "trino"
 CACHE = ROOT / "build" / "cache" / "trino-476"

@@ -12,15 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.patience import PATIENCE
+from tests.support.ports import free_port
 
 JAR = Path("/usr/share/java/zookeeper.jar")
 _CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class ZooKeeper:

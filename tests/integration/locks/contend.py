@@ -71,7 +71,8 @@ def hold(directory: Path, number: int, kinds: dict[int, LockType]) -> list[str]:
 def main(manager: str, where: str, processes: int, rounds: int, directory: Path) -> None:
     for n in range(OBJECTS):
         (directory / f"t{n}").mkdir()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["compactor.metastore.store", "compactor.metastore.locks.zookeeper"])
     results = context.Queue()
     arguments = (manager, where)
     running = [context.Process(target=work, args=(*arguments, n, rounds, directory, results)) for n in range(processes)]

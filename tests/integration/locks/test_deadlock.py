@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import PATIENCE
+from tests.support.sizes import sized
 from tests.support.zookeeper import ZooKeeper
 
 ROOT = Path(__file__).parents[3]
-PROCESSES, ROUNDS = 8, 5
+PROCESSES, ROUNDS = 8, sized(short=2, whole=5)
 
 
 @pytest.mark.parametrize("manager", ["metastore", "zookeeper"])

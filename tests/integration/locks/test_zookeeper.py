@@ -26,7 +26,8 @@ from compactor.metastore.locks.lock_rows import NO_TXN, Lock, LockState
 from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.locks.zookeeper import ZooKeeperLocks, open_zookeeper_locks
 from tests.support.patience import until
-from tests.support.zookeeper import ZooKeeper, free_port
+from tests.support.ports import free_port
+from tests.support.zookeeper import ZooKeeper
 from tests.support.zookeeper import zookeeper as running
 
 ROOT = Path(__file__).parents[3]
@@ -191,7 +192,7 @@ import sys, time
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.locks.zookeeper import open_zookeeper_locks
-locks = open_zookeeper_locks(sys.argv[1], namespace=sys.argv[2], session_timeout=2)
+locks = open_zookeeper_locks(sys.argv[1], namespace=sys.argv[2], session_timeout=6)
 lock = locks.acquire(0, [LockRequest(database="d", table="t", type=LockType.EXCLUSIVE)], "u", "h")
 print(lock.is_acquired, flush=True)
 time.sleep(600)
