@@ -28,17 +28,19 @@ Key = tuple[int, int, int]
 
 
 def block(keys: Sequence[Key]) -> KeyBlock:
-    """Keys as the key block that they stand for."""
+    """Returns the key block of these keys."""
     return np.array(list(keys), dtype=KEY)
 
 
 def like(name: str = "<new>") -> Tail:
-    """An empty file of the class that ``write_events_file`` writes."""
+    """Returns an empty file of the class that ``write_events_file`` writes."""
     return empty_tail(TYPES, name=name)
 
 
 def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None = None, operation: int = 0) -> Path:
-    """Events with these keys, in this order; ``a`` is the row number. Without ``current`` a row is its inserter's."""
+    """Writes events with these keys in this order; ``a`` is the row number. Without ``current``, a row's current
+    transaction is its original one.
+    """
     os.makedirs(path.parent, exist_ok=True)
     write_id, bucket, row_id = zip(*keys, strict=True) if keys else ((), (), ())
     schema = arrow_codec.schema(TYPES)
@@ -66,7 +68,7 @@ def write_file(path: Path, keys: Sequence[Key], *, current: Sequence[int] | None
 
 
 def write_lying(path: Path, keys: Sequence[Key], said: Sequence[Key]) -> Path:
-    """As ``write_file``, but its statistics are those of the keys ``said``."""
+    """Like ``write_file``, but with the statistics of the keys ``said``."""
     write_file(path, said)
     with LocalSource(path) as source:
         told = read_tail(source)
@@ -79,13 +81,14 @@ def write_lying(path: Path, keys: Sequence[Key], said: Sequence[Key]) -> Path:
 
 
 def dense(write_id: int, rows: int, *, first: int = 0, bucket: int = FIRST_FILE) -> list[Key]:
-    """Keys as one statement hands them out."""
+    """Returns keys as one statement hands them out."""
     return [(write_id, bucket, row) for row in range(first, first + rows)]
 
 
 def write_events_mixed(path: Path, found: Sequence[tuple[int, Key, int]]) -> Path:
-    """A file of Hive 2: events of any operation with their keys and transactions, in this order; ``a`` of a row is its
-    transaction."""
+    """Writes a file of Hive 2: events of any operation with their keys and transactions, in this order; ``a`` of a row is
+    its transaction.
+    """
     os.makedirs(path.parent, exist_ok=True)
     schema = arrow_codec.schema(TYPES)
     row = schema.field(5).type

@@ -1,7 +1,7 @@
-"""Downloads that tests are going to ask for, begun at once in a process of their own.
+"""Starts the downloads that tests will need in a separate process, before they are needed.
 
-They take minutes, nearly all of them waiting; meanwhile other tests run. Who asks for one that is under way waits for it.
-``python -m tests.support.ahead FOLDER...``
+They take minutes, nearly all of them waiting; meanwhile other tests run. A test that needs one still under way waits for
+it. ``python -m tests.support.ahead FOLDER...``
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from tests.support import azurite, daemons, hive4, servers, trino
 from tests.support.downloads import ROOT
 
-#: What the tests of a folder ask for, in the order in which it is wanted.
+#: The downloads that the tests of a folder need, in the order in which they need them.
 NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
     "tests/contract": (servers.hive_schemas,),
     "tests/crash": (servers.hive_schemas,),
@@ -25,7 +25,7 @@ NEEDED: Mapping[str, Sequence[Callable[[], object]]] = {
 
 
 def begin(folders: Collection[str]) -> Callable[[], None]:
-    """Download what tests of ``folders`` need; gives what stops that."""
+    """Starts downloading what the tests of ``folders`` need; returns a function that stops it."""
     command = [sys.executable, "-m", "tests.support.ahead", *(folder for folder in NEEDED if folder in folders)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -40,7 +40,7 @@ def begin(folders: Collection[str]) -> Callable[[], None]:
 
 
 def main(folders: Sequence[str]) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing half done stays
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing half done is left
     for folder in folders:
         for download in NEEDED[folder]:
             download()

@@ -15,7 +15,7 @@ _MARK = "COMPACTOR_TEST_AIRFLOW_HOME"
 
 
 def prepare() -> Path:
-    """Make the home and point the environment at it; the same one on every call.
+    """Makes the home and points the environment at it; every call uses the same one.
 
     Raises:
         RuntimeError: Airflow is imported already, with whatever home it found.
@@ -43,7 +43,7 @@ def prepare() -> Path:
 
 
 def migrate() -> None:
-    """Make Airflow's tables in the home, where they are not there yet."""
+    """Creates Airflow's tables in the home if they are missing."""
     home = prepare()
     if not (home / "airflow.db").exists():
         subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], check=True, capture_output=True, cwd=home)

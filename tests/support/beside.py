@@ -1,4 +1,4 @@
-"""Compactor and a live Hive on one PostgreSQL: both sides' statements and passes, and what each of them sees."""
+"""Compactor and a live Hive on one PostgreSQL: statements and passes of both sides, and what each of them sees."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from tests.support.hive4 import Hive, Place
 from tests.support.oracle import read_lines
 
 TRANSACTIONAL = "stored as orc tblproperties('transactional'='true')"
-#: hive.txn.opentxn.timeout, and what clocks and statements need besides: nothing is cleaned sooner after a commit.
+#: hive.txn.opentxn.timeout, plus a margin for clocks and statements: nothing is cleaned sooner after a commit.
 SETTLED_SECONDS = 1.2
 _PASSES = 10
-#: Every table that transactions, locks and compactions are kept in, and those of the catalog that a role could touch.
+#: Every table that holds transactions, locks and compactions, and those of the catalog that a role could touch.
 TABLES = (
     *("TXNS", "TXN_COMPONENTS", "COMPLETED_TXN_COMPONENTS", "TXN_TO_WRITE_ID", "NEXT_WRITE_ID", "WRITE_SET"),
     *("MIN_HISTORY_LEVEL", "MIN_HISTORY_WRITE_ID", "HIVE_LOCKS", "NEXT_LOCK_ID", "TXN_LOCK_TBL", "AUX_TABLE"),
@@ -48,7 +48,7 @@ Lines = list[tuple[RowId, str]]
 
 
 class Meanwhile(InProcessRunner):
-    """Calls ``what`` while a compaction is under way, with what its worker asks between two units."""
+    """Calls ``what`` while a compaction is under way, with the check that its worker makes between two units."""
 
     def __init__(self, what: Callable[[Callable[[], None]], object]) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Meanwhile(InProcessRunner):
 
 @dataclass(slots=True, kw_only=True)
 class Beside:
-    """One metastore, two masters. ``hive`` may be another process after a restart."""
+    """One metastore, two masters. ``hive`` may be a different process after a restart."""
 
     hive: Hive
     site: Site
@@ -70,15 +70,15 @@ class Beside:
     engine: Engine
 
     def restart(self, place: Place) -> None:
-        """A new Hive in the place of one that is killed at whatever it does."""
+        """Kills Hive whatever it is doing, and starts a new one in its place."""
         self.hive.kill()
         self.hive = Hive(place)
         prepare(self.hive)
 
-    # --- what is asked for ------------------------------------------------------------------------------------------
+    # --- requests and passes ------------------------------------------------------------------------------------------
 
     def ours(self, *arguments: str, code: int = 0) -> Any:
-        """What our program prints as JSON, of which ``code`` is the exit code."""
+        """Runs our program, which must end with ``code``, and returns the JSON that it prints."""
         done = CliRunner().invoke(program, ["--json", *arguments], env=self.environment(), catch_exceptions=False)
         assert done.exit_code == code, done.output
         lines = done.stdout.splitlines()
@@ -87,7 +87,7 @@ class Beside:
     def process(
         self, output: Path, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[bytes]:
-        """Our program in a process of its own, which says to ``output`` what it does."""
+        """Starts our program in a separate process, whose output goes to ``output``."""
         command = [sys.executable, "-c", "from compactor.cli import main; main()", "--set", "compactor.mode=clean"]
         given = os.environ | self.environment() | (environment or {})
         with output.open("wb") as said:
@@ -97,7 +97,7 @@ class Beside:
         return {"COMPACTOR_METASTORE_URL": self.url}
 
     def compact(self, table: str, kind: str, partition: str | None = None) -> list[dict[str, Any]]:
-        """Our request and our worker; what became of each partition."""
+        """Runs our request and our worker; returns the result of each partition."""
         where = ["--partition", partition] if partition else []
         asked = self.ours("--set", "compactor.mode=clean", "compact", f"default.{table}", "--type", kind, *where)
         ids = {one["compaction"] for one in asked}
@@ -106,19 +106,19 @@ class Beside:
         return [done for done in self.work() if done["compaction"] in ids]
 
     def work(self, *settings: str, repairs: int = 0) -> list[dict[str, Any]]:
-        """One pass of our worker, which takes back ``repairs`` requests of dead ones."""
+        """Runs one pass of our worker, which takes back ``repairs`` requests of dead workers."""
         [passed] = self.ours("--set", "compactor.mode=clean", *settings, "run", "worker", "--once", "--in-process")
         assert len(passed["repaired"]) == repairs, passed
         return list(passed["compactions"])
 
     def clean(self) -> dict[str, Any]:
-        """One pass of our cleaner, as soon as what was committed has settled."""
+        """Runs one pass of our cleaner once the last commits have settled."""
         time.sleep(SETTLED_SECONDS)
         [passed] = self.ours("--set", "compactor.mode=clean", "run", "cleaner", "--once")
         return dict(passed)
 
     def hive_compact(self, table: str, kind: str, partition: str | None = None) -> None:
-        """Hive's request and Hive's worker."""
+        """Runs Hive's request and Hive's worker."""
         self.hive_request(table, kind, partition)
         self.hive_work()
 
@@ -127,7 +127,7 @@ class Beside:
         self.hive.sql(f"alter table {table}{where} compact '{kind}'", session)
 
     def hive_work(self) -> None:
-        """Passes of Hive's worker, each of which does one request."""
+        """Runs passes of Hive's worker, each of which handles one request."""
         for _ in range(_PASSES):
             if not self.queue(State.INITIATED):
                 return
@@ -135,18 +135,18 @@ class Beside:
         raise AssertionError(f"Hive's worker leaves {self.queue()}")
 
     def hive_clean(self) -> None:
-        """One pass of Hive's cleaner, as soon as what was committed has settled."""
+        """Runs one pass of Hive's cleaner once the last commits have settled."""
         time.sleep(SETTLED_SECONDS)
         self.hive.do("cleaner", session="roles")
 
     def later(self, text: str, session: str) -> Future[list[str]]:
-        """A statement of Hive's that goes on while others are asked for."""
+        """Starts a statement in Hive that runs on while other calls are made."""
         return self.hive.begin("sql", session, text=text)
 
-    # --- what is seen -----------------------------------------------------------------------------------------------
+    # --- what is observed -------------------------------------------------------------------------------------------
 
     def rows(self, table: str, wanted: Sequence[str] | None = None) -> list[str]:
-        """The table's rows: Hive's SELECT, our reader and the plain one agree on them and on their ROW__IDs."""
+        """Returns the table's rows: Hive's SELECT, our reader and the plain reader agree on them and on their ROW__IDs."""
         hives = sorted(_with_id(line) for line in self.hive.sql(f"select row__id, * from {table}"))
         found = self.site.metastore.catalog.table("default", table)
         for reader, seen in (
@@ -162,7 +162,7 @@ class Beside:
         return lines
 
     def lines(self, table: Table) -> Lines:
-        """Every row by our reader, with its ROW__ID."""
+        """Returns every row as our reader reads it, with its ROW__ID."""
         txns = self.site.metastore.transactions.snapshot()
         write_ids = self.site.write_ids(table, txns)
         types = [column.type for column in table.columns]
@@ -183,7 +183,7 @@ class Beside:
         return self.site.metastore.entries.queue(states=states or None)
 
     def history(self, table: str, partition: str | None = None) -> list[Entry]:
-        """What became of the table's compactions, newest first."""
+        """Returns the results of the table's compactions, newest first."""
         return self.site.metastore.entries.history(entity(table, partition))
 
     def directory(self, table: str, partition: str | None = None) -> Path:
@@ -191,22 +191,22 @@ class Beside:
         return Path(urlparse(target.location).path)
 
     def names(self, table: str, partition: str | None = None) -> list[str]:
-        """What stands in the table's or partition's directory."""
+        """Returns the names in the table's or partition's directory."""
         return sorted(path.name for path in self.directory(table, partition).iterdir())
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """Rows of the database itself."""
+        """Returns rows of the database itself."""
         with self.engine.begin() as conn:
             found = conn.execute(text(statement))
             return [tuple(row) for row in found] if found.returns_rows else []
 
     def contents(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Every row of ``TABLES``."""
+        """Returns every row of ``TABLES``."""
         return {name: sorted(self.sql(f'SELECT * FROM "{name}"'), key=repr) for name in TABLES}
 
 
 def prepare(hive: Hive) -> None:
-    """Wait for it; its session ``by row`` does without batches of rows."""
+    """Waits for Hive to start; its session ``by row`` disables vectorised execution."""
     hive.wait_until_ready()
     hive.sql("show databases")  # makes the database default
     hive.set("hive.vectorized.execution.enabled", "false", session="by row")

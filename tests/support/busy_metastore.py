@@ -1,4 +1,4 @@
-"""A metastore in which something of everything goes on: for pages that show it."""
+"""A metastore in which everything is going on at once, for pages that show it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from compactor.state.conditions import Seen
 from tests.support.passes import clean_all
 from tests.support.tables import delete, insert, make_table, with_settings
 
-MANY = 240  #: partitions of ``web.clicks``, of which only the initiator's figures are there
+MANY = 240  #: partitions of ``web.clicks``, which exist only as figures of the initiator
 _LIMITS = {
     "hive.compactor.delta.num.threshold": 10,
     "hive.compactor.delta.pct.threshold": 0.1,
@@ -29,7 +29,7 @@ _LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Busy:
-    """Ids of what can be acted on."""
+    """IDs of what can be acted on."""
 
     waiting: int
     working: int
@@ -38,7 +38,7 @@ class Busy:
 
 
 def make_busy(site: Site, warehouse: Path) -> Busy:
-    """Compacted, blocked, waiting, worked on, failed and calm tables."""
+    """Creates tables in each condition: compacted, blocked, waiting, being worked on, failed and calm."""
     site = with_settings(site, hive_compactor_delta_num_threshold="4", compactor_opening_interval="1ms")
     for name in ("orders", "customers", "payments"):
         _written(site, warehouse, name)

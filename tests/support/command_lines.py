@@ -1,4 +1,4 @@
-"""What stands on the command lines of this machine's processes, for anybody to read."""
+"""The command lines of this machine's processes, as anybody can read them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-PAUSE = 0.1  #: seconds between two looks; what is looked for lives for seconds
+PAUSE = 0.1  #: seconds between two looks; the processes looked for live for seconds
 
 
 @contextmanager
 def command_lines() -> Iterator[Callable[[], Mapping[str, str]]]:
-    """Gives what has been seen so far of what there is while the block runs, each with its process's environment, by which
-    ours are told from others of the same machine.
+    """Yields the command lines seen so far while the block runs, each with its process's environment, by which our
+    processes are distinguished from others on the same machine.
     """
     found: dict[str, str] = {}
     over = threading.Event()
@@ -37,5 +37,5 @@ def command_lines() -> Iterator[Callable[[], Mapping[str, str]]]:
 def _text(file: Path) -> str:
     try:
         return file.read_bytes().replace(b"\0", b" ").decode("utf-8", errors="replace")
-    except OSError:  # it has ended meanwhile, or is another user's
+    except OSError:  # the process has ended meanwhile, or belongs to another user
         return ""

@@ -27,7 +27,7 @@ def committing(
     partition_id: int | None,
     location: str,
 ) -> Iterator[Committing]:
-    """``committing_all`` of one entry.
+    """Runs ``committing_all`` for one entry.
 
     Raises:
         LostClaim: it may not be committed; nothing is changed.
@@ -44,7 +44,7 @@ def committing(
 
 @dataclass(slots=True)
 class Sections:
-    """How many entries each critical section was about, and what any database was asked while names were given there."""
+    """The number of entries of each critical section, and the statements sent to any database while names were given."""
 
     entries: list[int] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Sections:
 
 @contextmanager
 def watched_sections() -> Iterator[Sections]:
-    """What the critical sections of the block do."""
+    """Yields a record of the critical sections of the block."""
     seen, inside = Sections(), [False]
     committing_all = Commits.committing_all
 

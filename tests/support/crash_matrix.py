@@ -1,7 +1,7 @@
-"""Which step is survived by which kind of work: the table of the tests that kill there, and the page made of it.
+"""The table of which kind of work survives a crash at which step, and the page rendered from it.
 
 ``python -m tests.support.crash_matrix`` writes docs/crash-matrix.md. Tests are taken from their own parameters, so a step
-that loses its case is missed here; one that has none must say why.
+that loses its case is noticed here; a step without a case must give a reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_TRANSACTION = "Hive 2 has no transaction of a compaction, and the next call i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A column: the steps at which a test kills, and for each of the others why none does."""
+    """A column: the steps at which a test kills, and for each of the others the reason why none does."""
 
     title: str
     test: str
@@ -35,7 +35,9 @@ class Kind:
 
 
 def _kind(title: str, test: str, killed: Iterable[Step], **reasons: str) -> Kind:
-    """``reasons`` by the role that the step is of (``initiator``, ``worker``, ``cleaner``, ``repair``)."""
+    """Builds a column; ``reasons`` are keyed by the role of the step (``initiator``, ``worker``, ``cleaner``,
+    ``repair``).
+    """
     known = frozenset(killed)
     found = {
         step: reasons[test_steps.ROLE[step]] for step in Step if step not in known and test_steps.ROLE[step] in reasons
@@ -63,7 +65,7 @@ _EVERY = _SAME | {test_steps.INITIATOR: ALIKE}
 
 
 def kinds() -> list[Kind]:
-    """The columns."""
+    """Returns the columns."""
     insert_only = [step for where, _, _, step in test_steps.INSERT_ONLY if where == "embedded"]
     split_tasks = [step for step, _ in test_steps.OF_SPLIT_TASKS]
     return [
@@ -113,7 +115,7 @@ def kinds() -> list[Kind]:
 
 
 def missing() -> list[str]:
-    """Cells that neither a test nor a reason stands for."""
+    """Returns the cells that have neither a test nor a reason."""
     return [
         f"{kind.title}: {step.name}"
         for kind in kinds()
@@ -123,7 +125,7 @@ def missing() -> list[str]:
 
 
 def page() -> str:
-    """The page."""
+    """Renders the page."""
     columns = kinds()
     reasons = list(dict.fromkeys(reason for kind in columns for reason in kind.reasons.values()))
     killed = sum(len(kind.killed) for kind in columns)

@@ -1,4 +1,6 @@
-"""Stores of our own on loopback: a NameNode with a DataNode, and a server that speaks S3. They end with the tests."""
+"""Storage servers of our own on loopback: a NameNode with a DataNode, and a server that speaks S3. They end with the
+tests.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ class Daemon:
             )
 
     def until(self, answers: Callable[[], bool]) -> None:
-        """Wait until it does its work."""
+        """Waits until the daemon is ready to serve."""
         assert self.process is not None
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline and self.process.poll() is None:
@@ -69,7 +71,7 @@ class Daemon:
 
     @contextmanager
     def running(self, answers: Callable[[], bool]) -> Iterator[None]:
-        """It does its work in the block."""
+        """Keeps the daemon serving for the duration of the block."""
         self.start()
         try:
             self.until(answers)
@@ -85,7 +87,7 @@ class Daemon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hdfs:
-    """A cluster of one NameNode and one DataNode. ``location`` is its root, ``url`` where WebHDFS answers."""
+    """A cluster of one NameNode and one DataNode. ``location`` is its root, ``url`` the address of WebHDFS."""
 
     location: str
     url: str
@@ -93,7 +95,7 @@ class Hdfs:
     data_node: Daemon
 
     def can_write(self) -> bool:
-        """Whether a file arrives: the DataNode is registered and answers."""
+        """Returns true once a file can be written: the DataNode has registered and answers."""
         probe = f"{self.url}/webhdfs/v1/.probe?op=CREATE&overwrite=true&user.name={self.user}"
         try:
             return requests.put(probe, data=b"1", timeout=10).status_code == 201
@@ -102,7 +104,7 @@ class Hdfs:
 
 
 def hadoop_jars() -> Path:
-    """Hadoop's own daemons and what they need, by Maven, downloaded once."""
+    """Returns the jars of Hadoop's daemons and their dependencies, downloaded once with Maven."""
     return kept_once(MAVEN_CACHE, f"hadoop-{HADOOP}-httpfs", _download_jars)
 
 
@@ -122,7 +124,7 @@ def _write_site(path: Path, values: Mapping[str, str]) -> None:
 
 @contextmanager
 def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
-    """A cluster whose superuser is ``user``, with its files in ``folder``."""
+    """Yields a cluster whose superuser is ``user``, with its files in ``folder``."""
     rpc, http, data, data_http, data_ipc = (free_port() for _ in range(5))
     values = {
         "fs.defaultFS": f"hdfs://127.0.0.1:{rpc}",
@@ -138,12 +140,12 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
         "dfs.datanode.hostname": "127.0.0.1",
         "dfs.replication": "1",
         "dfs.heartbeat.interval": "1",
-        f"hadoop.proxyuser.{user}.hosts": "127.0.0.1",  # HttpFS speaks for others
+        f"hadoop.proxyuser.{user}.hosts": "127.0.0.1",  # HttpFS acts on behalf of others
         f"hadoop.proxyuser.{user}.groups": "*",
     }
     for name in ("core-site.xml", "hdfs-site.xml"):
         _write_site(folder / name, values)
-    for application in ("hdfs", "datanode"):  # pages of the daemons, which Maven's archives leave out
+    for application in ("hdfs", "datanode"):  # the daemons' web pages, which Maven's archives leave out
         (folder / "webapps" / application).mkdir(parents=True)
     java = ["java", *_JAVA, "-cp", f"{folder}:{hadoop_jars()}/*"]
     environment = {"HADOOP_USER_NAME": user}
@@ -171,7 +173,7 @@ def hdfs(folder: Path, user: str) -> Iterator[Hdfs]:
 
 @contextmanager
 def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
-    """The address of an HttpFS before ``cluster``, for which it speaks as the cluster's own user."""
+    """Yields the address of an HttpFS in front of ``cluster``, for which it acts as the cluster's own user."""
     port, home = free_port(), folder / "httpfs"
     for name in ("conf", "log", "temp"):
         (home / name).mkdir(parents=True)
@@ -204,9 +206,10 @@ def httpfs(folder: Path, cluster: Hdfs) -> Iterator[str]:
 
 
 class Between:
-    """Stands before a server and answers ``status`` itself where ``fails`` says so; everything that passed is in ``seen``.
+    """A proxy in front of a server: answers with ``status`` itself where ``fails`` says so; ``seen`` records everything
+    that passed.
 
-    ``body`` may make another body of a request's, as long as it was, and ``headers`` another header of an answer's.
+    ``body`` may replace a request's body by another of the same length, and ``headers`` a response header.
     """
 
     def __init__(self, url: str) -> None:
@@ -217,7 +220,7 @@ class Between:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def reset(self) -> None:
-        """Lets everything pass again, and forgets what has."""
+        """Lets everything pass again, and clears the record."""
         self.fails: Callable[[str, str], bool] = lambda method, path: False
         self.status = 503
         self.body: Callable[[bytes], bytes] = bytes
@@ -266,7 +269,7 @@ class Between:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Nothing: what passed is in ``seen``."""
+                """Logs nothing: ``seen`` records what passed."""
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on  # noqa: N815
 
@@ -275,7 +278,7 @@ class Between:
 
 @contextmanager
 def s3(folder: Path) -> Iterator[str]:
-    """The address of a server that speaks S3 and keeps its objects in memory."""
+    """Yields the address of a server that speaks S3 and keeps its objects in memory."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     server = Daemon(
@@ -295,7 +298,7 @@ def s3(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def gcs(folder: Path, bucket: str) -> Iterator[str]:
-    """The address of an emulator of Google's store, with one bucket, in memory."""
+    """Yields the address of an in-memory emulator of Google's store, with one bucket."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     options = ["start", "--host", "127.0.0.1", "--port", str(port), "--in-memory", "--default-bucket", bucket]

@@ -1,4 +1,4 @@
-"""A local store that completes uploads on request, as object stores do: what is begun is in memory."""
+"""A local store that completes uploads on request, as object stores do: uploads under way are in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.storage.local import LocalStorage
 
 
 class Deferred(LocalStorage):
-    """``begun`` has the content of every upload that is neither completed nor aborted, by its id."""
+    """A local store; ``begun`` holds the content of every upload that is neither completed nor aborted, by its id."""
 
     def __init__(self) -> None:
         self.begun: dict[str, tuple[str, bytes]] = {}

@@ -1,4 +1,4 @@
-"""What is downloaded or made once and kept for all later runs."""
+"""Files and folders that are downloaded or made once and kept for all later runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ MAVEN_CACHE = ROOT / "build" / "cache" / "maven"
 
 
 def made_once(cache: Path, name: str, source: Path, make: Callable[[Path], Path]) -> Path:
-    """What ``make`` made of ``source`` in the folder it was given; another source is another name in ``cache``."""
+    """Returns what ``make`` made of ``source`` in the folder given to it; each source has its own name in ``cache``."""
     return kept_once(cache, f"{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}", make)
 
 
 def kept_once(cache: Path, name: str, make: Callable[[Path], Path]) -> Path:
-    """The folder or file ``name`` in ``cache``, which ``make`` made in the folder it was given.
+    """Returns the folder or file ``name`` in ``cache``, which ``make`` made in the folder given to it.
 
-    Who wants it while another one makes it waits, so that nothing is downloaded twice.
+    A caller that needs it while another one is making it waits, so that nothing is downloaded twice.
     """
     wanted = cache / name
     if not wanted.exists():
@@ -39,7 +39,7 @@ def kept_once(cache: Path, name: str, make: Callable[[Path], Path]) -> Path:
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Of all processes and threads one is in the block; a process that is killed in it lets the next one in."""
+    """Admits one process or thread to the block at a time; if a process is killed in it, the next one enters."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,7 +1,7 @@
 """A stand-in for spark-submit: the driver of a batch, without Spark, that can be held in the middle of its work.
 
-It is held as long as a table of its batch has a file of its name in ``TEST_DRIVER_FOLDER/hold``; who is held says so in
-``TEST_DRIVER_FOLDER/drivers``, by a file ``<table>.<process id>``.
+It is held as long as a table of its batch has a file of that table's name in ``TEST_DRIVER_FOLDER/hold``; a held driver
+reports itself in ``TEST_DRIVER_FOLDER/drivers`` by a file ``<table>.<process id>``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TRACKING_URL = "http://spark.example:4040"
 
 
 class Held(InProcessRunner):
-    """Begins its units once it is let go; asks meanwhile whether it still may."""
+    """A runner that begins its units once it is released, and asks meanwhile whether it may still go on."""
 
     def __init__(self, folder: Path, tables: Collection[str]) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ def _may_go_on(job: Job) -> bool:
 
 
 def binary(folder: Path) -> Path:
-    """A program in ``folder`` that takes spark-submit's arguments."""
+    """Returns a program in ``folder`` that takes spark-submit's arguments."""
     program = folder / "spark-submit"
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m tests.support.driver "$@"\n', "utf-8")
     program.chmod(0o755)

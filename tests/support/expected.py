@@ -1,4 +1,4 @@
-"""What Hive or Trino showed for a fixture's step, and our rows rendered the same way, so that lines compare equal.
+"""Output of Hive or Trino for a fixture's step, and our rows rendered the same way, so that the lines can be compared.
 
 Rendering follows Hive's SELECT: values by tabs, NULL as ``NULL``, char padded, nested values as JSON, floating point
 as Java prints it, days before 1582-10-15 in the Julian calendar, timestamps without trailing zeros, binary as its text.
@@ -34,9 +34,9 @@ Timestamp = tuple[int, int]  #: seconds since 1970-01-01 00:00:00 (floor) and na
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Sorted lines of ``SELECT *`` and ``SELECT ROW__ID, *``, and the table's Hive types in their order.
+    """Sorted lines of ``SELECT *`` and ``SELECT ROW__ID, *``, and the table's Hive types in order.
 
-    A line is what stands in the file, except that ROW__ID is a value.
+    A line is as in the file, except that ROW__ID is a value.
     """
 
     rows: tuple[str, ...]
@@ -47,18 +47,18 @@ class Expected:
 
 
 def steps(*sets: str) -> list[Path]:
-    """Every step that has expected rows, in the order of their names; of all sets unless some are named."""
+    """Returns every step that has expected rows, ordered by name; of all sets unless some are named."""
     found = {path.parent for name in sets or ("*",) for path in FIXTURES.glob(f"{name}/*/*/expected_rowid.tsv")}
     return sorted(found, key=in_order)
 
 
 def in_order(path: Path) -> list[object]:
-    """A key by which ``s10`` comes after ``s9``."""
+    """Returns a sort key by which ``s10`` comes after ``s9``."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
 
 
 def step_id(path: Path) -> str:
-    """``hive-4.1/f1_basic/s1_insert``: a test's id, and what ``step`` takes."""
+    """Returns ``hive-4.1/f1_basic/s1_insert``: a test's id, and the argument of ``step``."""
     return "/".join(path.parts[-3:])
 
 
@@ -77,14 +77,14 @@ def by_turns(paths: Sequence[Path], *kinds: str) -> list[Any]:
 
 
 def step(name: str) -> Path:
-    """The directory of ``<set>/<fixture>/<step>``."""
+    """Returns the directory of ``<set>/<fixture>/<step>``."""
     path = FIXTURES / name
     assert path.is_dir(), f"{name}: no such step in {FIXTURES}"
     return path
 
 
 def read_expected(path: Path) -> Expected:
-    """What a reader must see in a step."""
+    """Returns what a reader must see in a step."""
     description = parse_description((path / "describe.txt").read_text("utf-8"), str(path))
     rows = _lines(path / "expected.tsv")
     row_ids = [_row_id(line) for line in _lines(path / "expected_rowid.tsv")]
@@ -111,7 +111,7 @@ def _row_id(line: str) -> tuple[RowId, str]:
 
 
 def render_line(expected: Expected, values: Sequence[Any], partition: Sequence[str] = ()) -> str:
-    """One row as its line; ``partition`` holds the unescaped values of its partition as the catalog has them."""
+    """Renders one row as its line; ``partition`` holds the unescaped values of its partition as the catalog has them."""
     assert len(values) == len(expected.types), (values, expected.types)
     cells = [render(value, kind) for value, kind in zip(values, expected.types, strict=True)]
     cells += [expected.null_partition if value == HIVE_NULL_PARTITION else value for value in partition]
@@ -119,7 +119,7 @@ def render_line(expected: Expected, values: Sequence[Any], partition: Sequence[s
 
 
 def difference(wanted: Iterable[object], found: Iterable[object], limit: int = 5) -> str:
-    """Empty when both hold the same things as often, else the first few of what is missing and of what is too much."""
+    """Returns an empty text if both hold the same lines equally often, else the first few missing and surplus ones."""
     a, b = Counter(wanted), Counter(found)
     missing, surplus = list((a - b).elements()), list((b - a).elements())
     if not missing and not surplus:
@@ -128,7 +128,9 @@ def difference(wanted: Iterable[object], found: Iterable[object], limit: int = 5
 
 
 def plain_rows(data: pa.RecordBatch | pa.Table | pa.StructArray) -> Iterator[tuple[Any, ...]]:
-    """Arrow rows as plain values that ``render`` takes; nothing is lost on the way (timestamps keep nanoseconds)."""
+    """Yields Arrow rows as the plain values that ``render`` takes; nothing is lost on the way (timestamps keep
+    nanoseconds).
+    """
     if isinstance(data, pa.StructArray):
         columns = [data.field(index) for index in range(data.type.num_fields)]
     else:
@@ -138,7 +140,7 @@ def plain_rows(data: pa.RecordBatch | pa.Table | pa.StructArray) -> Iterator[tup
 
 
 def plain(scalar: Any) -> Any:
-    """An Arrow scalar as a plain value: dates are days, timestamps ``Timestamp``, maps pairs, structs tuples."""
+    """Returns an Arrow scalar as a plain value: dates are days, timestamps ``Timestamp``, maps pairs, structs tuples."""
     if not scalar.is_valid:
         return None
     kind = scalar.type
@@ -158,7 +160,7 @@ def plain(scalar: Any) -> Any:
 
 
 def render(value: Any, kind: str) -> str:
-    """A top-level value of a row of the Hive type ``kind``, as Hive prints it."""
+    """Renders a top-level value of a row, of the Hive type ``kind``, as Hive prints it."""
     if value is None:
         return "NULL"
     name, arguments = type_of(kind)
@@ -192,7 +194,7 @@ def _text(value: Any, name: str, arguments: Sequence[str]) -> str:
 
 
 def _json(value: Any, kind: str) -> str:
-    """A value inside a nested one (Hive's SerDeUtils.buildJSONString)."""
+    """Renders a value inside a nested one (Hive's SerDeUtils.buildJSONString)."""
     if value is None:
         return "null"
     name, arguments = type_of(kind)
@@ -215,7 +217,7 @@ def _quoted(text: str) -> str:
 
 
 def type_of(kind: str) -> tuple[str, list[str]]:
-    """``map<string,array<int>>`` -> ("map", ["string", "array<int>"]); ``char(6)`` -> ("char", ["6"])."""
+    """Parses ``map<string,array<int>>`` -> ("map", ["string", "array<int>"]); ``char(6)`` -> ("char", ["6"])."""
     match = re.fullmatch(r"(\w+)(?:[<(](.*)[>)])?", kind.strip(), re.DOTALL)
     assert match, kind
     arguments, depth, start, inner = [], 0, 0, match[2] or ""
@@ -230,7 +232,7 @@ def type_of(kind: str) -> tuple[str, list[str]]:
 
 
 def _date(value: int | datetime.date) -> str:
-    """A calendar date as it is, or the day that a file holds."""
+    """Returns a calendar date as it is, or the date of the day number that a file holds."""
     if isinstance(value, datetime.date):
         return value.isoformat()
     if value >= FIRST_GREGORIAN_DAY:
@@ -239,7 +241,7 @@ def _date(value: int | datetime.date) -> str:
 
 
 def _julian(days: int) -> str:
-    """A day before 1582-10-15 in the Julian calendar: Hive writes and reads files of the hybrid calendar."""
+    """Returns a day before 1582-10-15 in the Julian calendar: Hive writes and reads files of the hybrid calendar."""
     shifted = days + 2_440_588 + 32_082  # days since March 1st of the year -4800
     year = (4 * shifted + 3) // 1461
     rest = shifted - 1461 * year // 4
@@ -260,7 +262,7 @@ def _timestamp(value: Timestamp | datetime.datetime) -> str:
 
 
 def java_number(value: float, *, single: bool = False) -> str:
-    """A floating-point number as ``Double.toString`` or ``Float.toString`` of Java 19 and later prints it."""
+    """Renders a floating-point number as ``Double.toString`` or ``Float.toString`` of Java 19 and later does."""
     number = np.float32(value) if single else np.float64(value)
     if np.isnan(number):
         return "NaN"

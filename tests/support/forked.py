@@ -1,4 +1,4 @@
-"""Processes of their own that need no time to begin: one server imports everything once, and each is forked from it."""
+"""Separate processes that start without delay: one server imports everything once, and each is forked from it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from compactor.steps import Step
 from tests.support import roles
 from tests.support.patience import PATIENCE
 
-#: Pandas among them, which pyarrow would import in each process again.
+#: Includes pandas, which pyarrow would otherwise import again in each process.
 _PRELOADED = ["tests.support.roles", "pandas", "pyarrow.orc", "pyarrow.parquet", "_strptime"]
 
 
 def forked(target: Callable[..., object], *arguments: Any) -> ForkServerProcess:
-    """A process, not started yet, that calls ``target``."""
+    """Returns a process, not yet started, that calls ``target``."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_PRELOADED)
     return context.Process(target=target, args=arguments)
 
 
 def die(role: Callable[[str], None], metastore_url: str, step: Step, nth: int = 1) -> None:
-    """Runs one pass of ``role`` in a process that dies when it meets ``step`` the ``nth`` time.
+    """Runs one pass of ``role`` in a process that dies when it reaches ``step`` for the ``nth`` time.
 
     Raises:
         AssertionError: it ended otherwise.

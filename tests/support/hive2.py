@@ -1,6 +1,6 @@
 """A metastore of Hive 2.3 with what such a Hive wrote, and what its own cleaner would do.
 
-The schema is written from the names and types of Hive 2.3.0's own scripts, as far as somebody here looks at it.
+The schema is made from the names and types in Hive 2.3.0's own scripts, as far as any code here reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.support.expected import read_expected, render_line
 from tests.support.oracle import read_directory
 
 ORC_INPUT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat"
-#: Columns by table; upper case in quotes, as the catalog's are, and then those of transactions, which have none.
+#: Columns by table: those of the catalog, in upper case and quotes, then those of transactions, without quotes.
 CATALOG = {
     "DBS": "DB_ID bigint NOT NULL, DESC varchar(4000), DB_LOCATION_URI varchar(4000) NOT NULL, NAME varchar(128), "
     "OWNER_NAME varchar(128), OWNER_TYPE varchar(10)",
@@ -83,7 +83,7 @@ _BYTES = {"sqlite": "blob", "postgresql": "bytea", "mysql": "varbinary(2048)"}
 
 
 def schema_sql(kind: str) -> list[str]:
-    """The statements that make the schema in an empty database of one kind."""
+    """Returns the statements that create the schema in an empty database of one kind."""
     quote = "`" if kind == "mysql" else '"'
     made = []
     for name, columns in CATALOG.items():
@@ -102,7 +102,7 @@ def _quoted(column: str, quote: str) -> str:
 
 
 def site_of(database: Database, dialect: Hive2Schema | None = None, *, mode: str = "compact") -> OldSite:
-    """A site over such a metastore, in which the schema is there already."""
+    """Returns a site over such a metastore, whose schema exists already."""
     return OldSite(
         name="default",
         metastore=Hive2(database, dialect or Hive2Schema()),
@@ -114,7 +114,7 @@ def site_of(database: Database, dialect: Hive2Schema | None = None, *, mode: str
 
 
 def register(database: Database, path: Path, warehouse: Path, **parameters: str) -> FixtureStep:
-    """A step of a fixture as Hive 2 had it: its table in the catalog, and every row of its transaction tables."""
+    """Registers a step of a fixture as Hive 2 had it: its table in the catalog, and every row of its transaction tables."""
     step = read_step(path)
     assert step.directory is not None
     shutil.copytree(step.directory, warehouse / step.table)
@@ -135,7 +135,7 @@ def _fill(conn: Connection, name: str, rows: tuple[Row, ...]) -> None:
 
 
 def add_table(conn: Connection, step: FixtureStep, location: Path, parameters: dict[str, str]) -> None:
-    """A table without partitions, and the database ``default``."""
+    """Adds a table without partitions, and the database ``default``."""
     description = step.description
     _row(conn, tables.DBS, DB_ID=1, DB_LOCATION_URI=str(location.parent), NAME="default")
     _row(conn, tables.CDS, CD_ID=1)
@@ -165,7 +165,7 @@ def entity(step: FixtureStep) -> Entity:
 
 
 def rows(site: OldSite, step: FixtureStep, location: Path) -> list[tuple[RowId, str]]:
-    """What Hive 2 shows of the table now: of each key the newest event that a new reader sees."""
+    """Returns what Hive 2 shows of the table now: for each key the newest event that a new reader sees."""
     txns = site.metastore.snapshot()
     expected = read_expected(step.path)
     return sorted((row_id, render_line(expected, row)) for row_id, row in read_directory(location, _reader(txns), txns))
@@ -181,8 +181,9 @@ def _reader(txns: ValidTxnList) -> ValidWriteIdList:
 
 
 def clean(site: OldSite, database: Database, location: Path) -> list[str]:
-    """What Hive 2's cleaner removes for the rows that are ready: all that is obsolete up to CQ_HIGHEST_TXN_ID. Then it
-    forgets what was aborted up to there."""
+    """Removes what Hive 2's cleaner removes for the rows that are ready: everything obsolete up to CQ_HIGHEST_TXN_ID. Then
+    it forgets what was aborted up to there.
+    """
     removed = []
     with database.write() as conn:
         for row in conn.execute(text("SELECT * FROM COMPACTION_QUEUE WHERE CQ_STATE = 'r'")).mappings().all():

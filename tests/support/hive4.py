@@ -1,4 +1,4 @@
-"""A real Hive 4.1.0 in a JVM of its own, on a PostgreSQL of ours, driven over a pipe."""
+"""A real Hive 4.1.0 in its own JVM, on a PostgreSQL of ours, driven over a pipe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.servers import MEMORY, Server, hive_schema, postgres
 SOURCES = ROOT / "tests" / "live" / "hive4"
 CACHE = ROOT / "build" / "cache" / "hive-4.1.0"
 _START_SECONDS, _STATEMENT_SECONDS = 300, 300
-#: Its classes reach into Java's own, which Java 17 allows only where it is told to.
+#: Its classes use internals of Java, which Java 17 allows only on request.
 _OPENED = (
     *(f"java.base/java.{name}" for name in ("lang", "lang.invoke", "lang.reflect", "io", "net", "nio", "time")),
     *(f"java.base/java.util{name}" for name in ("", ".concurrent", ".concurrent.atomic", ".regex")),
@@ -34,7 +34,7 @@ _OPENED = (
 
 _JOBS = "org/apache/hadoop/hive/ql/exec/mr/ExecDriver"
 
-#: What Hive's own upgrade from 4.0.0 changes, of which the queries of 4.1.0 must find all done.
+#: The changes of Hive's own upgrade from 4.0.0, on all of which the queries of 4.1.0 rely.
 SCHEMA_4_1 = """
 DROP INDEX "TAB_COL_STATS_IDX", "TAB_COL_STATS_N49", "PCS_STATS_IDX", "PART_COL_STATS_N49", "TBLS_N49";
 ALTER TABLE "TAB_COL_STATS" DROP COLUMN "CAT_NAME", DROP COLUMN "DB_NAME", DROP COLUMN "TABLE_NAME";
@@ -49,23 +49,23 @@ UPDATE "VERSION" SET "SCHEMA_VERSION" = '4.1.0', "VERSION_COMMENT" = 'Hive relea
 
 
 class HiveError(Exception):
-    """What Hive answered instead of doing it."""
+    """Hive's error message for a failed request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a Hive has its database and its files; what it leaves there survives it."""
+    """The database and the files of a Hive; what it leaves there survives it."""
 
     folder: Path
     database: str  #: host:port/name
     password: str
-    port: int  #: of the metastore's server
-    #: It runs for minutes in tests: what takes long is to become fast.
+    port: int  #: port of the metastore's server
+    #: It runs for minutes in tests, so hot code is worth compiling.
     java: tuple[str, ...] = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Hive:
-    """A running Hive. Statements of one session run one after the other, those of several beside each other.
+    """A running Hive. Statements of one session run one after the other, those of different sessions in parallel.
 
     It ends as soon as its standard input does, and so with us, however we end.
     """
@@ -92,7 +92,7 @@ class Hive:
         self._ready.result(_START_SECONDS)
 
     def sql(self, text: str, session: str = "main") -> list[str]:
-        """The rows that a statement brings, columns by tabs.
+        """Runs a statement and returns its rows, columns separated by tabs.
 
         Raises:
             HiveError: the statement failed.
@@ -100,15 +100,15 @@ class Hive:
         return self.do("sql", session=session, text=text)
 
     def set(self, key: str, value: str, session: str = "main") -> None:
-        """A setting of the session."""
+        """Changes a setting of the session."""
         self.do("set", session=session, key=key, value=value)
 
     def do(self, what: str, session: str = "main", **arguments: Any) -> list[str]:
-        """One request and its answer."""
+        """Sends one request and returns its answer."""
         return self.begin(what, session, **arguments).result(_STATEMENT_SECONDS)
 
     def begin(self, what: str, session: str = "main", **arguments: Any) -> Future[list[str]]:
-        """One request, whose answer comes later."""
+        """Sends one request; its answer comes later."""
         asked: Future[list[str]] = Future()
         with self._guard:
             number = next(self._numbers)
@@ -120,7 +120,7 @@ class Hive:
         return asked
 
     def kill(self) -> None:
-        """End it as a machine that loses power ends it."""
+        """Kills it, as a machine that loses power would."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -129,14 +129,14 @@ class Hive:
                 pipe.close()
 
     def _causes(self) -> str:
-        """What the log says last of a job that failed, of which the statement's own error says nothing."""
+        """Returns the log's last words about a failed job, which the statement's own error does not mention."""
         lines = self.log.read_text("utf-8", "replace").splitlines()[-400:]
         causes = [line for line in lines if line.startswith(("Caused by: ", "java.")) or " ERROR " in line]
         return "".join(f"\n  log: {line}" for line in causes[-12:])
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        with suppress(ValueError):  # closed by kill
+        with suppress(ValueError):  # closed by ``kill``
             for line in self._process.stdout:
                 answer = json.loads(line)
                 if "id" not in answer:
@@ -155,14 +155,14 @@ class Hive:
 
 @contextmanager
 def placed(*java: str) -> Iterator[tuple[Place, Server]]:
-    """A database with the schema of Hive 4.1 and a folder for a warehouse; ``java`` says how its JVM is started."""
+    """Yields a database with the schema of Hive 4.1 and a folder for a warehouse; ``java`` holds the options of its JVM."""
     folder = Path(tempfile.mkdtemp(prefix="hive-", dir=MEMORY if MEMORY.is_dir() else None))
     port, password = free_port(), secrets.token_hex(16)
     try:
         with postgres(port) as server:
             server.make("hive4", hive_schema("postgresql", "4.0.0") + SCHEMA_4_1)
             server.sql(f"ALTER USER hive PASSWORD '{password}';", "hive4")
-            (folder / "external").mkdir()  # where Trino puts the tables that it makes
+            (folder / "external").mkdir()  # where Trino puts the tables that it creates
             place = Place(folder=folder, database=f"127.0.0.1:{port}/hive4", password=password, port=free_port())
             yield (replace(place, java=java) if java else place), server
     finally:
@@ -171,7 +171,7 @@ def placed(*java: str) -> Iterator[tuple[Place, Server]]:
 
 @contextmanager
 def running(place: Place) -> Iterator[Hive]:
-    """A Hive that ends with the block."""
+    """Yields a Hive that ends with the block."""
     hive = Hive(place)
     try:
         hive.wait_until_ready()
@@ -183,7 +183,7 @@ def running(place: Place) -> Iterator[Hive]:
 def _command(place: Place) -> list[str]:
     properties = {
         "live.folder": str(place.folder),
-        # 4.1.0 on PostgreSQL: without both its cleaner cannot mark a table without partitions as cleaned
+        # 4.1.0 on PostgreSQL: without both, its cleaner cannot mark an unpartitioned table as cleaned
         "live.database": f"jdbc:postgresql://{place.database}?preferQueryMode=simple",
         "spring.jdbc.getParameterType.ignore": "true",
         "live.password": place.password,
@@ -204,13 +204,13 @@ def _command(place: Place) -> list[str]:
 
 
 def classpath() -> list[Path]:
-    """Our driver of it, the jar of its jobs, and its jars."""
+    """Returns our driver of Hive, the jar for its jobs, and Hive's jars."""
     jars = libraries()
     return [_compiled(jars), _job_jar(jars), *jars]
 
 
 def libraries() -> list[Path]:
-    """Its jars by Maven, downloaded once; the one with the most in it first."""
+    """Returns Hive's jars, downloaded once with Maven; the one with the most classes first."""
     folder = made_once(CACHE, "lib", SOURCES / "pom.xml", _download)
     jars = sorted(jar for jar in folder.glob("*.jar") if not jar.name.startswith("slf4j-reload4j"))
     return sorted(jars, key=lambda jar: not jar.name.startswith("hive-exec"))
@@ -223,9 +223,10 @@ def _download(folder: Path) -> Path:
 
 
 def _job_jar(jars: Sequence[Path]) -> Path:
-    """A jar with nothing but the class of jobs.
+    """Returns a jar that holds nothing but the class of jobs.
 
-    A job has the first jar in which that is found, and copies it before it starts: without this one that of all of Hive.
+    A job takes the first jar in which that class is found, and copies it before it starts: without this jar, it would copy
+    all of Hive.
     """
 
     def cut(folder: Path) -> Path:
@@ -241,7 +242,7 @@ def _job_jar(jars: Sequence[Path]) -> Path:
 
 
 def _compiled(jars: Sequence[Path]) -> Path:
-    """Our driver of it; the compiler is a part of Java's run time, where no development kit is installed."""
+    """Returns our compiled driver; the compiler is a module of Java's run time where no development kit is installed."""
     source = SOURCES / "LiveHive.java"
 
     def compile_it(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Which test of ours shows the behaviour of which of Hive's: the table and the page that is made of it.
+"""The table that maps each test of Hive to the test of ours that shows the same behaviour, and the page made from it.
 
 ``python -m tests.support.hive_tests`` writes docs/hive-tests.md from tests/conformance/hive_tests.toml.
 """
@@ -14,12 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "tests/conformance/hive_tests.toml"
 PAGE = ROOT / "docs/hive-tests.md"
-_REASON = "-"  #: what a value begins with that is no test of ours but a key of ``reasons``
+_REASON = "-"  #: prefix of a value that is not a test of ours but a key of ``reasons``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One test of Hive. ``covered_by`` is ``path::function`` below ``tests/``, or None where ``reason`` says why not."""
+    """One test of Hive. ``covered_by`` is ``path::function`` below ``tests/``, or None where ``reason`` says why there is
+    none.
+    """
 
     group: str
     test: str
@@ -28,7 +30,7 @@ class Line:
 
 
 def lines() -> list[Line]:
-    """The table; a reason that isn't there is a KeyError."""
+    """Returns the table; a missing reason is a KeyError."""
     data = tomllib.loads(TABLE.read_text("utf-8"))
     reasons: dict[str, str] = data.pop("reasons")
     found = []
@@ -50,7 +52,7 @@ def unused_reasons() -> set[str]:
 
 @cache
 def functions(path: str) -> frozenset[str]:
-    """The test functions of a file below ``tests/``; none where there is no such file."""
+    """Returns the test functions of a file below ``tests/``; none if there is no such file."""
     file = ROOT / "tests" / path
     if not file.is_file():
         return frozenset()
@@ -64,7 +66,7 @@ def exists(covered_by: str) -> bool:
 
 
 def page() -> str:
-    """The page."""
+    """Renders the page."""
     everything = lines()
     covered = sum(line.covered_by is not None for line in everything)
     parts = [

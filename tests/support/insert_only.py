@@ -1,5 +1,6 @@
-"""Insert-only tables of plain files, and what a reader of Hive's rules finds in them without any code of ours but the
-choice of directories."""
+"""Insert-only tables of plain files, and what a reader that follows Hive's rules finds in them; of our code it uses only
+the choice of directories.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def make_insert_only(
     input_format: str | None = None,
     parameters: Mapping[str, str] | None = None,
 ) -> Table:
-    """``default.<name>(a int, b string)``, empty."""
+    """Creates ``default.<name>(a int, b string)``, empty."""
     if "default" not in site.metastore.catalog.databases():
         site.metastore.embedded_catalog.create_database("default", str(warehouse))
     location = warehouse / name
@@ -58,14 +59,14 @@ def make_insert_only(
 
 
 def rows(values: Iterable[int]) -> pa.Table:
-    """Rows ``(v, 'row v')``; every seventh text is NULL."""
+    """Returns rows ``(v, 'row v')``; every seventh text is NULL."""
     found = list(values)
     texts = [None if v % 7 == 0 else f"row {v}" for v in found]
     return pa.table({"a": pa.array(found, pa.int32()), "b": pa.array(texts, pa.string())})
 
 
 def write_file(path: Path, file_format: FileFormat, table: pa.Table) -> None:
-    """One plain file as another writer would leave it."""
+    """Writes one plain file as another writer would leave it."""
     if file_format is FileFormat.ORC:
         orc.write_table(table, path, compression="zlib")
     elif file_format is FileFormat.PARQUET:
@@ -91,7 +92,7 @@ def insert(
     overwrites: bool = False,
     numbers: tuple[int, ...] = NUMBERS,
 ) -> Path:
-    """Rows in one transaction, shared out to the files of ``numbers``; the directory."""
+    """Inserts rows in one transaction, distributed over the files of ``numbers``; returns the directory."""
     found = list(values)
     directory = Path()
     with suppress(_Changed), writing(site) as txn:
@@ -112,7 +113,7 @@ def insert(
 
 
 def story(site: Site, table: Table, file_format: FileFormat) -> None:
-    """Inserts, one of them aborted."""
+    """Runs inserts, one of them aborted."""
     for start in range(0, 60, 10):
         insert(site, table, file_format, range(start, start + 10))
     insert(site, table, file_format, range(1000, 1010), commits=False)
@@ -120,12 +121,12 @@ def story(site: Site, table: Table, file_format: FileFormat) -> None:
 
 
 def read_file(path: Path, file_format: FileFormat) -> list[tuple[Any, ...]]:
-    """A file's rows by another reader than ours."""
+    """Returns a file's rows as a reader other than ours reads them."""
     return read_content(path.read_bytes(), file_format)
 
 
 def read_content(content: bytes, file_format: FileFormat) -> list[tuple[Any, ...]]:
-    """The rows of a file that holds ``content``, by another reader than ours."""
+    """Returns the rows of a file that holds ``content``, as a reader other than ours reads them."""
     if not content:
         return []
     if file_format is FileFormat.TEXT:
@@ -138,7 +139,7 @@ def read_content(content: bytes, file_format: FileFormat) -> list[tuple[Any, ...
 
 
 def rows_of(site: Site, table: Table, file_format: FileFormat) -> list[tuple[Any, ...]]:
-    """Every row as a transaction of its own sees it, sorted; it is open while it reads."""
+    """Returns every row, sorted, as a new transaction sees it; the transaction is open during the read."""
     txn = site.metastore.transactions.open("reader", site.host)[0]
     try:
         target = site.target(entity_of(table))

@@ -1,4 +1,4 @@
-"""A partitioned table with many small partitions: rows of the metastore in bulk, files as links to a few real ones."""
+"""A partitioned table with many small partitions: metastore rows inserted in bulk, files as links to a few real ones."""
 
 from __future__ import annotations
 
@@ -33,31 +33,33 @@ from compactor.tables.writer import write_rows
 ROWS = 10  #: of each delta
 _APART = 1_000_000
 _COLUMNS = (Column(name="a", type="int"), Column(name="b", type="string"))
-#: One statement's files below a location, with the write ID of its transaction.
+#: Writes one statement's files below a location, with the write ID of its transaction.
 Write: TypeAlias = Callable[[str, WriteId], object]
 
 
 def row_type(columns: Sequence[Column]) -> str:
-    """Hive's type of a row of these columns."""
+    """Returns Hive's type of a row of these columns."""
     return f"struct<{','.join(f'{column.name}:{column.type}' for column in columns)}>"
 
 
 def site_of(metastore: Metastore, state: OwnState | None = None, **values: str) -> Site:
-    """A site that may do everything; keys of settings with underscores for dots."""
+    """Returns a site that may do everything; keys of settings have underscores for dots."""
     given = {"compactor.mode": "clean"} | {key.replace("_", "."): value for key, value in values.items()}
     settings = Settings.of([Layer(name="flag", values=given)])
     return Site.here("default", metastore, state, LocalStorage(), settings)
 
 
 def make_partitions(metastore: Metastore, warehouse: Path, count: int, *, deltas: int, name: str = "t") -> Table:
-    """``default.<name>(a int, b string) partitioned by (p string)`` with ``count`` partitions of ``deltas`` tiny deltas."""
+    """Creates ``default.<name>(a int, b string) partitioned by (p string)`` with ``count`` partitions of ``deltas`` tiny
+    deltas.
+    """
     return make_table(metastore, warehouse, count, columns=_COLUMNS, writes=[_few_rows] * deltas, name=name)
 
 
 def make_table(
     metastore: Metastore, warehouse: Path, count: int, *, columns: Sequence[Column], writes: Sequence[Write], name: str
 ) -> Table:
-    """``default.<name>`` partitioned by (p string) with ``count`` partitions that hold what ``writes`` wrote.
+    """Creates ``default.<name>`` partitioned by (p string) with ``count`` partitions that hold what ``writes`` wrote.
 
     Every write is one transaction with dynamic partitions, so each has the same write ID in all of them.
     """
@@ -100,7 +102,7 @@ def _few_rows(location: str, write_id: WriteId) -> None:
 
 
 def _register(metastore: Metastore, table: Table, names: list[str]) -> None:
-    """Partitions in a statement for each kind of row; ``add_partition`` takes a dozen for each partition."""
+    """Inserts partitions with one statement for each kind of row; ``add_partition`` takes a dozen for each partition."""
     with metastore.database.write() as conn:
         of_table = select(SDS).join(TBLS, TBLS.c.SD_ID == SDS.c.SD_ID).where(table.id == TBLS.c.TBL_ID)
         storage = dict(conn.execute(of_table).mappings().one())
@@ -108,7 +110,7 @@ def _register(metastore: Metastore, table: Table, names: list[str]) -> None:
             int(conn.execute(select(func.coalesce(func.max(column), 0))).scalar_one())
             for column in (SDS.c.SD_ID, SERDES.c.SERDE_ID, PARTITIONS.c.PART_ID)
         )
-        first = (used // _APART + 1) * _APART  # where nothing that draws its ids comes
+        first = (used // _APART + 1) * _APART  # out of reach of whatever draws ids
         ids = range(first, first + len(names))
         conn.execute(insert(SERDES), [{"SERDE_ID": number, "SLIB": ORC_SERDE} for number in ids])
         places = [
@@ -130,7 +132,7 @@ def _register(metastore: Metastore, table: Table, names: list[str]) -> None:
 
 
 def _copy(model: Path, target: Path) -> None:
-    """A tree of directories of its own whose files are links, as far as the file system lets them be so many."""
+    """Copies a tree of directories whose files become links, as far as the file system allows that many of them."""
     target.mkdir()
     for delta in os.scandir(model):
         os.mkdir(target / delta.name)
@@ -145,5 +147,5 @@ def _link(source: Path, target: Path) -> None:
         if error.errno != errno.EMLINK:
             raise
         shutil.copyfile(source, target)
-        os.replace(target, source)  # the next ones are links to this one
+        os.replace(target, source)  # later ones are links to this one
         os.link(source, target)

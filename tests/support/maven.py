@@ -1,4 +1,4 @@
-"""Maven, which downloads what is Java's."""
+"""Maven, which downloads Java libraries."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-_trusting: list[bool] = []  #: whether the machine's authorities were wanted, once that is known
+_trusting: list[bool] = []  #: whether the machine's authorities are needed, once that is known
 
 
 def maven(goal: Sequence[str], folder: Path) -> None:
-    """Run Maven; where it does not trust who answers, once more with the authorities that the machine trusts."""
+    """Runs Maven; where it does not trust the server, once more with the authorities that the machine trusts."""
     said = ""
     for trusts in _trusting or (False, True):
         done = subprocess.run(
@@ -32,7 +32,9 @@ def maven(goal: Sequence[str], folder: Path) -> None:
 
 
 def _trust(folder: Path) -> dict[str, str]:
-    """Java has a set of authorities of its own, without those that stand in the machine's bundle only (a proxy's)."""
+    """Returns the environment in which Java also trusts the machine's authorities: its own set lacks those that are only in
+    the machine's bundle (a proxy's).
+    """
     java, bundle = Path("/etc/ssl/certs/java/cacerts"), Path("/etc/ssl/certs/ca-certificates.crt")
     if not java.is_file() or not bundle.is_file():
         return {}

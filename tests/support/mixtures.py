@@ -1,4 +1,4 @@
-"""ACID files that differ in what stripes of one file must have in common, or in their types."""
+"""ACID files that differ in their types or in what stripes of one file must have in common."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DELETER = 999  #: the write ID of all deletes
 
 
 class _Raw(ORCConverter):  # type: ignore[misc]
-    """Values as the file has them."""
+    """Values as stored in the file."""
 
     @staticmethod
     def from_orc(*args: Any) -> Any:
@@ -48,7 +48,8 @@ class _Raw(ORCConverter):  # type: ignore[misc]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class File:
-    """``values`` are rows of ``row``, written ``times`` over, so that a file has more bytes than another.
+    """A file of a mixture: ``values`` are rows of ``row``, repeated ``times`` times, so that one file can be larger than
+    another.
 
     ``options`` are pyorc's, ``tail`` replaces parts of the file's tail, ``footer`` and ``script`` change its messages.
     """
@@ -62,7 +63,7 @@ class File:
     script: Callable[[messages.Message], None] | None = None
     is_raw: bool = False
     lower_case: bool = False
-    by_arrow: Mapping[str, Any] | None = None  #: written by Arrow with these options, for what pyorc cannot write
+    by_arrow: Mapping[str, Any] | None = None  #: options of Arrow, which writes what pyorc cannot
     raw_timestamps: bool = False
     deleted: tuple[int, ...] = ()
 
@@ -71,7 +72,7 @@ class File:
         return list(self.values) * self.times
 
     def content(self, write_id: int) -> bytes:
-        """The file's bytes."""
+        """Returns the file's bytes."""
         data = self._arrow(write_id) if self.by_arrow is not None else self._pyorc(write_id)
         if self.tail or self.footer or self.script:
             data = _changed(data, self.tail, self.footer, self.script)
@@ -130,7 +131,9 @@ def _changed(
 
 
 def make_unit(root: Path, files: Sequence[File], table: str, *, small_stripe_bytes: int = 0) -> Unit:
-    """A major over these files, in deltas of write IDs from 1 on (an original file is not in one), with deletes."""
+    """Returns a major compaction's unit over these files, in deltas of write IDs from 1 on (original files are in none),
+    with deletes.
+    """
     inserts, keys = [], []
     for number, file in enumerate(files, start=1):
         path = root / ("000000_0" if file.is_raw else f"delta_{number}_{number}/bucket_00000")
@@ -169,14 +172,14 @@ def tail_of(path: Path) -> Tail:
 
 
 def rows_of(path: str, *, raw: bool = False) -> list[tuple[Any, ...]]:
-    """The user's columns, as an independent reader shows them; ``raw`` timestamps as seconds and nanoseconds."""
+    """Returns the user's columns as an independent reader shows them; ``raw`` timestamps as seconds and nanoseconds."""
     converters = {**DEFAULT_CONVERTERS, **({pyorc.TypeKind.TIMESTAMP: _Raw} if raw else {})}
     with open(path, "rb") as file:
         return [row[5] for row in pyorc.Reader(file, converters=converters)]
 
 
 def snapshot(root: Path, table: str) -> list[tuple[Any, ...]]:
-    """ROW__IDs and the table's columns as our own reader shows the directory ``root``."""
+    """Returns ROW__IDs and the table's columns as our own reader shows the directory ``root``."""
     write_ids = ValidWriteIdList(table="d.t", high_watermark=WriteId(DELETER))
     everything = ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
     directory = acid_directory(LocalStorage().listing(str(root)), write_ids, everything)

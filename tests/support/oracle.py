@@ -1,7 +1,7 @@
-"""A slow, plain reader of a registered table, to hold our own reader and the compactor to.
+"""A slow, plain reader of a registered table, against which our own reader and the compactor are checked.
 
-It shares with the product what a snapshot sees (``acid``, ``metastore``) and nothing of how rows are read: every row
-goes through pyorc as a Python tuple, and events meet in a dictionary.
+It shares with the product what a snapshot sees (``acid``, ``metastore``) and nothing of how rows are read: every row goes
+through pyorc as a Python tuple, and events meet in a dictionary.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.support.expected import HIVE_NULL_PARTITION, render
 
 INSERT, UPDATE, DELETE = 0, 1, 2
 
-Event = tuple[int, bool, tuple[Any, ...] | None]  #: write ID of the event, is it a delete, the row
+Event = tuple[int, bool, tuple[Any, ...] | None]  #: write ID of the event, whether it is a delete, the row
 
 
 class _Days(ORCConverter):
-    """Dates as days, since Python's own end at the year 1."""
+    """Dates as day numbers, since Python's dates end at the year 1."""
 
     @staticmethod
     def to_orc(obj: Any, timezone: Any) -> Any:
@@ -62,7 +62,7 @@ _CONVERTERS = {pyorc.TypeKind.DATE: _Days, pyorc.TypeKind.TIMESTAMP: _Timestamps
 def read_lines(
     metastore: Metastore, table: Table, *, txns: ValidTxnList | None = None, null_partition: str = HIVE_NULL_PARTITION
 ) -> list[tuple[RowId, str]]:
-    """All rows with their ROW__IDs, rendered like ``Expected.row_ids`` and sorted; as seen now, or in ``txns``."""
+    """Returns all rows with their ROW__IDs, rendered like ``Expected.row_ids`` and sorted; as seen now, or in ``txns``."""
     table = metastore.catalog.table(table.database, table.name)
     snapshot = txns or metastore.transactions.snapshot()
     write_ids = metastore.write_ids.valid(table.database, table.name, snapshot)
@@ -84,7 +84,7 @@ def read_lines(
 def read_directory(
     path: Path, write_ids: ValidWriteIdList, txns: ValidTxnList
 ) -> Iterator[tuple[RowId, tuple[Any, ...]]]:
-    """The rows of one table's or partition's directory under a snapshot, file number by file number."""
+    """Yields the rows of one table's or partition's directory under a snapshot, file number by file number."""
     directory = acid_directory(LocalStorage().listing(str(path)), write_ids, txns)
     assert directory.unparsable == (), directory.unparsable
     for number, files in sorted(_by_number(directory).items()):

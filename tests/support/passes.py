@@ -34,7 +34,7 @@ from tests.support.tables import entity_of
 def compact(
     site: Site, kind: str = "major", *, table: str = "default.t", runner: Runner | None = None, full: bool = False
 ) -> Outcome:
-    """Asks for one compaction and works on it; what became of it."""
+    """Requests one compaction and works on it; returns its result."""
     request_compaction(site, table=table, type=kind)
     done = run_entries(site, claimable(site), runner or InProcessRunner(), Options(full_verify=full))
     (outcome,) = done.outcomes
@@ -42,7 +42,7 @@ def compact(
 
 
 def clean_all(site: Site) -> None:
-    """Cleans until nothing waits any more; a commit is settled only after hive.txn.opentxn.timeout."""
+    """Cleans until no entry waits; a commit is settled only after hive.txn.opentxn.timeout."""
 
     def is_done() -> bool:
         clean(site)
@@ -52,7 +52,7 @@ def clean_all(site: Site) -> None:
 
 
 def settle() -> None:
-    """Lets the 1 ms pass that these tests set as hive.txn.opentxn.timeout: whatever has ended is settled then."""
+    """Lets the 1 ms pass that these tests set as hive.txn.opentxn.timeout: everything that has ended is settled then."""
     time.sleep(0.01)
 
 
@@ -65,14 +65,14 @@ def age(site: Site) -> None:
 
 
 def time_out_all(site: Site) -> None:
-    """Lets hive.txn.timeout pass for everybody, and the housekeeper come by."""
+    """Lets hive.txn.timeout pass for everybody, then runs the housekeeper."""
     with site.metastore.database.write() as conn:
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
     keep_house(site)
 
 
 def rows_without_visibility(site: Site, table: Table) -> list[tuple[Any, ...]]:
-    """What Trino shows: a directory counts as soon as it is there; write IDs are judged as by every reader."""
+    """Returns what Trino shows: a directory counts as soon as it exists; write IDs are judged as by every reader."""
     target = site.target(entity_of(table))
     write_ids = site.write_ids(table, site.metastore.transactions.snapshot())
     everything = ValidTxnList(high_watermark=TxnId(NOTHING_OPEN))
@@ -93,7 +93,7 @@ class Renames(LocalStorage):
 
 
 class Hides(Renames):
-    """Remembers of each directory that is hidden what it was called, and who held locks just then."""
+    """Remembers the former name of each hidden directory, and who held locks at that moment."""
 
     def __init__(self, site: Site) -> None:
         self.seen: list[tuple[str, list[TxnId | None]]] = []

@@ -1,4 +1,4 @@
-"""Waiting for what comes sooner or later: for the state itself, however slow the machine, and never for an instant."""
+"""Waits for eventual states: for the state itself, however slow the machine, and never for a fixed time."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-#: Seconds that a loaded machine may take for anything. Only a test that fails ever waits so long.
+#: Seconds that a loaded machine may take for anything. Only a failing test ever waits that long.
 PATIENCE = 300.0
 
 _T = TypeVar("_T")
 
 
 def until(what: str, condition: Callable[[], _T], *, seconds: float = PATIENCE, pause: float = 0.01) -> _T:
-    """The first answer of ``condition`` that is true.
+    """Returns the first true answer of ``condition``.
 
     Raises:
-        AssertionError: there was none within ``seconds``; it names ``what`` was waited for.
+        AssertionError: there was none within ``seconds``; the message names ``what`` was waited for.
     """
     deadline = time.monotonic() + seconds
     while not (found := condition()):

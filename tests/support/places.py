@@ -1,4 +1,4 @@
-"""A fresh metastore on a server, to be ill-treated."""
+"""A fresh metastore on a server, for tests that mistreat it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Place:
     url: str
 
     def kill(self, connection: int) -> None:
-        """End one connection as an administrator does. The server does it in its own time, which is waited for."""
+        """Ends one connection as an administrator does. The server takes its own time, so this waits for it."""
         self.server.sql(_KILL[self.server.kind].format(connection), self.name)
         lives = _LIVES[self.server.kind].format(connection)
         until(f"the end of connection {connection}", lambda: int(self.server.sql(lives, self.name)) == 0)
 
     def user(self, name: str, grants: str) -> str:
-        """The URL of a new user with a password and some rights."""
+        """Returns the URL of a new user with a password and some rights."""
         if self.server.kind == "postgresql":
             make = f"DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; {grants} TO {name};"
         else:
@@ -43,7 +43,7 @@ class Place:
         return make_url(self.url).set(username=name, password=PASSWORD).render_as_string(hide_password=False)
 
     def may_read(self) -> str:
-        """The grants of a user ``reader`` who has SELECT and nothing else."""
+        """Returns the grants of a user ``reader`` who has SELECT and nothing else."""
         if self.server.kind == "postgresql":
             return "GRANT USAGE ON SCHEMA public TO reader; GRANT SELECT ON ALL TABLES IN SCHEMA public"
         return f"GRANT SELECT ON {self.name}.*"

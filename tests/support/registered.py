@@ -1,4 +1,4 @@
-"""Tables of ``tests/fixtures`` in a metastore that lives, whose transactions are its own."""
+"""Tables of ``tests/fixtures`` in a live metastore with transactions of its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from compactor.service.site import Site
 
 
 def register(site: Site, path: Path, folder: Path, name: str) -> Table:
-    """A copy of a step's table. Its aborted write IDs belong to new transactions that abort, all others count as
-    committed long ago; a transaction that a directory's name bears counts as valid as soon as so many were opened."""
+    """Registers a copy of a step's table. Its aborted write IDs belong to new transactions that abort, all others count as
+    committed long ago; a transaction in a directory's name counts as valid once that many transactions were opened.
+    """
     step = read_step(path)
     location = folder / name
     if step.directory is None:
@@ -51,7 +52,7 @@ def register(site: Site, path: Path, folder: Path, name: str) -> Table:
 
 
 def _write_ids(site: Site, step: FixtureStep, name: str) -> None:
-    """NEXT_WRITE_ID, and what the watermark and the list of the aborted are read from: TXN_TO_WRITE_ID."""
+    """Writes NEXT_WRITE_ID and TXN_TO_WRITE_ID, from which the watermark and the list of aborted write IDs are read."""
     aborted = {row["TXN_ID"] for row in step.dump.rows("TXNS") if row["TXN_STATE"] == "a"}
     of_aborted = {
         int(row["T2W_WRITEID"] or 0)

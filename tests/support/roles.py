@@ -1,4 +1,4 @@
-"""One pass of each role over an embedded metastore, for processes of their own."""
+"""One pass of each role over an embedded metastore, for separate processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cleaner(metastore_url: str) -> None:
 
 
 def cleaner_of_aborts(metastore_url: str) -> None:
-    """A cleaner for whom one aborted transaction is enough."""
+    """Runs a cleaner for which one aborted transaction is enough."""
     flags = {"hive.compactor.abortedtxn.threshold": "0", "hive.txn.opentxn.timeout": "1ms"}
     _with_site(metastore_url, cleaning.clean, flags)
 
@@ -50,12 +50,12 @@ def repair(metastore_url: str) -> None:
 
 
 def beside_hive_2(metastore_url: str) -> None:
-    """The major compactions that a Hive 2 needs before it is replaced."""
+    """Runs the major compactions that a Hive 2 needs before it is replaced."""
     hive2.compact(hive2.site_of(open_database(metastore_url)))
 
 
 def abort(metastore_url: str) -> None:
-    """Aborts what somebody works on."""
+    """Aborts a compaction that is being worked on."""
     _with_site(
         metastore_url,
         lambda site: [aborting.abort_compaction(site, e.id) for e in site.metastore.entries.working()],
@@ -64,9 +64,9 @@ def abort(metastore_url: str) -> None:
 
 
 def slow_worker(metastore_url: str, signs: str) -> None:
-    """A worker that, once its units are done, makes the file ``begun`` in ``signs`` and waits for ``go``.
+    """Runs a worker that, once its units are done, creates the file ``begun`` in ``signs`` and waits for ``go``.
 
-    Its fate stands in ``fate`` then.
+    The result is then in the file ``fate``.
     """
 
     def wait() -> None:
@@ -97,6 +97,6 @@ def _with_site(metastore_url: str, pass_: Callable[[Site], object], flags: dict[
 
 
 def configured(config: str, role: Callable[[str], None], metastore_url: str) -> None:
-    """``role`` under the configuration file that says where the tables' store is."""
+    """Runs ``role`` under the configuration file that names the tables' store."""
     os.environ["COMPACTOR_CONFIG"] = config
     role(metastore_url)

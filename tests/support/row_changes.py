@@ -1,7 +1,7 @@
-"""What a statement changes in the transaction tables: as a real Hive 4.1 was recorded, and as our own store does.
+"""Changes of a statement in the transaction tables: as recorded from a real Hive 4.1, and as our own store makes them.
 
-A change is a row that appeared (``+``), that went (``-``) or that came and went within the statement (``~``). Times read
-``T``, so that two runs compare; columns without a value are left out.
+A change is a row that was added (``+``), that was removed (``-``) or that was added and removed within the statement
+(``~``). Times read ``T``, so that two runs compare; columns without a value are left out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _CHANGE = re.compile(r"([A-Z_0-9]+): (.*?) -> (.*?)(?=, [A-Z_0-9]+: |$)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What one statement changed; ``lines`` is the form in which two of them are compared and shown."""
+    """The changes of one statement; ``lines`` is the form in which two of them are compared and shown."""
 
     appeared: State
     gone: State
@@ -59,7 +59,7 @@ class Changes:
 
     @property
     def lines(self) -> list[str]:
-        """One line a row, sorted."""
+        """One line for each row, sorted."""
         signed = (("+", self.appeared), ("-", self.gone), ("~", self.passing))
         return sorted(
             f"{sign} {table} {' '.join(f'{name}={value}' for name, value in columns)}"
@@ -69,7 +69,7 @@ class Changes:
 
 
 def changes(states: list[State]) -> Changes:
-    """What lies between the first state and the last, with what only the ones between have."""
+    """Returns the changes from the first state to the last, including rows that only states in between have."""
     first, last = states[0], states[-1]
     passing: State = Counter()
     for state in states[1:-1]:
@@ -78,7 +78,7 @@ def changes(states: list[State]) -> Changes:
 
 
 def row(table: str, values: dict[str, Any], rewrite: Callable[[str, dict[str, str]], dict[str, str]]) -> Row:
-    """A row in the form in which it is compared."""
+    """Returns a row in the form in which it is compared."""
     texts = {
         name: "T" if name.endswith(_TIMES) and str(value) != "0" else str(value)
         for name, value in values.items()
@@ -88,7 +88,7 @@ def row(table: str, values: dict[str, Any], rewrite: Callable[[str, dict[str, st
 
 
 class Recorded:
-    """The record of a real Hive's row changes, statement by statement."""
+    """The row changes recorded from a real Hive, statement by statement."""
 
     def __init__(self, path: Path, rewrite: Callable[[str, dict[str, str]], dict[str, str]]) -> None:
         self._rewrite = rewrite
@@ -136,7 +136,7 @@ class Recorded:
 
 @contextmanager
 def recording(metastore: Metastore, rewrite: Callable[[str, dict[str, str]], dict[str, str]]) -> Iterator[list[State]]:
-    """The states of the transaction tables, one behind each transaction that commits within the block."""
+    """Yields the states of the transaction tables, one after each transaction that commits within the block."""
     with metastore.database.read() as conn:
         states = [_dumped(conn, rewrite)]
 
@@ -154,6 +154,6 @@ def _dumped(conn: Connection, rewrite: Callable[[str, dict[str, str]], dict[str,
     found: State = Counter()
     for table in TABLES:
         for values in conn.execute(select(table)).mappings():
-            if values.get("TXN_ID") != 0:  # the first row of every schema
+            if values.get("TXN_ID") != 0:  # the initial row of every schema
                 found[row(table.name, dict(values), rewrite)] += 1
     return found

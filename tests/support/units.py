@@ -1,4 +1,4 @@
-"""Units of one entry, run as their runner would."""
+"""Units of one entry, run as their runner would run them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozense
 
 
 def small_unit(folder: Path) -> Unit:
-    """A unit of one file with three rows in ``folder``."""
+    """Returns a unit of one file with three rows in ``folder``."""
     write_file(folder / "d" / "bucket_00000", dense(1, 3))
     return Unit(
         location=str(folder),
@@ -36,8 +36,9 @@ def small_unit(folder: Path) -> Unit:
 def acid_unit(
     folder: Path, shape: Shape, *, rows: Sequence[str] = (), deletes: Sequence[str] = (), first: int = 1, **more: int
 ) -> Unit:
-    """A unit of the files at these paths in ``folder``; write IDs up to 9 are valid except 5. ``small`` bounds its small
-    stripes."""
+    """Returns a unit of the files at these paths in ``folder``; write IDs up to 9 are valid except 5. ``small`` is the
+    upper bound of its small stripes.
+    """
 
     def inputs(names: Sequence[str]) -> tuple[Input, ...]:
         return tuple(

@@ -1,4 +1,4 @@
-"""What a pass changed, row by row and file by file, and a runner that lets a test act while units run."""
+"""Changes of a pass, row by row and file by file, and a runner that lets a test act while units run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compactor.rewrite.run.task_queue import Job, JobAnswer
 
 
 def rows_of_database(path: Path) -> dict[str, list[str]]:
-    """Every row of every table of an SQLite file, as text and sorted."""
+    """Returns every row of every table of an SQLite file, as text and sorted."""
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as conn:
         tables = [row[0] for row in conn.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         found = {table: sorted(map(repr, conn.execute(f'SELECT * FROM "{table}"'))) for table in tables}
@@ -22,7 +22,9 @@ def rows_of_database(path: Path) -> dict[str, list[str]]:
 
 
 def files_below(root: Path) -> dict[str, tuple[int, int, int]]:
-    """Mode, time of change and checksum of everything below ``root``, by its relative path; directories have no sum."""
+    """Returns mode, modification time and checksum of everything below ``root``, by relative path; directories have no
+    checksum.
+    """
     return {
         str(path.relative_to(root)): (
             path.stat().st_mode,
@@ -34,7 +36,7 @@ def files_below(root: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def names_in(path: Path) -> set[str]:
-    """What stands directly in a directory."""
+    """Returns the names directly in a directory."""
     return {child.name for child in path.iterdir()}
 
 

@@ -1,4 +1,4 @@
-"""A ZooKeeper of Debian's package on a port of the loopback interface, as a child of this process."""
+"""A ZooKeeper from Debian's package on a loopback port, as a child of this process."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ZooKeeper:
 
 @contextmanager
 def zookeeper(directory: Path) -> Iterator[ZooKeeper]:
-    """A running server; nothing of it is left afterwards."""
+    """Yields a running server; leaves nothing of it behind."""
     server = ZooKeeper(directory)
     server.start()
     try:

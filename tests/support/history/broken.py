@@ -1,4 +1,4 @@
-"""Metastores with one guard taken away each; the checker must notice. The races are held open for a moment."""
+"""Metastores that lack one guard each; the checker must notice. The races are held open for a moment."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOMENT = 0.01
 
 
 class _UnguardedClaim(Claims):
-    """The entry that waits longest, whoever else takes it."""
+    """Claims the entry that has waited longest, even if another process takes it as well."""
 
     def claim(
         self,
@@ -51,7 +51,7 @@ class _UnguardedClaim(Claims):
 
 
 class _UnlockedWriteIds(WriteIds):
-    """The counter is read and written without its row being locked."""
+    """Reads and writes the counter without locking its row."""
 
     def _draw(self, conn: Connection, database: str, table: str) -> WriteId:
         counter = NEXT_WRITE_ID.c
@@ -65,7 +65,7 @@ class _UnlockedWriteIds(WriteIds):
 
 
 class _UncheckedLocks(Locks):
-    """Whoever asks gets the lock."""
+    """Grants every lock request."""
 
     def _blockers(
         self, rows: Sequence[LockRow], wanted: Iterable[LockRequest], txn: TxnId, *, before: int | None
@@ -74,7 +74,7 @@ class _UncheckedLocks(Locks):
 
 
 class _SnapshotOfTwoReads(Transactions):
-    """What is open, and in a second transaction up to where."""
+    """Reads the open transactions, and the high watermark in a second transaction."""
 
     def snapshot(self, own: TxnId | None = None, **how: Any) -> ValidTxnList:
         known = super().snapshot(None, **how)
@@ -112,7 +112,7 @@ def _commit(metastore: Metastore) -> None:
     commits.conflict = nobody
 
 
-#: What is taken away, by name. Only for a process of its own: some of it changes the product's modules.
+#: The guards taken away, by name. Only for a separate process: some of it changes the product's modules.
 BROKEN: Mapping[str, Callable[[Metastore], None]] = {
     "claim without its guard": _claim,
     "write ids without the row lock": _write_ids,

@@ -12,7 +12,9 @@ from tests.support.history.transactions import fates, of_conflicts, of_transacti
 
 
 def anomalies(operations: Sequence[Operation], *, semi_shared: bool = False) -> list[Anomaly]:
-    """All of them; none is what is wanted. ``semi_shared``: Hive 3, whose shared writes exclude each other."""
+    """Returns all anomalies; a correct history has none. ``semi_shared``: Hive 3, whose shared writes exclude each
+    other.
+    """
     known = fates(operations)
     bugs = [op for op in operations if op.error.startswith("BUG")]
     return [

@@ -1,6 +1,6 @@
-"""What must hold of the compaction queue: for each entry there is an order of the calls that is a way of the states.
+"""Invariants of the compaction queue: for each entry some order of the calls must be a valid path through the states.
 
-The states and who may change them are written down once more, since those of the product are under test.
+The states, and who may change them, are written down again here, since those of the product are under test.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tests.support.history.operations import Anomaly, Kind, Operation
 #: State and worker of an entry; no state before it is requested.
 _State = tuple[str | None, str | None]
 _BEFORE: _State = (None, None)
-_AFTER = {"i": "wxf", "w": "rifcx", "r": "rsfc"}  #: changes that are allowed, as in Hive
+_AFTER = {"i": "wxf", "w": "rifcx", "r": "rsfc"}  #: allowed state changes, as in Hive
 _CHANGES = ("withdraw", "record", "committing", "requeue", "finish", "clean")  #: calls that name the entry
 
 
 def of_entries(operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    """Each entry of the queue."""
+    """Checks each entry of the queue."""
     final = next((operation for operation in operations if operation.name == "entries" and operation.is_ok), None)
     requested: dict[int, Operation] = {}
     for operation in operations:
@@ -86,7 +86,7 @@ def _worker(operation: Operation) -> str | None:
 
 
 def _has_a_way(operations: Sequence[Operation]) -> bool:
-    """Whether there is an order that fits the times and the states; what is uncertain may be left out."""
+    """Returns true if some order of the calls fits the times and the states; uncertain calls may be left out."""
     start = frozenset(range(len(operations)))
     open_ways, known = [(start, _BEFORE)], {(start, _BEFORE)}
     while open_ways:
@@ -106,7 +106,7 @@ def _has_a_way(operations: Sequence[Operation]) -> bool:
 
 
 def _apply(operation: Operation, state: _State) -> _State | None:
-    """The state after ``operation``; None where it cannot have happened."""
+    """Returns the state after ``operation``; None where it cannot have happened."""
     return _APPLY[operation.name](operation, state)
 
 
@@ -152,7 +152,7 @@ _APPLY: Mapping[str, Callable[[Operation, _State], _State | None]] = {
 
 
 def _claimed_twice(operations: Sequence[Operation]) -> list[Operation]:
-    """More claims than the request and what queued the entry again allow, if that is what is wrong."""
+    """Finds more claims than the request and the calls that queued the entry again allow."""
     claims = [operation for operation in operations if operation.name == "claim" and operation.is_ok]
     again = [operation for operation in operations if operation.name == "requeue" and operation.value is not False]
     return [*claims, *again] if len(claims) > len(again) + 1 else []

@@ -1,7 +1,7 @@
-"""No two locks that exclude each other are held at the same time, as far as that is certain.
+"""Invariant of locks: no two that exclude each other are held at the same time, as far as that is certain.
 
-A lock is certainly held from the answer that says so until the first call that may end it begins. The matrix is
-written down once more, since that of the product is under test.
+A lock is certainly held from the answer that grants it until the first call that may end it begins. The matrix is written
+down again here, since that of the product is under test.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.support.history.operations import Anomaly, Kind, Operation
 from tests.support.history.transactions import Result
 
-#: Pairs of HL_LOCK_TYPE that exclude each other, in Hive 4; in Hive 3, which stores x as w, also w and w.
+#: Pairs of HL_LOCK_TYPE that exclude each other in Hive 4; in Hive 3, which stores x as w, also w and w.
 _EXCLUDES = frozenset(frozenset(pair) for pair in ("ee", "er", "ew", "ex", "xx", "xw"))
 _ENDS = ("commit", "committing", "abort")
 _MS = 1_000_000
@@ -21,7 +21,7 @@ _NEVER = float("inf")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Held:
-    """A lock over the time in which it is certainly held."""
+    """A lock and the time in which it is certainly held."""
 
     id: int
     txn: int
@@ -33,7 +33,7 @@ class _Held:
 
 
 def of_locks(operations: Sequence[Operation], known: Mapping[int, Result], *, semi_shared: bool) -> Iterator[Anomaly]:
-    """Each pair of locks."""
+    """Checks each pair of locks."""
     excludes = _EXCLUDES | ({frozenset("w")} if semi_shared else frozenset())
     asked: dict[int, Operation] = {}
     for operation in operations:
@@ -87,7 +87,7 @@ def _grants(operations: Sequence[Operation]) -> dict[int, Operation]:
 
 
 def _ends(operations: Sequence[Operation]) -> dict[tuple[str, int], float]:
-    """When the first call began that may have ended a lock or a transaction."""
+    """Returns when the first call began that may have ended a lock or a transaction."""
     found: dict[tuple[str, int], float] = {}
     for operation in operations:
         ended: list[tuple[str, int]] = []
@@ -103,7 +103,7 @@ def _ends(operations: Sequence[Operation]) -> dict[tuple[str, int], float]:
 
 
 def _timed_out(ask: Operation, time_outs: Sequence[Operation]) -> float:
-    """When a lock without a transaction may have been taken away: not before its time, which starts when it is asked."""
+    """Returns when a lock without a transaction may have been removed: not before its timeout, counted from the request."""
     found = _NEVER
     for operation in time_outs:
         due = ask.began + operation.arguments["timeout_ms"] * _MS
@@ -113,7 +113,7 @@ def _timed_out(ask: Operation, time_outs: Sequence[Operation]) -> float:
 
 
 def _unknown(ask: Operation, time_outs: Sequence[Operation], fate: Result) -> float:
-    """The first time-out without an answer that may have ended the transaction; none where its end is known."""
+    """Returns the first timeout call without an answer that may have ended the transaction; None where its end is known."""
     if fate.committed or fate.aborts or fate.final == "o":
         return _NEVER
     unknown = (op.began for op in time_outs if not op.is_ok and op.is_possible and op.latest > ask.began)

@@ -1,8 +1,7 @@
-"""What processes did to a metastore, as it was recorded: one value for each call, with its times and its answer.
+"""Recorded calls of processes on a metastore: one value for each call, with its times and its answer.
 
-Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share. Each call did what it did at one
-instant between ``began`` and ``ended``; a call without answer (its process was killed) did it at any later time or
-never.
+Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share. Each call took effect at one instant
+between ``began`` and ``ended``; a call without an answer (its process was killed) took effect at any later time or never.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Any
 
 
 class Outcome(enum.Enum):
-    """What the caller knows."""
+    """The caller's knowledge of a call's result."""
 
     OK = "ok"
-    REFUSED = "refused"  #: an error that says that nothing was done
+    REFUSED = "refused"  #: an error that means that nothing was done
     UNKNOWN = "unknown"  #: no answer, or an error that leaves open what was done
 
 
@@ -39,7 +38,7 @@ class Operation:
 
     @property
     def key(self) -> str:
-        """Names the operation in arguments of others."""
+        """Name of the operation in arguments of others."""
         return f"{self.process}/{self.number}"
 
     @property
@@ -48,16 +47,16 @@ class Operation:
 
     @property
     def is_possible(self) -> bool:
-        """Whether it may have done something."""
+        """True if the call may have taken effect."""
         return self.outcome is not Outcome.REFUSED
 
     @property
     def latest(self) -> float:
-        """Until when it may have done what it did."""
+        """The latest time at which the call may have taken effect."""
         return float("inf") if self.ended is None or self.outcome is Outcome.UNKNOWN else self.ended
 
     def precedes(self, other: Operation) -> bool:
-        """Whether it was over before ``other`` began."""
+        """Returns true if it was over before ``other`` began."""
         return self.latest < other.began
 
     def __str__(self) -> str:
@@ -68,7 +67,7 @@ class Operation:
 
 
 class Kind(enum.Enum):
-    """What can be wrong."""
+    """The kinds of anomalies."""
 
     BUG = "an error that nobody raises on purpose"
     DUPLICATE_TRANSACTION = "a transaction id was given twice"
@@ -107,13 +106,13 @@ class Anomaly:
 
 
 def recorded(folder: Path) -> list[Operation]:
-    """All operations that the files ``*.jsonl`` in ``folder`` tell of, by their beginning."""
+    """Returns all operations recorded in the files ``*.jsonl`` in ``folder``, ordered by their beginning."""
     found = [operation for path in folder.glob("*.jsonl") for operation in _of_process(path.stem, path.read_bytes())]
     return sorted(found, key=lambda operation: operation.began)
 
 
 def _of_process(process: str, text: bytes) -> Iterable[Operation]:
-    lines = [json.loads(line) for line in text.split(b"\n")[:-1]]  # the last one may have been cut off
+    lines = [json.loads(line) for line in text.split(b"\n")[:-1]]  # the last line may have been cut off
     answers = {line["number"]: line for line in lines if "outcome" in line}
     for line in lines:
         if "name" in line:

@@ -1,4 +1,4 @@
-"""Writes down what a process is about to do and what came of it, so that a SIGKILL leaves both or the first."""
+"""Records what a process is about to do and what came of it, so that a SIGKILL leaves both or the first alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _as_it_is(answer: Any) -> Any:
 
 
 class Recorder:
-    """The operations of one process, in a file of its own. Each line is one write at the file's end."""
+    """The operations of one process, in a file of its own. Each line is appended with one write."""
 
     def __init__(self, folder: Path, process: str) -> None:
         self.process = process
@@ -30,7 +30,8 @@ class Recorder:
     def call(
         self, name: str, call: Callable[[], _T], *, answer: Callable[[_T], Any] = _as_it_is, **arguments: Any
     ) -> tuple[str, _T]:
-        """The key of the operation, and what ``call`` returns; ``answer`` makes of it what is written down.
+        """Records ``call`` and returns the operation's key and the call's result; ``answer`` converts the result for the
+        record.
 
         Raises:
             CompactorError: as ``call`` does; anything else that it raises is written down as a bug.

@@ -1,7 +1,7 @@
-"""Many processes at one metastore, some of them killed or held up at random, and everything they do recorded.
+"""Many processes on one metastore, some of them killed or suspended at random, and everything they do recorded.
 
 ``python -m tests.support.history.run URL FOLDER SECONDS PROCESSES SEED [BROKEN]``. The metastore is empty but for the
-database ``default``. FOLDER gets a file for each process; who has seen enough makes ``stop`` in it.
+database ``default``. FOLDER gets a file for each process; an observer that has seen enough creates ``stop`` in it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.support.history.broken import BROKEN
 from tests.support.history.recorder import Recorder
 from tests.support.history.workload import Workload, look_at_the_end, opened, prepare, unprepare
 
-_GRACE_SECONDS = 120.0  #: a process has this long to end what it is at when the time is over
+_GRACE_SECONDS = 120.0  #: a process has this long to finish its current call when the time is over
 
 
 @dataclass(slots=True, kw_only=True)
 class Nemesis:
-    """Starts processes and now and then kills one, or holds one up for a while."""
+    """Starts processes and now and then kills one, or suspends one for a while."""
 
-    start: Callable[[str], None]  #: what a process named so does; it runs in a child
+    start: Callable[[str], None]  #: the work of a process of that name; it runs in a child
     dead: Path
     random: random.Random
     running: dict[int, str] = field(default_factory=dict)
@@ -44,14 +44,14 @@ class Nemesis:
             return
         try:
             self.start(name)
-        finally:  # a child never goes on as its parent
+        finally:  # a child must never continue as its parent
             if sys.exc_info()[0] is not None:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
 
     def rage(self, stop: Callable[[], bool]) -> None:
-        """Kill and hold up until ``stop`` says that it is over."""
+        """Kills and suspends processes until ``stop`` says that it is over."""
         while not stop() and not self.failed:
             time.sleep(self.random.uniform(0.05, 0.4))
             victim = self.random.choice(sorted(self.running))
@@ -66,7 +66,7 @@ class Nemesis:
             self._notice()
 
     def end(self) -> None:
-        """Wait for all; who does not end in time is killed and has failed."""
+        """Waits for all; a process that does not end in time is killed and counts as failed."""
         deadline = time.monotonic() + _GRACE_SECONDS
         while self.running and time.monotonic() < deadline:
             self._notice()
@@ -81,7 +81,7 @@ class Nemesis:
         (self.dead / self.running.pop(child)).touch()
 
     def _notice(self) -> None:
-        """Processes that ended by themselves."""
+        """Notes processes that ended by themselves."""
         for child, name in list(self.running.items()):
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:

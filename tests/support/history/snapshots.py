@@ -1,4 +1,4 @@
-"""What must hold of snapshots and of what is read under them, in real time."""
+"""Invariants of snapshots and of what is read under them, in real time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.history.transactions import Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A snapshot as it was answered."""
+    """A snapshot as the metastore returned it."""
 
     operation: Operation
     own: int | None
@@ -34,7 +34,7 @@ def _seen(operation: Operation) -> _Seen:
 
 
 def of_snapshots(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
-    """Snapshot isolation."""
+    """Checks snapshot isolation."""
     taken = {op.key: _seen(op) for op in operations if op.name == "snapshot" and op.is_ok}
     writers = [fate for fate in known.values() if fate.type != "read_only"]
     for snapshot in taken.values():
@@ -57,7 +57,7 @@ def _missed(snapshot: _Seen, writers: Sequence[Result]) -> Iterator[Anomaly]:
     seen = [f for f in writers if f.committed and f.txn != snapshot.own and snapshot.is_valid(f.txn)]
     newest = max(seen, key=lambda fate: fate.committed_from, default=None)
     for fate in writers:
-        # Hive ends a snapshot at its own transaction, whatever committed behind it
+        # Hive ends a snapshot at its own transaction, whatever committed after it
         beyond = snapshot.own is not None and fate.txn > snapshot.own
         if not fate.committed or snapshot.is_valid(fate.txn) or beyond:
             continue

@@ -1,4 +1,4 @@
-"""What must hold of transactions and write IDs: each id once, one fate each, nothing after it, first committer wins."""
+"""Invariants of transactions and write IDs: each id once, one fate each, nothing after it, first committer wins."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _NEEDS_OPEN = ("allocate", "component", "acquire", "heartbeat", "record", *_COMM
 
 @dataclass(slots=True)
 class Result:
-    """What became of a transaction."""
+    """The recorded fate of a transaction."""
 
     txn: int
     type: str = "default"
     opened: Operation | None = None
-    commits: list[Operation] = field(default_factory=list)  #: all that may have committed it
-    aborts: list[Operation] = field(default_factory=list)  #: all that surely aborted it
-    final: str | None = None  #: its state in the end, where somebody looked
+    commits: list[Operation] = field(default_factory=list)  #: all calls that may have committed it
+    aborts: list[Operation] = field(default_factory=list)  #: all calls that surely aborted it
+    final: str | None = None  #: its final state, where somebody looked
 
     @property
     def committed(self) -> bool:
-        """Whether it surely committed."""
+        """True if it surely committed."""
         return any(operation.is_ok for operation in self.commits) or (bool(self.commits) and self.final == "c")
 
     @property
@@ -35,22 +35,22 @@ class Result:
 
     @property
     def committed_from(self) -> float:
-        """Before this time it surely was not committed."""
+        """The time before which it surely was not committed."""
         return min((operation.began for operation in self.commits), default=float("inf"))
 
     @property
     def committed_by(self) -> float:
-        """From this time on it surely was committed."""
+        """The time from which it surely was committed."""
         return min((operation.latest for operation in self.commits if operation.is_ok), default=float("inf"))
 
     @property
     def commit(self) -> Operation:
-        """The operation that proves best that it committed."""
+        """The operation that best proves that it committed."""
         return min(self.commits, key=lambda operation: (operation.latest, operation.began))
 
 
 def fates(operations: Sequence[Operation]) -> dict[int, Result]:
-    """Every transaction that is mentioned."""
+    """Returns the fate of every transaction mentioned in the history."""
     found: dict[int, Result] = {}
     for operation in operations:
         for txn in _mentioned(operation):
@@ -85,7 +85,7 @@ def _mentioned(operation: Operation) -> Iterator[int]:
 
 
 def of_transactions(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
-    """Identity and fate."""
+    """Checks identity and fate."""
     yield from _ids(operations)
     for fate in known.values():
         yield from _one_fate(fate)
@@ -114,7 +114,7 @@ def _ids(operations: Sequence[Operation]) -> Iterator[Anomaly]:
 
 
 def _grows(kind: Kind, given: Sequence[tuple[Operation, Sequence[int]]]) -> Iterator[Anomaly]:
-    """Whatever was given after another answer is higher than what that answer gave."""
+    """Checks that an id handed out after another answer is higher than the id in that answer."""
     by_end = sorted(given, key=lambda pair: pair[0].latest)
     at, highest, holder = 0, -1, None
     for operation, ids in sorted(given, key=lambda pair: pair[0].began):
@@ -154,7 +154,7 @@ def _after_end(operations: Sequence[Operation], known: Mapping[int, Result]) -> 
 
 
 def of_write_ids(operations: Sequence[Operation]) -> Iterator[Anomaly]:
-    """Each number of a table to one transaction, growing, and none forgotten."""
+    """Checks that each write ID of a table has one transaction, that they grow, and that none is forgotten."""
     first: dict[tuple[str, int], Operation] = {}
     owner: dict[tuple[str, int], Operation] = {}
     for operation in operations:
@@ -182,7 +182,7 @@ def of_write_ids(operations: Sequence[Operation]) -> Iterator[Anomaly]:
 
 
 def of_conflicts(operations: Sequence[Operation], known: Mapping[int, Result]) -> Iterator[Anomaly]:
-    """First committer wins: of two that updated the same and were open together only one is committed."""
+    """Checks that the first committer wins: of two that updated the same row and were open together only one commits."""
     updates: dict[tuple[str, str], dict[int, Operation]] = defaultdict(dict)
     for operation in operations:
         changes = operation.name == "component" and operation.arguments["operation"] in ("u", "d")
@@ -198,7 +198,7 @@ def of_conflicts(operations: Sequence[Operation], known: Mapping[int, Result]) -
 
 
 def _open_before_commit(a: Result, b: Result) -> bool:
-    """Whether ``a`` was surely open before ``b`` can have been committed."""
+    """Returns true if ``a`` was surely open before ``b`` can have been committed."""
     return a.opened is not None and a.opened.latest < b.committed_from
 
 

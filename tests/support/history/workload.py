@@ -1,4 +1,4 @@
-"""What one process does to a metastore until its time is over or it is killed; every call is recorded."""
+"""The work of one process on a metastore until its time is over or it is killed; every call is recorded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TIMEOUT_MS = 800
 HOST = "history"
 _LOCK_TYPES, _LOCK_WEIGHTS = tuple(LockType), (35, 45, 12, 8)
 
-#: The rows of the tables. A row is there as soon as it is written, as a delta is, and seen under a snapshot.
+#: The rows of the tables. A row exists as soon as it is written, like a delta, and is read under a snapshot.
 VALUES = Table(
     "HISTORY_VALUES",
     MetaData(),
@@ -48,7 +48,7 @@ _V = VALUES.c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an entity is, as the metastore said when it was made."""
+    """Location of an entity, as the metastore returned it when it was made."""
 
     table_id: int
     partition_id: int
@@ -56,7 +56,7 @@ class Place:
 
 
 def prepare(metastore: Metastore) -> dict[tuple[str, str], Place]:
-    """The tables; their partitions by name."""
+    """Creates the tables; returns their partitions by name."""
     places = {}
     key = [TableColumn(name="p", type="string")]
     for name in TABLES:
@@ -72,12 +72,12 @@ def prepare(metastore: Metastore) -> dict[tuple[str, str], Place]:
 
 
 def unprepare(metastore: Metastore) -> None:
-    """Away with the only table that is not Hive's."""
+    """Drops the only table that is not Hive's."""
     VALUES.drop(metastore.database.engine)
 
 
 def opened(url: str) -> Metastore:
-    """The metastore; what the queue of Hive 3.1 has no columns for is kept in the same database."""
+    """Opens the metastore; what the queue of Hive 3.1 has no columns for is kept in the same database."""
     metastore = open_metastore("default", url)
     if not metastore.dialect.layout.has_visibility:
         metastore.queue.keep_in(open_state(url).kept_columns("default"))
@@ -85,7 +85,7 @@ def opened(url: str) -> Metastore:
 
 
 class Workload:
-    """One process. ``dead`` is where the names of those that were killed appear."""
+    """One process. ``dead`` is the folder in which the names of killed processes appear."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Workload:
         self._newest_entry: int = 0
 
     def run(self, stop: Callable[[], bool]) -> None:
-        """Do one thing after the other until ``stop`` says so."""
+        """Does one thing after another until ``stop`` says so."""
         things: list[tuple[Callable[[], None], int]] = [(self._update, 40), (self._read_all, 14), (self._borrow, 6)]
         things += [(self._time_out, 4)]
         things += [(self._request, 16), (self._compact, 20), (self._repair, 6), (self._clean, 8), (self._look, 6)]
@@ -112,13 +112,13 @@ class Workload:
         while not stop():
             try:
                 self._random.choices(doings, weights)[0]()
-            except CompactorError:  # it is in the record, and whoever made it goes on with something else
+            except CompactorError:  # it is recorded, and the process goes on with something else
                 continue
 
     # --- transactions -------------------------------------------------------------------------------------------
 
     def _update(self) -> None:
-        """Read what is there, write one more, commit."""
+        """Reads a row's versions, writes one more, commits."""
         txn = self._open(TxnType.DEFAULT)
         try:
             table, partition = self._random.choice(TABLES), self._random.choice(WRITTEN)
@@ -149,7 +149,7 @@ class Workload:
             self._commit(txn)
 
     def _read_all(self) -> None:
-        """Everything twice under one snapshot, with or without a transaction."""
+        """Reads everything twice under one snapshot, with or without a transaction."""
         txn = self._open(TxnType.READ_ONLY) if self._random.random() < 0.5 else None
         key, seen = self._snapshot(txn)
         for _ in range(2):
@@ -161,7 +161,7 @@ class Workload:
             self._commit(txn)
 
     def _borrow(self) -> None:
-        """A lock without a transaction."""
+        """Takes a lock without a transaction."""
         lock = self._acquire(NO_TXN, self._wanted(None))
         lock = self._wait(lock)
         self._pause(0.03)
@@ -243,11 +243,11 @@ class Workload:
         )[1]
 
     def _wait(self, lock: Lock) -> Lock:
-        """Look again until it is granted; after some tries the request is withdrawn.
+        """Checks again until the lock is granted; after some tries the request is withdrawn.
 
         Raises:
             TransactionAborted: it timed out meanwhile.
-            NotFound: the lock did, or was not granted in time.
+            NotFound: the lock timed out, or was not granted in time.
         """
         for _ in range(15):
             if lock.is_acquired:
@@ -278,7 +278,7 @@ class Workload:
             self._call("withdraw", lambda: self._metastore.endings.abort_request(entry), entry=entry)
 
     def _compact(self) -> None:
-        """Claim, record, commit; or fail in between, or leave it lying for others to repair."""
+        """Claims, records, commits; or fails in between, or abandons the entry for others to repair."""
         claims, worker = self._metastore.claims, self._worker
         _, claimed = self._call(
             "claim", lambda: claims.claim(worker, "test", pool_timeout_ms=0), answer=_entry_id, worker=worker
@@ -307,7 +307,7 @@ class Workload:
         if fate < 0.1:
             self._abort(txn)
             self._finish(recorded, State.FAILED)
-        elif fate > 0.15:  # between them: it is left as it is
+        elif fate > 0.15:  # between two steps: the entry is left as it is
             self._call("committing", lambda: self._commit_entry(recorded, txn), entry=entry.id, worker=worker, txn=txn)
 
     def _commit_entry(self, entry: Entry, txn: TxnId) -> None:
@@ -334,7 +334,7 @@ class Workload:
         )
 
     def _repair(self) -> None:
-        """Abort what the killed had open and queue again what they had claimed; sometimes what the living have."""
+        """Aborts what killed processes had open and requeues what they had claimed; sometimes that of living ones."""
         for entry in self._metastore.entries.working():
             worker = entry.worker_id or ""
             if not (self._dead / worker.removeprefix("compactor-")).exists() and self._random.random() < 0.9:
@@ -375,7 +375,7 @@ class Workload:
 
 
 def look_at_the_end(metastore: Metastore, recorder: Recorder) -> None:
-    """What is left when all processes have ended."""
+    """Records what is left when all processes have ended."""
     recorder.call("states", lambda: _states(metastore))
     recorder.call("mappings", lambda: {table: _mappings(metastore, table) for table in TABLES})
     recorder.call("snapshot", lambda: metastore.transactions.snapshot(), answer=_listed, own=None)
@@ -388,7 +388,7 @@ def _states(metastore: Metastore) -> dict[str, Any]:
     for first in range(1, newest + 1, 500):
         ids = [TxnId(txn) for txn in range(first, min(first + 500, newest + 1))]
         found.update({str(txn): state for txn, state in metastore.transactions.states(ids).items()})
-    # Hive 3.1 has no row of what committed
+    # Hive 3.1 keeps no row of a committed transaction
     return {"states": found, "gone": "c" if metastore.schema_version.startswith("3") else None}
 
 
