@@ -9,7 +9,7 @@ from compactor.settings.precedence import Settings
 
 
 class Mode(enum.IntEnum):
-    """How much Compactor may do. Each mode includes the smaller ones."""
+    """A limit on what Compactor may do. Each mode includes the smaller ones."""
 
     OBSERVE = 0  #: decisions are recorded in our own state only; Hive's tables and files are not changed
     REQUEST = 1  #: requests are enqueued; Hive's workers compact

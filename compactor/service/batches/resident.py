@@ -36,7 +36,7 @@ def linger(
     Args:
         run: works on a planned batch.
         report: called with the result of each batch.
-        is_alive: tells whether Spark is still there to work with; without it no further batch is taken.
+        is_alive: returns false once Spark is gone; then no further batch is taken.
 
     Raises:
         NotFound: there is no such batch.

@@ -1,3 +1,3 @@
-"""What people ask for: to compact, to abort, to pause and resume a table, to override its settings."""
+"""Requests of people: compact, abort, pause and resume a table, override its settings."""
 
 from __future__ import annotations

@@ -325,7 +325,7 @@ class Scan:
             aborts=count,
             oldest_abort_age_ms=age,
             is_insert_only=inserts,
-            minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows bear no write ID
+            minor_supported=not inserts or self.site.metastore.dialect.layout.has_visibility,  # rows have no write ID
         )
         decision = decide(facts, found.settings)
         ready = [e.id for e in self.queue.get(entity, ()) if e.state is State.READY_FOR_CLEANING]

@@ -16,7 +16,7 @@ from tests.support.tables import entity_of, make_table
 
 
 class NoRename(LocalStorage):
-    """A directory of which the guarantees are those of an object store."""
+    """A directory with the guarantees of an object store."""
 
     def capabilities(self, path: str) -> Capabilities:
         return S3
@@ -31,7 +31,7 @@ def locked(site: Site, table: Table) -> list[LockType]:
     return [row.type for row in site.metastore.locks.show(table.database)]
 
 
-def test_a_table_is_held_alone_as_long_as_the_block_lasts(deployment: Site, table: Table) -> None:
+def test_a_table_is_held_exclusively_while_the_block_runs(deployment: Site, table: Table) -> None:
     target = deployment.target(entity_of(table))
     with exclusively(deployment, target):
         assert locked(deployment, table) == [LockType.EXCLUSIVE]
@@ -40,7 +40,7 @@ def test_a_table_is_held_alone_as_long_as_the_block_lasts(deployment: Site, tabl
 
 
 def test_a_reader_is_never_waited_for(deployment: Site, table: Table) -> None:
-    """PROTOCOL 5: tried, so that no reader ever queues behind it."""
+    """PROTOCOL 5: the lock is only tried, so that no reader ever queues behind it."""
     target = deployment.target(entity_of(table))
     reader = deployment.metastore.transactions.open("reader", deployment.host)[0]
     shared = target.lock(LockType.SHARED_READ)
@@ -51,13 +51,13 @@ def test_a_reader_is_never_waited_for(deployment: Site, table: Table) -> None:
     assert [t.id for t in deployment.metastore.transactions.open_transactions()] == [reader]
 
 
-def test_an_error_inside_frees_the_table_too(deployment: Site, table: Table) -> None:
+def test_an_error_in_the_block_releases_the_table(deployment: Site, table: Table) -> None:
     with pytest.raises(KeyError), exclusively(deployment, deployment.target(entity_of(table))):
         raise KeyError
     assert locked(deployment, table) == []
 
 
-def test_only_a_store_without_rename_needs_the_table_alone(deployment: Site, table: Table) -> None:
+def test_only_a_store_without_rename_needs_an_exclusive_lock(deployment: Site, table: Table) -> None:
     """PROTOCOL 7.3."""
     target = deployment.target(entity_of(table))
     with while_removing(deployment, target):

@@ -24,7 +24,7 @@ def test_a_transaction_is_kept_alive(metastore: Metastore) -> None:
         assert conn.execute(select(TXNS.c.TXN_LAST_HEARTBEAT).where(txn == TXNS.c.TXN_ID)).scalar_one() > 0
 
 
-def test_a_lost_transaction_is_told_to_who_works(metastore: Metastore) -> None:
+def test_a_lost_transaction_raises_in_the_working_thread(metastore: Metastore) -> None:
     """PROTOCOL 5: a lost worker stops without a trace."""
     (txn,) = metastore.transactions.open("ann", "h")
     with Heartbeat(metastore.transactions, [txn], 1) as heart:
@@ -41,7 +41,7 @@ def test_the_thread_ends_with_the_block(metastore: Metastore) -> None:
     assert not heart._thread.is_alive()
 
 
-def test_of_several_the_lost_one_alone_is_told(metastore: Metastore) -> None:
+def test_of_several_transactions_only_the_lost_one_raises(metastore: Metastore) -> None:
     txns = metastore.transactions.open("ann", "h", count=3)
     with Heartbeat(metastore.transactions, txns, 1) as heart:
         heart.let_go(txns[0])

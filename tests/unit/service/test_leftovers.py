@@ -50,7 +50,7 @@ def test_only_what_txns_says_is_aborted_is_hidden(site: Site, table: Table, ende
 
 
 def test_no_plan_beside_an_unfinished_compaction(site: Site, table: Table) -> None:
-    """PROTOCOL 6: a planner hides or refuses, never adds a twin."""
+    """PROTOCOL 6: a planner hides or refuses; it never adds a second directory of one range."""
     _, txn = begun(site, table)
     target = site.target(entity_of(table))
     with pytest.raises(LockNotGranted, match=f"being written by transaction {txn}"):

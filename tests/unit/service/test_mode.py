@@ -31,7 +31,7 @@ def test_the_tightest_wins(site: str, table: str | None, database: str | None, r
     assert mode_of(with_table(of(site), *said)) is result
 
 
-def test_a_mode_that_nobody_knows_is_the_tightest_and_told() -> None:
+def test_an_unknown_mode_counts_as_the_tightest_and_is_reported() -> None:
     settings = with_table(of("compact"), {"compactor.mode": "observ"}, {})
     assert mode_of(settings) is Mode.OBSERVE
     assert [key for key, _ in settings.ignored] == ["table: compactor.mode"]

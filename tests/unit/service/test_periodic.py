@@ -22,7 +22,7 @@ class Counting(Periodic):
         return self.acted < self._most
 
 
-def test_it_acts_until_it_says_that_it_is_over() -> None:
+def test_it_acts_until_it_returns_false() -> None:
     with Counting(0.001, most=3) as counting:
         assert counting.done.wait(PATIENCE)
         counting._thread.join(PATIENCE)

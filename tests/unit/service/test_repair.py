@@ -72,7 +72,7 @@ def test_a_worker_that_has_just_begun_is_left_alone(site: Site, table: Table) ->
     assert repair.repair(site) == ()
 
 
-def test_a_worker_that_has_not_recorded_its_transaction_yet_lives_by_it(site: Site, table: Table) -> None:
+def test_an_unrecorded_transaction_keeps_its_worker_alive(site: Site, table: Table) -> None:
     """It may have waited long for a lock; its transaction names it as its agent."""
     entry = claimed(site)
     with site.metastore.database.write() as conn:
@@ -84,8 +84,8 @@ def test_a_worker_that_has_not_recorded_its_transaction_yet_lives_by_it(site: Si
     assert [one.result for one in repair.repair(site)] == [State.INITIATED]
 
 
-def test_a_lost_workers_request_waits_again_and_nothing_of_it_is_seen(site: Site, table: Table) -> None:
-    """PROTOCOL 6: abort its transaction, hide what it named, remove what it staged; only then ``i``."""
+def test_a_lost_workers_request_is_queued_again_and_nothing_of_it_is_visible(site: Site, table: Table) -> None:
+    """PROTOCOL 6: its transaction is aborted, its directories hidden, its staging removed; only then ``i``."""
     entry, txn = begun(site, table)
     age(site)
     (done,) = repair.repair(site)
@@ -117,8 +117,8 @@ def test_every_pass_of_every_role_repairs_first(site: Site, table: Table, role: 
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
 
 
-def test_what_a_lost_worker_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
-    """PROTOCOL 5, 6: else a reader without visibility would see half of a pair as soon as the exclusive lock is gone."""
+def test_directories_named_by_a_lost_worker_are_hidden_before_its_locks_go(site: Site, table: Table) -> None:
+    """PROTOCOL 5, 6: otherwise a reader without visibility sees half of a pair once the exclusive lock is gone."""
     _, txn = begun(site, table)
     request = site.target(entity_of(table)).lock(LockType.EXCLUSIVE)
     assert site.metastore.locks.try_acquire(txn, [request], site.user, site.host) is not None
@@ -145,8 +145,8 @@ def test_a_living_worker_that_is_taken_back_loses_its_transaction_first(site: Si
     assert site.metastore.transactions.state(txn) == "a"
 
 
-def test_a_worker_hides_what_an_aborted_compaction_left(site: Site, table: Table) -> None:
-    """PROTOCOL 7.2: at once, also where no entry tells of it any more; else it is a twin of what comes."""
+def test_a_worker_hides_directories_of_an_aborted_compaction(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2: at once, even without an entry; otherwise there would be two directories of one range."""
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
     left = Path(table.location) / f"base_0000002_v{txn:07d}"
     left.mkdir()
@@ -156,11 +156,11 @@ def test_a_worker_hides_what_an_aborted_compaction_left(site: Site, table: Table
     assert outcome.result is Result.COMPACTED
     assert ([name for name, _ in disk.seen], left.exists()) == ([left.name], False)
     (hidden,) = filter(None, map(parse_hidden, names_in(Path(table.location))))
-    assert hidden.until == outcome.txn  # the newest one then: whoever is open may have it open too
+    assert hidden.until == outcome.txn  # the newest one at the time: any open transaction may have it open
 
 
 def test_nothing_is_hidden_of_a_transaction_that_heartbeats(site: Site, table: Table) -> None:
-    """It may have named nothing, or commit at this moment."""
+    """It may have named nothing, or be committing."""
     _, txn = begun(site, table)
     before = names_in(Path(table.location))
     with site.metastore.transactions.timing_out(txn, 60_000) as newest:
@@ -172,7 +172,7 @@ def test_nothing_is_hidden_of_a_transaction_that_heartbeats(site: Site, table: T
     assert site.metastore.transactions.state(txn) != "a"
 
 
-def test_a_transaction_stays_where_what_it_named_cannot_be_hidden(site: Site, table: Table) -> None:
+def test_a_transaction_stays_while_its_named_directories_cannot_be_hidden(site: Site, table: Table) -> None:
     _, txn = begun(site, table)
 
     def fail() -> None:
@@ -204,7 +204,7 @@ def test_rows_of_hives_own_workers_are_left_to_hive(site: Site, table: Table) ->
     assert site.metastore.entries.get(entry.id).state is State.WORKING
 
 
-def test_a_lost_request_for_a_table_that_is_gone_ends(site: Site, table: Table) -> None:
+def test_a_lost_request_for_a_dropped_table_ends(site: Site, table: Table) -> None:
     """PROTOCOL 6: no row vanishes without history."""
     entry, txn = begun(site, table)
     site.metastore.transactions.abort(txn, "by hand")

@@ -39,7 +39,7 @@ def test_a_target_is_a_table_or_one_of_its_partitions(deployment: Site, warehous
     assert found.row_type == "struct<a:int,b:string>"
 
 
-def test_what_is_no_target(deployment: Site, warehouse: Path) -> None:
+def test_entities_that_are_not_targets(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     embedded = deployment.metastore.embedded_catalog
     embedded.create_table(NewTable("default", "p", f"{warehouse}/p", list(table.columns), partition_keys=KEYS))
@@ -54,7 +54,7 @@ def test_what_is_no_target(deployment: Site, warehouse: Path) -> None:
         deployment.target(Entity(database="default", table="far"))
 
 
-def test_settings_of_a_table_are_known_whatever_is_wrong_with_it(deployment: Site, warehouse: Path) -> None:
+def test_settings_of_a_table_are_known_even_if_it_is_broken(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     said = {"compactor.mode": "request"}
     embedded = deployment.metastore.embedded_catalog
@@ -63,7 +63,7 @@ def test_settings_of_a_table_are_known_whatever_is_wrong_with_it(deployment: Sit
     assert deployment.settings_of(Entity(database="default", table="gone")) == deployment.settings
 
 
-def test_a_requests_properties_stand_above_the_tables(deployment: Site, warehouse: Path) -> None:
+def test_a_requests_properties_take_precedence_over_the_tables(deployment: Site, warehouse: Path) -> None:
     key = "hive.compactor.worker.pool"
     table = make_table(deployment, warehouse, **{key: "of the table"})
     entity = entity_of(table)

@@ -74,7 +74,7 @@ def test_what_breaks_is_told_without_its_insides(client: Caller, monkeypatch: py
     def broken(*given: Any, **more: Any) -> None:
         raise RuntimeError("secret://user:password")
 
-    monkeypatch.setattr(overview, "runs", broken)
+    monkeypatch.setattr(overview, "newest_runs", broken)
     answer = client("viewer").get("/compactor/default/api/runs")
     assert answer.status_code == 500
     assert answer.json() == {

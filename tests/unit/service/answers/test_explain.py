@@ -24,27 +24,27 @@ def test_it_explains_the_decision_and_what_would_change_it(deployment: Site, war
     register_fixture(deployment.metastore, step(DUE), warehouse)
     explanation = explain(deployment, "default.f1_basic")
     (partition,) = explanation.partitions
-    told = partition.to_json()
-    assert told["partition"] is None
-    assert told["outcome"] == "major"
-    assert "hive.compactor.delta.pct.threshold" in str(told["because"])
-    assert told["directories"] == 5
-    assert told["deltas"] == 4
-    numbers = told["numbers"]
+    explained = partition.to_json()
+    assert explained["partition"] is None
+    assert explained["outcome"] == "major"
+    assert "hive.compactor.delta.pct.threshold" in str(explained["because"])
+    assert explained["directories"] == 5
+    assert explained["deltas"] == 4
+    numbers = explained["numbers"]
     assert isinstance(numbers, dict)
     assert numbers["deltas"] == 4
-    assert told["flips"]
+    assert explained["flips"]
 
 
 def test_everything_is_in_the_json(deployment: Site, warehouse: Path) -> None:
     register_fixture(deployment.metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
-    told = json.loads(json.dumps(explain(deployment, "default.f2_part").to_json()))
-    assert told["table"] == "default.f2_part"
-    assert told["mode"] == "clean"
-    assert told["partition_keys"] == ["p", "q"]
-    assert len(told["partitions"]) == 6
-    assert all(isinstance(p["bytes"], int) for p in told["partitions"])
-    assert told["unnamed_partitions"] is None
+    explained = json.loads(json.dumps(explain(deployment, "default.f2_part").to_json()))
+    assert explained["table"] == "default.f2_part"
+    assert explained["mode"] == "clean"
+    assert explained["partition_keys"] == ["p", "q"]
+    assert len(explained["partitions"]) == 6
+    assert all(isinstance(p["bytes"], int) for p in explained["partitions"])
+    assert explained["unnamed_partitions"] is None
 
 
 def test_settings_that_differ_and_properties_that_are_ignored(deployment: Site, warehouse: Path) -> None:

@@ -30,14 +30,14 @@ def site(deployment: Site) -> Site:
 
 
 def test_printed_as_hive_prints_them(site: Site) -> None:
-    told = explain_locks(site, "INSERT OVERWRITE TABLE t SELECT a FROM part WHERE p = 'q'")
-    assert told.statement == "INSERT OVERWRITE"
-    assert [str(lock) for lock in told.locks] == ["default.part.p=q -> SHARED_READ", "default.t -> EXCL_WRITE"]
+    explained = explain_locks(site, "INSERT OVERWRITE TABLE t SELECT a FROM part WHERE p = 'q'")
+    assert explained.statement == "INSERT OVERWRITE"
+    assert [str(lock) for lock in explained.locks] == ["default.part.p=q -> SHARED_READ", "default.t -> EXCL_WRITE"]
 
 
 def test_partitions_are_named_as_stored(site: Site) -> None:
-    told = explain_locks(site, "insert into part partition (p='a b=c/d%') select 1")
-    assert [lock.partition for lock in told.locks] == ["p=a b%3Dc%2Fd%25"]
+    explained = explain_locks(site, "insert into part partition (p='a b=c/d%') select 1")
+    assert [lock.partition for lock in explained.locks] == ["p=a b%3Dc%2Fd%25"]
     read = explain_locks(site, "select * from part where p = 'a b=c/d%'")
     assert [lock.partition for lock in read.locks] == ["p=a b%3Dc%2Fd%25"]
 

@@ -85,7 +85,7 @@ def test_a_released_batch_can_run_again_and_its_driver_cannot_commit(site: Site,
         assert len(rows_of(site, site.metastore.catalog.table("default", name))) == 2
 
 
-def test_what_a_released_driver_named_is_hidden_before_its_locks_go(site: Site, batch: int) -> None:
+def test_directories_named_by_a_released_driver_are_hidden_before_its_locks_go(site: Site, batch: int) -> None:
     """PROTOCOL 6: the driver may have died between the two renames of a pair, and no pass has repaired that yet."""
     entry = begin(site, batch)
     assert entry.txn_id is not None

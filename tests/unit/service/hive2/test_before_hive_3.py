@@ -1,4 +1,4 @@
-"""What Hive 2 must compact before it gives way to Hive 3."""
+"""Partitions that need a major compaction before an upgrade from Hive 2."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def table(site: Site, warehouse: Path) -> Table:
 
 
 def working(site: Site, table: Table) -> Entry:
-    """A worker, dead by now, that had staged and named."""
+    """A dead worker that had staged and named directories."""
     (asked,) = request_compaction(site, table=str(table))
     assert asked.entry_id is not None
     entry = site.metastore.claims.claim(WORKER, "1", pool_timeout_ms=0, ids=[asked.entry_id])
@@ -53,8 +53,8 @@ def working(site: Site, table: Table) -> Entry:
     return recorded
 
 
-def test_nothing_of_it_is_seen_any_more(site: Site, table: Table) -> None:
-    """PROTOCOL 6: aborted, what it named hidden, what it staged removed; cancelled is ``x``."""
+def test_nothing_of_an_aborted_compaction_is_visible(site: Site, table: Table) -> None:
+    """PROTOCOL 6: it is aborted, its named directories are hidden, its staging is removed; cancelled is ``x``."""
     wanted = rows_of(site, table)
     entry = working(site, table)
     told = abort_compaction(site, entry.id)
@@ -66,8 +66,8 @@ def test_nothing_of_it_is_seen_any_more(site: Site, table: Table) -> None:
     assert compact(site).result is Result.COMPACTED
 
 
-def test_what_it_named_is_hidden_before_its_locks_go(site: Site, table: Table) -> None:
-    """PROTOCOL 6: else readers without visibility see half of a pair as soon as they get the table."""
+def test_its_named_directories_are_hidden_before_its_locks_go(site: Site, table: Table) -> None:
+    """PROTOCOL 6: otherwise readers without visibility see half of a pair as soon as they get the lock."""
     entry = working(site, table)
     assert entry.txn_id is not None
     request = site.target(entry.entity).lock(LockType.EXCLUSIVE)
@@ -78,7 +78,7 @@ def test_what_it_named_is_hidden_before_its_locks_go(site: Site, table: Table) -
     assert site.metastore.locks.show() == []
 
 
-def test_a_request_that_waits_is_taken_off(site: Site, table: Table) -> None:
+def test_a_waiting_request_is_removed_from_the_queue(site: Site, table: Table) -> None:
     (asked,) = request_compaction(site, table=str(table))
     assert asked.entry_id is not None
     assert abort_compaction(site, asked.entry_id).state is State.ABORTED
@@ -86,7 +86,7 @@ def test_a_request_that_waits_is_taken_off(site: Site, table: Table) -> None:
         abort_compaction(site, asked.entry_id)
 
 
-def test_what_storage_does_not_let_go_is_the_next_passes(
+def test_directories_that_cannot_be_removed_are_left_to_the_next_pass(
     site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = working(site, table)
@@ -104,7 +104,7 @@ def test_what_storage_does_not_let_go_is_the_next_passes(
     assert site.metastore.entries.queue() == []
 
 
-def test_who_may_not_touch_storage_leaves_that_to_who_may(site: Site, table: Table) -> None:
+def test_a_mode_that_may_not_touch_storage_leaves_it_to_the_workers(site: Site, table: Table) -> None:
     entry = working(site, table)
     before = names_in(Path(table.location))
     asking = with_settings(site, compactor_mode="request")

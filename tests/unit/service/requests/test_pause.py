@@ -75,17 +75,17 @@ def test_did_not_initiate_rows_go_with_the_failures(failing: Site) -> None:
     assert [e.state for e in resumed.forgotten] == [State.DID_NOT_INITIATE, State.FAILED, State.FAILED]
 
 
-def test_twice_is_once(failing: Site) -> None:
+def test_resuming_twice_is_resuming_once(failing: Site) -> None:
     assert resume(failing, "default", "f1_basic")
     assert resume(failing, "default", "f1_basic") == []
 
 
-def test_a_table_that_is_not_there(deployment: Site) -> None:
+def test_an_unknown_table(deployment: Site) -> None:
     with pytest.raises(NotFound, match=r"default\.nope"):
         resume(deployment, "default", "nope")
 
 
-def test_observing_changes_nothing(failing: Site) -> None:
+def test_mode_observe_changes_nothing(failing: Site) -> None:
     observing = replace(failing, settings=Settings.of([Layer(name="flag", values={"compactor.mode": "observe"})]))
     with pytest.raises(Refused, match="observe"):
         resume(observing, "default", "f1_basic")

@@ -49,7 +49,7 @@ def test_a_tables_name(text: str, names: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "d.", ".t", "a.b.c"])
-def test_what_is_no_tables_name(text: str) -> None:
+def test_invalid_table_names(text: str) -> None:
     with pytest.raises(Refused, match=r"expected DATABASE\.TABLE"):
         parse_table(text)
 
@@ -60,7 +60,7 @@ def test_types_in_any_case() -> None:
         parse_type("both")
 
 
-def test_without_a_partition_every_one_is_asked_for(deployment: Site, parted: Table) -> None:
+def test_without_a_partition_every_partition_is_requested(deployment: Site, parted: Table) -> None:
     asked = request_compaction(deployment, table="p", type="minor", pool="night")
     assert [a.entity.partition for a in asked] == [e.entity.partition for e in deployment.metastore.entries.queue()]
     assert len(asked) == 2
@@ -75,7 +75,7 @@ def test_a_partition_as_stored_or_as_a_person_writes_it(deployment: Site, parted
     assert asked.entity.partition == "k=x"
 
 
-def test_what_is_queued_already_is_told_and_the_rest_is_asked_for(deployment: Site, parted: Table) -> None:
+def test_partitions_already_queued_are_reported_and_the_rest_requested(deployment: Site, parted: Table) -> None:
     request_compaction(deployment, table="p", partition="k=x")
     again = {a.entity.partition: a for a in request_compaction(deployment, table="p")}
     assert "already scheduled" in (again["k=x"].refused or "")

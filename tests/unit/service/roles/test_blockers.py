@@ -22,7 +22,7 @@ READY = Entry(
 )
 
 
-def test_who_holds_is_open_and_not_younger_than_the_stamp(deployment: Site, metastore: Metastore) -> None:
+def test_blockers_are_open_and_not_younger_than_the_stamp(deployment: Site, metastore: Metastore) -> None:
     """PROTOCOL 7.1: at or below CQ_NEXT_TXN_ID, of any type."""
     a, b, c, d = (
         metastore.transactions.open(user, "h", type=kind, agent="cli")[0]
@@ -46,7 +46,7 @@ def test_who_holds_is_open_and_not_younger_than_the_stamp(deployment: Site, meta
     assert d not in {x.txn for x in found}
 
 
-def test_a_row_without_a_stamp_is_held_by_what_was_open_at_first_sight(deployment: Site) -> None:
+def test_a_row_without_a_stamp_is_held_by_transactions_open_at_first_sight(deployment: Site) -> None:
     """PROTOCOL 7.1: null stamps count by the largest transaction at first sight, and until then by every open one."""
     assert deployment.state is not None
     older, younger = deployment.metastore.transactions.open("ann", "h", count=2)
@@ -56,7 +56,7 @@ def test_a_row_without_a_stamp_is_held_by_what_was_open_at_first_sight(deploymen
     assert blockers_of(deployment, replace(READY, state=State.WORKING)) == ()
 
 
-def test_every_entry_that_waits_is_told_with_its_bytes(deployment: Site, warehouse: Path) -> None:
+def test_every_waiting_entry_is_listed_with_its_bytes(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, [1, 2])
     insert(deployment, table, [3])
@@ -70,7 +70,7 @@ def test_every_entry_that_waits_is_told_with_its_bytes(deployment: Site, warehou
     assert held.bytes_waiting == sum(f.stat().st_size for f in replaced)
 
 
-def test_who_holds_what_is_told_by_transaction_and_from_databases_alone(deployment: Site, warehouse: Path) -> None:
+def test_blocking_transactions_are_listed_without_reading_storage(deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     for value in range(3):
         insert(deployment, table, [value])

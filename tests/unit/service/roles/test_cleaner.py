@@ -1,4 +1,4 @@
-"""What a pass of the cleaner takes and what it leaves; the gate is in tests/integration/service."""
+"""What a pass of the cleaner removes and keeps; the gate is tested in tests/integration/service."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cleaned(site: Site) -> CleanerPass:
     return cast("CleanerPass", until("a cleaning", does_something))
 
 
-def test_bytes_and_names_are_told(site: Site, table: Table) -> None:
+def test_removed_names_and_bytes_are_reported(site: Site, table: Table) -> None:
     files = [f for f in Path(table.location).rglob("*") if f.is_file() and not f.name.startswith("_")]
     least = sum(f.stat().st_size for f in files)
     before = names_in(Path(table.location))
@@ -61,7 +61,7 @@ def test_bytes_and_names_are_told(site: Site, table: Table) -> None:
     ]
 
 
-def test_what_came_after_the_compaction_stays(site: Site, table: Table) -> None:
+def test_later_directories_stay(site: Site, table: Table) -> None:
     compact(site)
     insert(site, table, [4])
     wanted = rows_of(site, table)
@@ -70,8 +70,8 @@ def test_what_came_after_the_compaction_stays(site: Site, table: Table) -> None:
     assert rows_of(site, table) == wanted
 
 
-def test_what_goes_is_hidden_before_it_is_emptied(site: Site, table: Table) -> None:
-    """PROTOCOL 7.3: file by file a reader would see half of it."""
+def test_a_directory_is_hidden_before_it_is_emptied(site: Site, table: Table) -> None:
+    """PROTOCOL 7.3: removed file by file, a reader would see half of it."""
     compact(site)
     removed: list[str] = []
 
@@ -86,8 +86,8 @@ def test_what_goes_is_hidden_before_it_is_emptied(site: Site, table: Table) -> N
     assert len(names_in(Path(table.location))) == 1
 
 
-def test_soft_deleted_data_never_means_what_was_made_there_again(site: Site, table: Table) -> None:
-    """PROTOCOL 7.4: such a row tells a location and no table; the one that is there now is another one."""
+def test_soft_deleted_data_is_never_that_of_a_table_created_again(site: Site, table: Table) -> None:
+    """PROTOCOL 7.4: such a row names a location and no table; the table that is there now is another one."""
     before, wanted = names_in(Path(table.location)), rows_of(site, table)
     soft = {"location": table.location}
     asked = Request(entity=entity_of(table), type=CompactionType.MAJOR, initiator="hms", properties=soft)
@@ -102,13 +102,13 @@ def test_soft_deleted_data_never_means_what_was_made_there_again(site: Site, tab
 
 
 def test_a_foreign_file_is_left_alone(site: Site, table: Table) -> None:
-    """What is hidden from readers and not ours is nobody's business."""
-    stranger = Path(table.location) / "_notes"
-    stranger.mkdir()
-    (stranger / "read.me").write_text("mine")
+    """A directory that is hidden from readers and not ours stays."""
+    foreign = Path(table.location) / "_notes"
+    foreign.mkdir()
+    (foreign / "read.me").write_text("mine")
     compact(site)
     cleaned(site)
-    assert (stranger / "read.me").read_text() == "mine"
+    assert (foreign / "read.me").read_text() == "mine"
 
 
 def test_a_table_that_forbids_it_is_not_cleaned(site: Site, table: Table) -> None:
@@ -120,8 +120,8 @@ def test_a_table_that_forbids_it_is_not_cleaned(site: Site, table: Table) -> Non
     assert "no_cleanup" in ended.because
 
 
-def test_a_table_that_is_gone_ends_its_row(site: Site, table: Table) -> None:
-    """PROTOCOL 7.4: rows with nothing left end."""
+def test_the_row_of_a_dropped_table_ends(site: Site, table: Table) -> None:
+    """PROTOCOL 7.4: rows with nothing left to clean end."""
     compact(site)
     with site.metastore.database.read() as conn:
         (row,) = conn.execute(select(COMPACTION_QUEUE)).mappings().all()
@@ -132,7 +132,7 @@ def test_a_table_that_is_gone_ends_its_row(site: Site, table: Table) -> None:
     assert (ended.state, ended.because) == (State.SUCCEEDED, "the table or partition is gone")
 
 
-def test_aborted_writes_past_their_threshold_go_without_a_request(site: Site, table: Table) -> None:
+def test_aborted_writes_past_their_threshold_are_removed_without_a_request(site: Site, table: Table) -> None:
     insert(site, table, [9], commits=False)
     wanted = rows_of(site, table)
     clean(site)
@@ -144,8 +144,8 @@ def test_aborted_writes_past_their_threshold_go_without_a_request(site: Site, ta
     clean_all(site)
 
 
-def test_a_row_waits_for_all_that_is_hidden_beside_what_it_removed(site: Site, table: Table) -> None:
-    """PROTOCOL 7.2, 8: with the row go the aborted components, and nothing of them may be in storage."""
+def test_a_row_waits_for_hidden_directories_beside_those_it_removed(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2, 8: the aborted components go with the row, so none of their data may be in storage."""
     compact(site)
     hidden = Path(table.location) / "_compactor_obsolete_99999_base_0000001_v0000007"
     hidden.mkdir()
@@ -158,8 +158,8 @@ def test_a_row_waits_for_all_that_is_hidden_beside_what_it_removed(site: Site, t
     assert site.metastore.entries.history()[0].state is State.SUCCEEDED
 
 
-def test_what_an_aborted_compaction_named_goes_by_the_gate_also_beside_aborted_writes(site: Site, table: Table) -> None:
-    """PROTOCOL 7.2: rows of aborted writes nobody ever read; a reader may have this open."""
+def test_directories_of_aborted_compactions_wait_for_the_gate_beside_aborted_writes(site: Site, table: Table) -> None:
+    """PROTOCOL 7.2: no reader ever had rows of aborted writes, but one may have this directory open."""
     (reader,) = site.metastore.transactions.open("ann", "h")
     insert(site, table, [9], commits=False)
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION)
@@ -172,7 +172,7 @@ def test_what_an_aborted_compaction_named_goes_by_the_gate_also_beside_aborted_w
 
 
 class _Meanwhile(LocalStorage):
-    """Before it removes the first directory, ``what`` happens."""
+    """Calls ``what`` before the first directory is removed."""
 
     def __init__(self, what: Callable[[], object]) -> None:
         self._what: Callable[[], object] | None = what
@@ -184,8 +184,8 @@ class _Meanwhile(LocalStorage):
         super().remove(path, durable=durable)
 
 
-def test_another_cleaner_that_is_faster_is_no_failure(site: Site, table: Table) -> None:
-    """Hive's cleaner, or a second one of ours, may take the row and the directories away while this one is at it."""
+def test_a_faster_cleaner_is_not_a_failure(site: Site, table: Table) -> None:
+    """Hive's cleaner, or a second one of ours, may remove the row and its directories meanwhile."""
     compact(site)
     wanted = rows_of(site, table)
     settle()

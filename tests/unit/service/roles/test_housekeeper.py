@@ -22,7 +22,7 @@ def site(deployment: Site) -> Site:
 
 
 def passes(site: Site) -> None:
-    """An hour goes by for every transaction that has ended."""
+    """Makes every ended transaction an hour older."""
     hour = 3_600_000
     older = {"TXN_STARTED": TXNS.c.TXN_STARTED - hour, "TXN_LAST_HEARTBEAT": TXNS.c.TXN_LAST_HEARTBEAT - hour}
     with site.metastore.database.write() as conn:
@@ -30,7 +30,7 @@ def passes(site: Site) -> None:
 
 
 @pytest.mark.parametrize("mode", ["observe", "request", "compact"])
-def test_below_clean_hive_keeps_its_own_house(site: Site, mode: str) -> None:
+def test_below_clean_housekeeping_is_left_to_hive(site: Site, mode: str) -> None:
     done = keep_house(with_settings(site, compactor_mode=mode))
     assert not done.acted
     assert done.to_json()["acted"] is False
@@ -46,7 +46,7 @@ def test_silent_transactions_time_out(site: Site, warehouse: Path) -> None:
 
 
 def test_history_is_kept_as_long_as_hive_keeps_it(site: Site, warehouse: Path) -> None:
-    """Three of each entity that succeeded, by default."""
+    """By default, three successful rows per entity."""
     table = make_table(site, warehouse)
     insert(site, table, [0])
     for value in range(1, 6):
@@ -59,7 +59,7 @@ def test_history_is_kept_as_long_as_hive_keeps_it(site: Site, warehouse: Path) -
     assert [e.id for e in site.metastore.entries.history()] == before[:3]
 
 
-def test_what_ended_is_forgotten_and_no_row_changes(site: Site, warehouse: Path) -> None:
+def test_ended_transactions_are_forgotten_and_no_row_changes(site: Site, warehouse: Path) -> None:
     """PROTOCOL 8: but not the newest (PROTOCOL 9), nor an aborted one whose directory is there."""
     table = make_table(site, warehouse)
     insert(site, table, [1])
@@ -78,7 +78,7 @@ def test_what_ended_is_forgotten_and_no_row_changes(site: Site, warehouse: Path)
 
 
 @pytest.mark.parametrize("mode", ["observe", "clean"])
-def test_what_we_remember_is_kept_short_whatever_the_mode(site: Site, mode: str) -> None:
+def test_our_own_state_is_purged_in_every_mode(site: Site, mode: str) -> None:
     assert site.state is not None
     site = with_settings(site, compactor_mode=mode)
     entity = Entity(database="default", table="t")

@@ -36,7 +36,7 @@ def table(site: Site, warehouse: Path) -> Table:
     return table
 
 
-def test_what_is_due_is_put_into_the_queue_with_its_reason(site: Site, table: Table) -> None:
+def test_due_entities_are_enqueued_with_their_reason(site: Site, table: Table) -> None:
     done = initiate(site)
     (considered,) = done.considered
     (entry,) = site.metastore.entries.queue()
@@ -51,7 +51,7 @@ def test_what_is_due_is_put_into_the_queue_with_its_reason(site: Site, table: Ta
     assert decided.because == considered.because
 
 
-def test_a_second_pass_asks_for_nothing_twice(site: Site, table: Table) -> None:
+def test_a_second_pass_requests_nothing_twice(site: Site, table: Table) -> None:
     initiate(site)
     (considered,) = initiate(site).considered
     assert considered.entry_id is None
@@ -68,12 +68,12 @@ def test_strictly_more_than_the_threshold(site: Site, warehouse: Path) -> None:
     assert initiate(site).considered[0].entry_id is not None
 
 
-def test_looking_writes_nothing(site: Site, table: Table) -> None:
+def test_considering_writes_nothing(site: Site, table: Table) -> None:
     assert consider_now(site, entity_of(table)).decision is not None
     assert site.metastore.entries.queue() == []
 
 
-def test_a_table_that_is_gone_is_skipped(site: Site, table: Table) -> None:
+def test_a_dropped_table_is_skipped(site: Site, table: Table) -> None:
     assert consider_now(site, Entity(database="default", table="gone")).outcome == "skipped"
 
 
@@ -102,7 +102,7 @@ def test_a_table_is_considered_again_when_it_was_written_again(site: Site, table
     assert len(initiate(site).enqueued) == 1
 
 
-def test_requests_are_made_together_and_told_one_by_one(
+def test_requests_are_made_together_and_reported_one_by_one(
     site: Site, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(initiator, "RECORD_SIZE", 2)
@@ -120,7 +120,7 @@ def test_requests_are_made_together_and_told_one_by_one(
     assert [d.entity for d in site.state.decisions.last_pass(site.name)] == [c.entity for c in done.considered]
 
 
-def test_a_queue_that_takes_nothing_is_told_for_each(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusing_queue_is_reported_for_each(site: Site, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(of: Requests, requests: object) -> None:
         raise DatabaseUnavailable("database gone")
 
@@ -130,7 +130,7 @@ def test_a_queue_that_takes_nothing_is_told_for_each(site: Site, table: Table, m
     assert done.enqueued == ()
 
 
-def test_what_was_found_is_kept_for_people_to_see(site: Site, table: Table) -> None:
+def test_conditions_are_kept_for_people_to_see(site: Site, table: Table) -> None:
     assert site.state is not None
     initiate(site)
     (seen,) = site.state.conditions.page(site.name, limit=9)
@@ -143,7 +143,7 @@ def test_what_was_found_is_kept_for_people_to_see(site: Site, table: Table) -> N
     assert (again.outcome, again.condition) == ("skipped", seen.condition)
 
 
-def test_what_was_compacted_is_told_as_calm_though_it_is_no_candidate_any_more(site: Site, table: Table) -> None:
+def test_a_compacted_table_is_recorded_as_not_due_once_it_is_no_candidate(site: Site, table: Table) -> None:
     assert site.state is not None
     initiate(site)
     run_entries(site, claimable(site), InProcessRunner(), Options())
@@ -156,7 +156,7 @@ def test_what_was_compacted_is_told_as_calm_though_it_is_no_candidate_any_more(s
     assert seen.last_compacted is not None
 
 
-def test_what_was_dropped_is_forgotten(site: Site, table: Table) -> None:
+def test_a_dropped_table_is_forgotten(site: Site, table: Table) -> None:
     assert site.state is not None
     initiate(site)
     site.metastore.embedded_catalog.drop_table(table)

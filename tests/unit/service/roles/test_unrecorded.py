@@ -17,7 +17,7 @@ from tests.support.tables import insert, make_table, with_settings
 
 @pytest.fixture
 def calm(deployment: Site, warehouse: Path) -> Site:
-    """A table that was written, an empty one, a partitioned one with two empty partitions, and one that is none of ours."""
+    """A table with a write, an empty one, a partitioned one with two empty partitions, and one that is not transactional."""
     embedded = deployment.metastore.embedded_catalog
     insert(deployment, make_table(deployment, warehouse, "written"), [1])
     make_table(deployment, warehouse, "empty")
@@ -44,7 +44,7 @@ def shown(site: Site) -> list[tuple[object, object, object]]:
     return [(row["table"], row["partition"], row["outcome"]) for row in page.rows]
 
 
-def test_what_nobody_wrote_to_is_shown_too(calm: Site) -> None:
+def test_tables_without_a_recorded_write_are_shown_too(calm: Site) -> None:
     (considered,) = initiate(calm).considered
     assert considered.entity.table == "written"
     assert shown(calm) == [
@@ -73,7 +73,7 @@ def test_a_sweep_is_due_after_some_check_intervals(calm: Site) -> None:
     assert unrecorded.next_unrecorded(calm, own(calm), now + wait) == found
 
 
-def test_a_sweep_that_finds_much_goes_on_in_the_next_pass(calm: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_sweep_continues_in_the_next_pass(calm: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unrecorded, "MAX_PER_PASS", 2)
     initiate(calm)
     assert len(shown(calm)) == 3
