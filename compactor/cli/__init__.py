@@ -1,10 +1,10 @@
-"""The command line: ``compactor``. Modules here are thin; what they need is imported inside the commands."""
+"""The command line ``compactor``. Its modules are thin; commands import what they need when they run."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the console script."""
     from compactor.cli.program import program
 
     program(prog_name="compactor")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, Face, faced
+from compactor.cli.context import FAILED, REFUSED, TIMED_OUT, CliContext, with_context
 from compactor.cli.output import print_json
 from compactor.errors import BadSetting, Refused
 
@@ -20,55 +21,60 @@ if TYPE_CHECKING:
 _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactOptions:
+    """The argument and options of the command, by their names in click."""
+
+    table: str
+    partition: str | None
+    kind: str
+    buckets: int | None
+    order_by: str | None
+    pool: str | None
+    pairs: tuple[str, ...]
+    wait: bool
+    timeout: float | None
+
+
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
-@click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v; else every partition.")
+@click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v. Default: every partition.")
 @click.option("--type", "kind", type=_TYPES, default="major", show_default=True)
-@click.option("--buckets", type=click.IntRange(min=1), metavar="N", help="Rebalance: number of files; else as it is.")
+@click.option("--buckets", type=click.IntRange(min=1), metavar="N", help="Rebalance: number of files. Default: as is.")
 @click.option("--order-by", metavar="COLUMNS", help="Rebalance: sorts the rows over all files, as in 'a desc, b'.")
-@click.option("--pool", metavar="Q", help="Else the table's own hive.compactor.worker.pool.")
+@click.option("--pool", metavar="Q", help="Default: the table's hive.compactor.worker.pool.")
 @click.option("--property", "pairs", metavar="K=V", multiple=True, help="A setting of this request; may be repeated.")
-@click.option("--wait", is_flag=True, help="Wait until it is compacted.")
-@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait; else hive.compactor.wait.timeout.")
-@faced
-def compact(
-    face: Face,
-    table: str,
-    partition: str | None,
-    kind: str,
-    buckets: int | None,
-    order_by: str | None,
-    pool: str | None,
-    pairs: tuple[str, ...],
-    wait: bool,
-    timeout: float | None,
-) -> None:
-    """Ask for a compaction now; thresholds don't apply."""
+@click.option("--wait", is_flag=True, help="Wait until the compaction has ended.")
+@click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait. Default: hive.compactor.wait.timeout.")
+@with_context
+def compact(context: CliContext, /, **given: Any) -> None:
+    """Request a compaction now; thresholds do not apply."""
     from compactor.service.requests.request import RebalanceOptions, WaitTimedOut, request_compaction
 
-    properties = parse_properties(pairs)
-    with face.site() as site:
+    options = CompactOptions(**given)
+    properties = parse_properties(options.pairs)
+    with context.site() as site:
         try:
             asked = request_compaction(
                 site,
-                table=table,
-                partition=partition,
-                type=kind,
-                pool=pool,
+                table=options.table,
+                partition=options.partition,
+                type=options.kind,
+                pool=options.pool,
                 properties=properties,
-                rebalance=RebalanceOptions(buckets=buckets, order_by=order_by),
+                rebalance=RebalanceOptions(buckets=options.buckets, order_by=options.order_by),
             )
         except Refused as error:
             click.echo(f"compactor: refused: {error}", err=True)
             sys.exit(REFUSED)
         ended: Sequence[Entry] = ()
         timed_out: WaitTimedOut | None = None
-        if wait:
+        if options.wait:
             try:
-                ended = _wait(site, asked, timeout)
+                ended = _wait(site, asked, options.timeout)
             except WaitTimedOut as error:
                 timed_out = error
-    _tell(face, asked, ended)
+    _report(context, asked, ended)
     if timed_out is not None:
         click.echo(f"compactor: {timed_out}", err=True)
         sys.exit(TIMED_OUT)
@@ -77,7 +83,7 @@ def compact(
 
 
 def parse_properties(pairs: tuple[str, ...]) -> dict[str, str]:
-    """``--property`` texts as a mapping.
+    """Parses ``--property`` texts into a mapping.
 
     Raises:
         BadSetting: not K=V.
@@ -104,9 +110,9 @@ def _failed(entry: Entry) -> bool:
     return entry.state not in (State.READY_FOR_CLEANING, State.SUCCEEDED)
 
 
-def _tell(face: Face, asked: Sequence[Enqueued], ended: Sequence[Entry]) -> None:
+def _report(context: CliContext, asked: Sequence[Enqueued], ended: Sequence[Entry]) -> None:
     by_id = {entry.id: entry for entry in ended}
-    if face.json:
+    if context.json:
         states = {i: {"state": e.state.label, "errormessage": e.error} for i, e in by_id.items()}
         print_json([{**a.to_json(), **states.get(a.entry_id or 0, {})} for a in asked])
         return

@@ -1,4 +1,4 @@
-"""What every command knows: which metastore, whose settings, and whether JSON is wanted."""
+"""The global options of every command: metastore, configuration, settings, and whether to print JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Face:
+class CliContext:
     """The global options of one call."""
 
     metastore: str = "default"
@@ -28,10 +28,10 @@ class Face:
     json: bool = False
 
     def configuration(self) -> Configuration:
-        """What is configured, nothing opened.
+        """Returns the configuration; opens nothing.
 
         Raises:
-            BadSetting: something in it is wrong.
+            BadSetting: the configuration is wrong.
         """
         from compactor.deployment import configure
 
@@ -39,7 +39,7 @@ class Face:
 
     @contextmanager
     def site(self, *, read_only: bool = False) -> Iterator[Site]:
-        """The open site; ``read_only`` for commands that only show, whatever the mode allows.
+        """Opens the site until the block ends; ``read_only`` for commands that only show, whatever the mode allows.
 
         Raises:
             CompactorError: it cannot be opened; the message says why.
@@ -50,13 +50,13 @@ class Face:
             yield site
 
 
-def faced(command: Callable[Concatenate[Face, P], None]) -> Callable[P, None]:
-    """Gives a command its face, and a ``--json`` of its own, so that it may stand before or after the command."""
+def with_context(command: Callable[Concatenate[CliContext, P], None]) -> Callable[P, None]:
+    """Passes a command its context, and adds ``--json``, so that it may come before or after the command's name."""
 
     @click.option("--json", "own_json", is_flag=True, help="Print JSON.")
     @click.pass_obj
     @wraps(command)
-    def wrapped(face: Face, own_json: bool, *args: Any, **kwargs: Any) -> None:
-        command(replace(face, json=face.json or own_json), *args, **kwargs)
+    def wrapped(context: CliContext, own_json: bool, *args: Any, **kwargs: Any) -> None:
+        command(replace(context, json=context.json or own_json), *args, **kwargs)
 
-    return wrapped  # type: ignore[return-value]  # click fills in the face
+    return wrapped  # type: ignore[return-value]  # click passes the context

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.context import FAILED, Face, faced
+from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json
 from compactor.errors import CompactorError, NotSupported
 
@@ -22,19 +22,17 @@ _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 @click.option(
     "--before-hive-3",
     is_flag=True,
-    help="Instead, list what Hive 2 must compact before it is replaced: partitions updated since their last major.",
+    help="List instead the partitions that Hive 2 must compact before it is replaced: updated since their last major.",
 )
 @click.option(
     "--compact",
     is_flag=True,
-    help="With --before-hive-3, beside a Hive 2.3 that still runs: give them that major compaction here.",
+    help="With --before-hive-3, beside a Hive 2.3 that still runs: run those major compactions here.",
 )
-@click.option(
-    "--verify", type=click.Choice(["full"]), help="With --compact: compare all that is written with what was read."
-)
-@faced
-def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -> None:
-    """Check a deployment, writing nothing unless asked to compact, and say what to fix."""
+@click.option("--verify", type=click.Choice(["full"]), help="With --compact: compare all output with the input.")
+@with_context
+def doctor(context: CliContext, before_hive_3: bool, compact: bool, verify: str | None) -> None:
+    """Check a deployment and report what to fix. Nothing is written unless --compact is given."""
     from compactor.service.doctor import checks as service
     from compactor.service.doctor.finding import Level
 
@@ -44,15 +42,15 @@ def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -
         raise click.UsageError("--verify belongs to --compact")
     try:
         if before_hive_3:
-            findings = _before_hive_3(face, compact, full_verify=verify == "full")
+            findings = _before_hive_3(context, compact, full_verify=verify == "full")
         else:
-            with face.site(read_only=True) as site:
+            with context.site(read_only=True) as site:
                 findings = service.doctor(site)
-    except CompactorError as error:  # what cannot be opened is a finding as well
+    except CompactorError as error:  # a deployment that cannot be opened is a finding as well
         findings = [service.broken("deployment", error), *service.machine()]
     failed = sum(finding.level is Level.FAIL for finding in findings)
-    if face.json:
-        print_json({"metastore": face.metastore, "failed": failed, "findings": [f.to_json() for f in findings]})
+    if context.json:
+        print_json({"metastore": context.metastore, "failed": failed, "findings": [f.to_json() for f in findings]})
     else:
         for finding in findings:
             click.echo(f"{_MARKS[finding.level.value]}  {finding.subject}: {finding.found}")
@@ -64,19 +62,19 @@ def doctor(face: Face, before_hive_3: bool, compact: bool, verify: str | None) -
         sys.exit(FAILED)
 
 
-def _before_hive_3(face: Face, compact: bool, *, full_verify: bool) -> list[Finding]:
+def _before_hive_3(context: CliContext, compact: bool, *, full_verify: bool) -> list[Finding]:
     from compactor.deployment import open_before_hive_3
     from compactor.rewrite.run.runner import InProcessRunner
     from compactor.service.hive2.before_hive_3 import before_hive_3
     from compactor.service.hive2.major import OldSite, compact_before_hive_3
 
-    with open_before_hive_3(face.configuration(), read_only=not compact) as site:
+    with open_before_hive_3(context.configuration(), read_only=not compact) as site:
         if not compact:
             return before_hive_3(site.metastore.catalog, site.storage)
         if not isinstance(site, OldSite):
             raise NotSupported(
-                f"metastore {site.name}: its schema is {site.metastore.schema_version}, that of a later Hive, in which the "
-                "events of Hive 2 have no sure meaning any more; only beside Hive 2.3 are they compacted"
+                f"metastore {site.name}: its schema is {site.metastore.schema_version}, that of a later Hive, in which "
+                "Hive 2's delete events no longer have a certain meaning; compact them beside Hive 2.3"
             )
         runner = InProcessRunner(os.cpu_count() or 1)
         return list(compact_before_hive_3(site, runner, full_verify=full_verify))

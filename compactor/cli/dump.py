@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.context import Face, faced
+from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json
 from compactor.errors import NotLossless
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("path", type=click.Path(dir_okay=False))
-@click.option("--meta", is_flag=True, help="The file's metadata instead of its rows.")
-@faced
-def dump(face: Face, path: str, meta: bool) -> None:
-    """Print the rows of an ORC file, ACID or not, as JSON lines; or its metadata.
+@click.option("--meta", is_flag=True, help="Print the file's metadata instead of its rows.")
+@with_context
+def dump(context: CliContext, path: str, meta: bool) -> None:
+    """Print the rows of an ORC file, ACID or not, as JSON lines, or print its metadata.
 
     An ACID row has the keys operation, originalTransaction, bucket, rowId, currentTransaction and row, as Hive's
     orcfiledump prints them.
@@ -42,7 +42,7 @@ def dump(face: Face, path: str, meta: bool) -> None:
 
 
 def metadata(tail: Tail) -> dict[str, object]:
-    """What the tail says, with the user metadata that Hive's ACID readers look at."""
+    """Returns the contents of the tail, including the user metadata that Hive's ACID readers look at."""
     return {
         "path": tail.name,
         "length": tail.length,

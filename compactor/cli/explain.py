@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.context import Face, faced
+from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import duration, print_json, size, when
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
-@faced
-def explain(face: Face, table: str) -> None:
-    """Say what would happen to a table now, why, what would flip it and what the last runs brought."""
-    from compactor.service.answers.explain import explain as explained
+@with_context
+def explain(context: CliContext, table: str) -> None:
+    """Explain what would happen to a table now, why, what would change that, and what the last runs achieved."""
+    from compactor.service.answers import explain as service
 
-    with face.site(read_only=True) as site:
-        explanation = explained(site, table)
-    if face.json:
+    with context.site(read_only=True) as site:
+        explanation = service.explain(site, table)
+    if context.json:
         print_json(explanation.to_json())
         return
     for line in lines(explanation):
@@ -32,7 +32,7 @@ def explain(face: Face, table: str) -> None:
 
 
 def lines(explanation: Explanation) -> Iterator[str]:
-    """The explanation as text."""
+    """Yields the explanation as lines of text."""
     table = explanation.table
     kind = "insert-only" if table.is_insert_only else "full ACID" if table.is_transactional else "not transactional"
     yield f"{table}: {kind}, {table.location}"

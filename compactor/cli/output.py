@@ -1,4 +1,4 @@
-"""How values reach people and programs: tables for a terminal, aligned columns for a pipe, JSON for programs."""
+"""Output: tables for a terminal, aligned columns for a pipe, JSON for programs."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ _TIMES = frozenset(
         "at",
     }
 )
-#: Columns that are folded when a terminal is narrow, each at least so wide.
+#: Columns that are folded on a narrow terminal, and the minimum width of each.
 _SENTENCES, _LEAST = frozenset({"because", "errormessage", "effect"}), 30
 _BYTES = frozenset({"bytes", "bytes_waiting", "bytes_freed"})
 
 
 def print_json(value: object) -> None:
-    """One JSON document, indented, keys in their order."""
+    """Prints one JSON document, indented, with keys in their order."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def print_json_line(value: object) -> None:
-    """One JSON document on one line."""
+    """Prints one JSON document on one line."""
     click.echo(json.dumps(value, ensure_ascii=False, default=str))
 
 
 def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], empty: str) -> None:
-    """``rows`` by ``columns``, without those that say nothing; nothing is cut off, whatever the width."""
+    """Prints ``rows`` with those of ``columns`` that have any value; no value is truncated, whatever the width."""
     if not rows:
         click.echo(empty)
         return
@@ -54,14 +54,14 @@ def print_table(rows: Sequence[Mapping[str, object]], columns: Sequence[str], em
 
 
 def _fits(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> bool:
-    """Whether only sentences would have to be folded; ids and names broken over lines are worse than long lines."""
+    """Tells whether folding sentences is enough; ids and names broken over lines are worse than long lines."""
     narrow = [max(len(c), *(len(row[i]) for row in cells)) for i, c in enumerate(columns) if c not in _SENTENCES]
     sentences = len(columns) - len(narrow)
     return sum(narrow) + sentences * _LEAST + 3 * len(columns) <= width
 
 
 def cell(column: str, value: object) -> str:
-    """A value as people read it: sizes with units, times in UTC."""
+    """Formats a value for people: sizes with units, times in UTC."""
     if value is None:
         return _NONE
     if column in _TIMES and isinstance(value, int):
@@ -74,12 +74,12 @@ def cell(column: str, value: object) -> str:
 
 
 def when(milliseconds: int) -> str:
-    """Epoch milliseconds as a UTC time to the second."""
+    """Formats epoch milliseconds as a UTC time to the second."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def size(count: int) -> str:
-    """Bytes in the largest power of 1000 that leaves a number above 1."""
+    """Formats bytes in the largest power of 1000 that leaves a number of at least 1."""
     number, unit = float(count), 0
     while number >= 1000 and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1
@@ -87,7 +87,7 @@ def size(count: int) -> str:
 
 
 def duration(milliseconds: int) -> str:
-    """How long something took or is old, in its largest fitting unit."""
+    """Formats a duration or age in its largest fitting unit."""
     for unit, length in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
         if milliseconds >= 2 * length:
             return f"{milliseconds // length} {unit}"

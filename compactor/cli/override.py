@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import click
 
-from compactor.cli.context import Face, faced
+from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json
 
 
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
-@click.argument("said", metavar="KEY=VALUE")
-@click.option("--remove", is_flag=True, help="Forget the override of KEY; no value is given then.")
-@faced
-def override(face: Face, table: str, said: str, remove: bool) -> None:
-    """Keep a setting for one table in Compactor's own state, over the table's properties.
+@click.argument("assignment", metavar="KEY=VALUE")
+@click.option("--remove", is_flag=True, help="Remove the override of KEY; give no value then.")
+@with_context
+def override(context: CliContext, table: str, assignment: str, remove: bool) -> None:
+    """Override a setting for one table, in Compactor's own state.
 
-    The properties in the metastore stay as they are, and Hive knows nothing of it.
+    The override takes precedence over the table's properties. They do not change, and Hive does not see the override.
     """
-    from compactor.service.requests.overrides import override as overridden
-    from compactor.service.requests.overrides import remove_override
+    from compactor.service.requests import overrides
 
-    key, equals, value = said.partition("=")
+    key, equals, value = assignment.partition("=")
     if remove is bool(equals):
         raise click.UsageError("give KEY=VALUE, or KEY with --remove")
-    with face.site() as site:
-        done = remove_override(site, table, key) if remove else overridden(site, table, key, value, site.user)
-    if face.json:
+    with context.site() as site:
+        if remove:
+            done = overrides.remove_override(site, table, key)
+        else:
+            done = overrides.override(site, table, key, value, site.user)
+    if context.json:
         print_json({"table": f"{done.database}.{done.table}", "key": done.key, "value": None if remove else done.value})
     elif remove:
         click.echo(f"{done.database}.{done.table}: the override {done.key}={done.value} is removed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compactor.cli.context import FAILED, Face, faced
+from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, size
 
 if TYPE_CHECKING:
@@ -19,16 +19,16 @@ _TYPES = click.Choice(["minor", "major", "rebalance"], case_sensitive=False)
 
 @click.command()
 @click.argument("table", metavar="DB.TABLE")
-@click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v; else every partition.")
-@click.option("--type", "kind", type=_TYPES, help="Else what the initiator would ask for.")
-@faced
-def plan(face: Face, table: str, partition: str | None, kind: str | None) -> None:
-    """Dry run: what a compaction would read, write, copy and re-encode."""
+@click.option("--partition", metavar="P", help="PART_NAME as Hive stores it, or k=v,k=v. Default: every partition.")
+@click.option("--type", "kind", type=_TYPES, help="Default: the type the initiator would request.")
+@with_context
+def plan(context: CliContext, table: str, partition: str | None, kind: str | None) -> None:
+    """Dry run: show what a compaction would read, write, copy and re-encode."""
     from compactor.service.answers.preview import preview
 
-    with face.site(read_only=True) as site:
+    with context.site(read_only=True) as site:
         previews = preview(site, table, partition=partition, type=kind)
-    if face.json:
+    if context.json:
         print_json([p.to_json() for p in previews])
     else:
         _print(table, previews)

@@ -9,8 +9,22 @@ from typing import Any
 import click
 
 from compactor import __version__
-from compactor.cli import abort, compact, doctor, dump, explain, explain_locks, override, plan, run, setup, show, submit
-from compactor.cli.context import FAILED, USAGE, Face
+from compactor.cli import (
+    abort,
+    compact,
+    doctor,
+    dump,
+    explain,
+    explain_locks,
+    override,
+    pause,
+    plan,
+    run,
+    setup,
+    show,
+    submit,
+)
+from compactor.cli.context import FAILED, USAGE, CliContext
 from compactor.errors import BadSetting, CompactorError
 
 _CONNECTION = {
@@ -22,7 +36,7 @@ _CONNECTION = {
 
 
 class Program(click.Group):
-    """Commands whose errors of our own tree end in one line and an exit code, never in a traceback."""
+    """A group whose commands end our own errors with one line and an exit code, never with a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -33,11 +47,10 @@ class Program(click.Group):
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
-    """``--set`` texts as a mapping.
+    """Parses ``--set`` texts into a mapping.
 
     Raises:
-        BadSetting: not KEY=VALUE, or a part of the connection, which may be secret and so never stands on a command
-            line.
+        BadSetting: not KEY=VALUE, or a part of the connection, which may be secret and is never on a command line.
     """
     given: dict[str, str] = {}
     for pair in pairs:
@@ -46,7 +59,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
             raise BadSetting(f"--set {pair!r}: expected KEY=VALUE")
         if key.strip() in _CONNECTION:
             raise BadSetting(
-                f"--set {key.strip()}: the connection is no setting, and command lines are seen by others; use "
+                f"--set {key.strip()}: the connection is not a setting, and others can see command lines; use "
                 f"{_CONNECTION[key.strip()]} or compactor.toml"
             )
         given[key.strip()] = value
@@ -55,9 +68,12 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="compactor")
-@click.option("--metastore", metavar="NAME", default="default", help="Which metastore of compactor.toml.")
+@click.option("--metastore", metavar="NAME", default="default", help="The metastore in compactor.toml.")
 @click.option(
-    "--config", metavar="PATH", default=None, help="A compactor.toml; else COMPACTOR_CONFIG, else the one here."
+    "--config",
+    metavar="PATH",
+    default=None,
+    help="A compactor.toml; else COMPACTOR_CONFIG, else the one in the current directory.",
 )
 @click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help="A setting; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -66,7 +82,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, str]:
 def program(
     ctx: click.Context, metastore: str, config: str | None, pairs: tuple[str, ...], as_json: bool, verbose: int
 ) -> None:
-    """Keeps Hive ACID tables fast.
+    """Keep Hive ACID tables fast.
 
     \b
     Exit codes: 0 done, 1 an entry or the pass failed, 2 usage or a setting, 3 `compact` refused, 4 wait timed out.
@@ -78,7 +94,7 @@ def program(
     for chatty in ("py4j", "pyspark", "sqlalchemy", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     logging.getLogger("compactor.rewrite.run.progress").setLevel(min(level, logging.INFO))
-    ctx.obj = Face(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
+    ctx.obj = CliContext(metastore=metastore, config=config, flags=parse_settings(pairs), json=as_json)
 
 
 for command in (
@@ -91,8 +107,8 @@ for command in (
     run.run,
     submit.submit,
     abort.abort,
-    abort.pause,
-    abort.resume,
+    pause.pause,
+    pause.resume,
     override.override,
     dump.dump,
     setup.metastore,

@@ -1,8 +1,8 @@
-"""Rows of an ORC file as JSON, in the forms of ``orcfiledump -d``.
+"""Converts rows of an ORC file to JSON, in the format of ``orcfiledump -d``.
 
-Dates, timestamps and decimals are texts as Java prints them, binary is a list of bytes, a map a list of ``_key`` and
-``_value``; NaN and the infinities are texts. Days and seconds count in the proleptic Gregorian calendar, whatever the
-file's. Timestamps outside 64 bits of nanoseconds come from the second codec as seconds and nanoseconds.
+Dates, timestamps and decimals are texts as Java prints them, binary is a list of bytes, a map is a list of ``_key`` and
+``_value``; NaN and the infinities are texts. Dates and timestamps are in the proleptic Gregorian calendar, whatever the
+file's calendar. Timestamps beyond 64 bits of nanoseconds come from the second codec as seconds and nanoseconds.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from compactor.orc.format.types import TypeKind, Types
 from compactor.orc.io.source import Source
 
 _NANOS = 10**9
-_INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  #: JSON has no numbers for them
+_INFINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  #: not representable as JSON numbers
 _TIMESTAMPS = (TypeKind.TIMESTAMP, TypeKind.TIMESTAMP_INSTANT)
 
 
 def rows(source: Source, tail: Tail) -> Iterator[dict[str, object]]:
-    """Every row in file order; memory is bounded by a batch of rows.
+    """Yields every row in file order; memory is bounded by a batch of rows.
 
     Raises:
         BadFile: a stripe cannot be decoded.
-        NotLossless: a type whose values neither codec gives completely (unions).
+        NotLossless: neither codec decodes a type completely (unions).
     """
     for stripe in range(len(tail.stripes)):
         yield from _stripe(source, tail, stripe)
 
 
 def _stripe(source: Source, tail: Tail, stripe: int) -> Iterator[dict[str, object]]:
-    told = 0
+    done = 0
     if tail.types.is_encodable:
         try:
             for row in _decoded(ARROW, source, tail, stripe):
                 yield row
-                told += 1
+                done += 1
             return
         except Unfit:
-            pass  # the other codec begins anew and passes over what was told
+            pass  # the other codec starts over and skips the rows that are done
     for number, row in enumerate(_decoded(PYORC, source, tail, stripe)):
-        if number >= told:
+        if number >= done:
             yield row
 
 
@@ -63,7 +63,7 @@ def _decoded(codec: Codec, source: Source, tail: Tail, stripe: int) -> Iterator[
 
 
 def value(scalar: Any, types: Types, column: int) -> object:
-    """An Arrow scalar of ``column`` as what JSON can hold."""
+    """Converts an Arrow scalar of ``column`` to a JSON value."""
     if not scalar.is_valid:
         return None
     item = types[column]
@@ -100,6 +100,6 @@ def _seconds(scalar: Any) -> tuple[int, int]:
 
 
 def timestamp(seconds: int, nanos: int) -> str:
-    """As Java's ``Timestamp.toString``: at least one digit of the fraction, no trailing zeros."""
+    """Formats a timestamp like Java's ``Timestamp.toString``: at least one fractional digit, no trailing zeros."""
     whole = str(np.datetime64(seconds, "s")).replace("T", " ")
     return f"{whole}.{f'{nanos:09d}'.rstrip('0') or '0'}"

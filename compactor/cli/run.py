@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from compactor.cli.context import FAILED, Face, faced
+from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json_line, size
 from compactor.cli.stop_signals import repeat, stopping
 from compactor.errors import BadSetting
@@ -17,7 +18,20 @@ if TYPE_CHECKING:
     from compactor.service.site import Site
     from compactor.settings.precedence import Settings
 
-_once = click.option("--once", is_flag=True, help="One pass; else one after the other until SIGTERM or SIGINT.")
+_once = click.option("--once", is_flag=True, help="Run one pass. Default: pass after pass until SIGTERM or SIGINT.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """The options of ``compactor run worker``, by their names in click."""
+
+    once: bool
+    batch: int | None
+    pool: str | None
+    master: str | None
+    in_process: bool
+    verify: str
+    linger: float | None
 
 
 @click.group()
@@ -25,9 +39,11 @@ def run() -> None:
     """Run a role of the compactor."""
 
 
-def _role(face: Face, once: bool, interval: str | Callable[[Settings], int], one_pass: Callable[[Site], bool]) -> None:
-    """One pass, or one every ``interval`` (a setting, or ms); exit code 1 when the last one failed in something."""
-    with stopping() as stop, face.site() as site:
+def _role(
+    context: CliContext, once: bool, interval: str | Callable[[Settings], int], one_pass: Callable[[Site], bool]
+) -> None:
+    """Runs one pass, or one every ``interval`` (a setting, or ms); exits with 1 if anything in the last one failed."""
+    with stopping() as stop, context.site() as site:
         every = site.settings.milliseconds(interval) if isinstance(interval, str) else interval(site.settings)
         seconds = every / 1000
         fine = one_pass(site) if once else repeat(stop, seconds, lambda: one_pass(site))
@@ -37,14 +53,14 @@ def _role(face: Face, once: bool, interval: str | Callable[[Settings], int], one
 
 @run.command()
 @_once
-@faced
-def initiator(face: Face, once: bool) -> None:
-    """Look at every candidate and enqueue what is due."""
+@with_context
+def initiator(context: CliContext, once: bool) -> None:
+    """Look at every candidate and enqueue the compactions that are due."""
     from compactor.service.roles.initiator import initiate
 
     def one_pass(site: Site) -> bool:
         done = initiate(site)
-        if face.json:
+        if context.json:
             print_json_line(done.to_json())
         else:
             for repaired in done.repaired:
@@ -55,19 +71,19 @@ def initiator(face: Face, once: bool) -> None:
             click.echo(f"initiator: {len(done.considered)} considered, {len(done.enqueued)} enqueued")
         return not any(c.outcome == "error" for c in done.considered)
 
-    _role(face, once, "hive.compactor.check.interval", one_pass)
+    _role(context, once, "hive.compactor.check.interval", one_pass)
 
 
 @run.command()
 @_once
-@faced
-def cleaner(face: Face, once: bool) -> None:
-    """Remove what no reader can need any more."""
+@with_context
+def cleaner(context: CliContext, once: bool) -> None:
+    """Remove directories that no reader can need any longer."""
     from compactor.service.roles.cleaner import clean
 
     def one_pass(site: Site) -> bool:
         done = clean(site)
-        if face.json:
+        if context.json:
             print_json_line(done.to_json())
             return not done.failed
         for c in done.cleaned:
@@ -87,22 +103,22 @@ def cleaner(face: Face, once: bool) -> None:
         )
         return not done.failed
 
-    _role(face, once, "hive.compactor.cleaner.run.interval", one_pass)
+    _role(context, once, "hive.compactor.cleaner.run.interval", one_pass)
 
 
 @run.command()
 @_once
-@faced
-def housekeeper(face: Face, once: bool) -> None:
-    """Time out the dead, and purge what nobody asks for any more. Without --once each task at its own interval."""
+@with_context
+def housekeeper(context: CliContext, once: bool) -> None:
+    """Abort dead transactions and purge old records. Without --once each task runs at its own interval."""
     from compactor.service.roles.housekeeper import keep_house, shortest_interval_ms
 
     def one_pass(site: Site) -> bool:
         done = keep_house(site, due_only=not once)
-        if face.json:
+        if context.json:
             print_json_line(done.to_json())
         elif not done.acted:
-            click.echo("housekeeper: nothing is done in a mode below clean; Hive keeps its own house")
+            click.echo("housekeeper: nothing is done in a mode below clean; Hive does its own housekeeping")
         else:
             counts = {
                 key: value for key, value in done.to_json().items() if key not in ("acted", "kept", "tasks") and value
@@ -114,63 +130,57 @@ def housekeeper(face: Face, once: bool) -> None:
                 click.echo(f"  kept transaction {kept}")
         return True
 
-    _role(face, once, shortest_interval_ms, one_pass)
+    _role(context, once, shortest_interval_ms, one_pass)
 
 
 @run.command()
 @_once
 @click.option("--batch", type=click.IntRange(min=1), metavar="ID", help="Work on this planned batch, then end.")
 @click.option("--pool", metavar="Q", help="Only requests of this pool.")
-@click.option("--master", metavar="URL", help="Spark's master; else local[*].")
-@click.option("--in-process", is_flag=True, help="Without Spark, in this process.")
+@click.option("--master", metavar="URL", help="Spark's master. Default: local[*].")
+@click.option("--in-process", is_flag=True, help="Run without Spark, in this process.")
 @click.option(
     "--verify",
     type=click.Choice(["fast", "full"]),
     default="fast",
     show_default=True,
-    help="Full: compare all that is written with what was read.",
+    help="Full: compare all output with the input.",
 )
-@click.option("--linger", type=click.FloatRange(min=0), metavar="SECONDS", help="End after so long without a request.")
-@faced
-def worker(
-    face: Face,
-    once: bool,
-    batch: int | None,
-    pool: str | None,
-    master: str | None,
-    in_process: bool,
-    verify: str,
-    linger: float | None,
-) -> None:
-    """Compact: all that can be claimed now, or what comes until SIGTERM or SIGINT."""
-    from compactor.cli.worker_loop import Working
+@click.option(
+    "--linger", type=click.FloatRange(min=0), metavar="SECONDS", help="End after this long without a request."
+)
+@with_context
+def worker(context: CliContext, /, **given: Any) -> None:
+    """Compact everything that can be claimed now, or keep compacting until SIGTERM or SIGINT."""
+    from compactor.cli.worker_loop import CliWorker
 
-    if in_process and master is not None:
-        raise BadSetting("--in-process works without Spark, so --master names nothing; give one of them")
-    if once and linger is not None:
+    options = WorkerOptions(**given)
+    if options.in_process and options.master is not None:
+        raise BadSetting("--in-process works without Spark, so --master has no meaning; give one of them")
+    if options.once and options.linger is not None:
         raise BadSetting("--once ends after one pass, --linger waits for more; give one of them")
-    with stopping() as stop, face.site() as site:
-        working = Working(
+    with stopping() as stop, context.site() as site:
+        worker = CliWorker(
             site=site,
             stop=stop,
-            say=_nothing if face.json else click.echo,
-            report=(lambda done: print_json_line(done.to_json())) if face.json else _nothing,
-            master=None if in_process else master or "local[*]",
-            full_verify=verify == "full",
-            pool=pool,
+            say=_silent if context.json else click.echo,
+            report=(lambda done: print_json_line(done.to_json())) if context.json else _silent,
+            master=None if options.in_process else options.master or "local[*]",
+            full_verify=options.verify == "full",
+            pool=options.pool,
         )
         try:
-            if batch is not None:
-                working.batch(batch)
-            if linger is not None or (batch is None and not once):
-                working.run_on(linger)
-            elif batch is None:
-                working.once()
+            if options.batch is not None:
+                worker.run_batch(options.batch)
+            if options.linger is not None or (options.batch is None and not options.once):
+                worker.run_until_stopped(options.linger)
+            elif options.batch is None:
+                worker.run_once()
         finally:
-            working.close()
-    if working.failed:
+            worker.close()
+    if worker.failed:
         sys.exit(FAILED)
 
 
-def _nothing(said: object) -> None:
-    """Where somebody else speaks."""
+def _silent(_: object) -> None:
+    """Prints nothing: JSON replaces sentences, and sentences replace JSON."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import click
 
-from compactor.cli.context import Face, faced
+from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json
 from compactor.errors import BadSetting, Refused
 
@@ -17,18 +17,18 @@ def metastore() -> None:
 
 
 @metastore.command("init")
-@faced
-def metastore_init(face: Face) -> None:
-    """Make an embedded metastore (SQLite) with Hive 4's schema and our state; nothing where they are."""
+@with_context
+def metastore_init(context: CliContext) -> None:
+    """Create an embedded metastore (SQLite) with Hive 4's schema and our state, unless they exist."""
     from compactor.database.engine import open_database
     from compactor.metastore.schema import create
     from compactor.state import store
 
-    configuration = face.configuration()
+    configuration = context.configuration()
     if not configuration.is_embedded:
         raise Refused(
-            f"metastore {configuration.name}: only an embedded metastore (sqlite:///…) is made by us; a Hive metastore "
-            "has its schema from Hive's schematool"
+            f"metastore {configuration.name}: we only create an embedded metastore (sqlite:///…); create the schema of a "
+            "Hive metastore with Hive's schematool"
         )
     database = open_database(configuration.url)
     try:
@@ -39,8 +39,8 @@ def metastore_init(face: Face) -> None:
     state = configuration.own_state_url
     if state is not None:
         store.init(state).close()
-    _say(
-        face,
+    _print(
+        context,
         {"metastore": configuration.name, "url": database.url, "schema_version": version, "state": state is not None},
         f"metastore {configuration.name}: {database.url}, schema {version}"
         + ("" if state is None else ", with our state"),
@@ -48,10 +48,10 @@ def metastore_init(face: Face) -> None:
 
 
 @metastore.command("info")
-@faced
-def metastore_info(face: Face) -> None:
-    """Say which metastore this is, and how much is in it."""
-    with face.site(read_only=True) as site:
+@with_context
+def metastore_info(context: CliContext) -> None:
+    """Show which metastore this is and how much it contains."""
+    with context.site(read_only=True) as site:
         tables = site.metastore.catalog.tables()
         found = {
             "metastore": site.name,
@@ -66,7 +66,7 @@ def metastore_info(face: Face) -> None:
             "open_transactions": len(site.metastore.transactions.open_transactions()),
             "queue": len(site.metastore.entries.queue()),
         }
-    _say(face, found, "\n".join(f"{key}: {'-' if value is None else value}" for key, value in found.items()))
+    _print(context, found, "\n".join(f"{key}: {'-' if value is None else value}" for key, value in found.items()))
 
 
 @click.group()
@@ -75,24 +75,24 @@ def state() -> None:
 
 
 @state.command("init")
-@faced
-def state_init(face: Face) -> None:
-    """Make our tables where state_url says, or in the metastore's database; nothing where they are."""
-    _upgrade(face)
+@with_context
+def state_init(context: CliContext) -> None:
+    """Create our tables at state_url, or else in the metastore's database, unless they exist."""
+    _upgrade(context)
 
 
 @state.command("upgrade")
-@faced
-def state_upgrade(face: Face) -> None:
-    """Bring our tables to this release's version."""
-    _upgrade(face)
+@with_context
+def state_upgrade(context: CliContext) -> None:
+    """Upgrade our tables to this release's version."""
+    _upgrade(context)
 
 
-def _upgrade(face: Face) -> None:
+def _upgrade(context: CliContext) -> None:
     from compactor.database.engine import open_database
     from compactor.state import store
 
-    configuration = face.configuration()
+    configuration = context.configuration()
     if configuration.own_state_url is None:
         raise BadSetting(
             f"metastore {configuration.name}: mode observe stores nothing in the metastore's database; set state_url to "
@@ -103,11 +103,11 @@ def _upgrade(face: Face) -> None:
         version = store.upgrade(database)
     finally:
         database.close()
-    _say(face, {"url": database.url, "version": version}, f"state {database.url}: version {version}")
+    _print(context, {"url": database.url, "version": version}, f"state {database.url}: version {version}")
 
 
-def _say(face: Face, value: Mapping[str, object], text: str) -> None:
-    if face.json:
+def _print(context: CliContext, value: Mapping[str, object], text: str) -> None:
+    if context.json:
         print_json(value)
     else:
         click.echo(text)

@@ -1,4 +1,4 @@
-"""How a role that runs on ends: by SIGTERM or SIGINT, after what it is at."""
+"""Stops a role that runs pass after pass, by SIGTERM or SIGINT, once its current work is done."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compactor.errors import CompactorError
 
 
 class Stop:
-    """Asked for by a signal; ``wait`` returns early then."""
+    """A request to stop, made by a signal; it also ends ``wait`` early."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -27,13 +27,13 @@ class Stop:
         self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether to stop: at once when asked, else False after ``seconds``."""
+        """Waits up to ``seconds``; returns true as soon as a stop is requested."""
         return self._event.wait(seconds)
 
 
 @contextmanager
 def stopping() -> Iterator[Stop]:
-    """Signals ask to stop while the block runs. A second one has its usual effect."""
+    """Turns signals into requests to stop while the block runs. A second signal has its usual effect."""
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -56,9 +56,9 @@ def stopping() -> Iterator[Stop]:
 
 
 def repeat(stop: Stop, interval_s: float, one_pass: Callable[[], bool]) -> bool:
-    """Runs ``one_pass`` every ``interval_s`` until asked to stop; whether the last one went well.
+    """Runs ``one_pass`` every ``interval_s`` until asked to stop; returns the last one's success.
 
-    A pass that fails (the database is away) is told and tried again: who runs on must outlive that.
+    A failed pass (the database is down) is reported and tried again: a long-running role must survive it.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""``compactor submit``: batches through spark-submit."""
+"""``compactor submit``: submits batches with spark-submit."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from typing import TYPE_CHECKING
 import click
 
 import compactor
-from compactor.cli.context import FAILED, Face, faced
+from compactor.cli.context import FAILED, CliContext, with_context
 from compactor.cli.output import print_json, size
 from compactor.errors import NotSupported
 
 if TYPE_CHECKING:
     from compactor.service.batches.assembly import PlannedBatch
 
-_STDERR = 2  #: the descriptor
+_STDERR = 2  #: file descriptor
 
 
 @click.command()
 @click.option("--pool", metavar="Q", help="Only requests of this pool.")
-@click.option("--master", metavar="URL", help="Else what spark-submit itself is configured with.")
+@click.option("--master", metavar="URL", help="Default: the master in spark-submit's own configuration.")
 @click.option("--deploy-mode", type=click.Choice(["client", "cluster"]), help="Where the driver runs.")
-@faced
-def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | None) -> None:
-    """Plan batches of what waits in the queue and run each as a Spark application."""
+@with_context
+def submit(context: CliContext, pool: str | None, master: str | None, deploy_mode: str | None) -> None:
+    """Plan batches of the requests in the queue and run each as a Spark application."""
     from compactor.service.batches.assembly import plan_batches
 
-    with face.site() as site:
+    with context.site() as site:
         batches = plan_batches(site, pool)
     program = spark_submit() if batches else ""
     codes: dict[int, int] = {}
     for batch in batches:
         if batch.resident is not None:
-            if not face.json:
-                click.echo(f"batch {batch.batch_id}: {batch.entries} entries, an application that waits takes it")
+            if not context.json:
+                click.echo(f"batch {batch.batch_id}: {batch.entries} entries, taken by a waiting application")
             continue
-        line = command(program, face, batch, master=master, deploy_mode=deploy_mode)
-        if not face.json:
+        line = command(program, context, batch, master=master, deploy_mode=deploy_mode)
+        if not context.json:
             click.echo(
                 f"batch {batch.batch_id}: {batch.entries} entries, {size(batch.bytes)}, queue {batch.queue or '-'}"
             )
         # The driver's own line of JSON must not mix with ours; its log goes to stderr anyway.
-        stdout = _STDERR if face.json else None
+        stdout = _STDERR if context.json else None
         codes[batch.batch_id] = subprocess.run(line, env=environment(master), stdout=stdout, check=False).returncode
-    if face.json:
+    if context.json:
         print_json([{**batch.to_json(), "exit_code": codes.get(batch.batch_id)} for batch in batches])
     else:
         failed = sum(code != 0 for code in codes.values())
@@ -60,7 +60,7 @@ def submit(face: Face, pool: str | None, master: str | None, deploy_mode: str | 
 
 
 def spark_submit() -> str:
-    """The program of SPARK_HOME, of PATH or of the installed pyspark.
+    """Returns the path of spark-submit in SPARK_HOME, on PATH or in the installed pyspark.
 
     Raises:
         NotSupported: there is none.
@@ -79,26 +79,28 @@ def spark_submit() -> str:
 
 
 def command(
-    program: str, face: Face, batch: PlannedBatch, *, master: str | None, deploy_mode: str | None
+    program: str, context: CliContext, batch: PlannedBatch, *, master: str | None, deploy_mode: str | None
 ) -> Sequence[str]:
-    """The command line of one batch's application. Nothing secret stands on it: the driver reads the connection from
-    its environment or from compactor.toml."""
+    """Returns the command line of one batch's application.
+
+    It contains no secret: the driver reads the connection from its environment or from compactor.toml.
+    """
     line = [program, "--name", batch.job]
     for option, value in (("--master", master), ("--deploy-mode", deploy_mode), ("--queue", batch.queue)):
         line += [option, value] if value else []
     line += ["--proxy-user", batch.run_as] if batch.run_as else []
     for key, value in sorted(batch.conf.items()):
         line += ["--conf", f"{key}={value}"]
-    line += [_job(), "--metastore", face.metastore, "--batch", str(batch.batch_id)]
+    line += [_job(), "--metastore", context.metastore, "--batch", str(batch.batch_id)]
     line += ["--max-seconds", str(batch.max_seconds)] if batch.max_seconds is not None else []
-    line += ["--config", face.config] if face.config else []
-    for key, value in face.flags.items():
+    line += ["--config", context.config] if context.config else []
+    for key, value in context.flags.items():
         line += ["--set", f"{key}={value}"]
     return line
 
 
 def environment(master: str | None) -> Mapping[str, str]:
-    """Ours; executors of a local master run this interpreter, since the first one on PATH may lack pyarrow."""
+    """Returns our environment; executors of a local master run this interpreter, as the first on PATH may lack pyarrow."""
     env = dict(os.environ)
     if master is None or master.startswith("local"):
         env.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -106,5 +108,5 @@ def environment(master: str | None) -> Mapping[str, str]:
 
 
 def _job() -> str:
-    # by its path, as spark-submit takes it: faces don't import each other
+    # by path, as spark-submit expects it: faces do not import each other
     return str(Path(compactor.__file__).parent / "jobs" / "worker.py")

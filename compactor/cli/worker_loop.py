@@ -1,4 +1,4 @@
-"""A worker of the command line: where its units run, and pass after pass until nobody wants one."""
+"""The worker of the command line: chooses where its units run, and runs passes until it is stopped."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from compactor.rewrite.run.process_runner import ProcessRunner
     from compactor.rewrite.run.runner import Runner
 
-_POLL_S = 1.0  #: between two looks at an empty queue
-_LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another asks the database
+_POLL_S = 1.0  #: between two checks of an empty queue
+_LOCAL_WIDTH = 2  #: without Spark: while one group's units run, another works on the database
 
 
-class Working:
-    """Runs entries. Spark is started when there is something to do, and not before.
+class CliWorker:
+    """Runs entries. Spark is only started once there is work.
 
-    ``report`` gets what was done: once for a batch or a single pass, group by group for one who runs on.
+    ``report`` receives the results: once for a batch or a single pass, group by group for a worker that keeps running.
     """
 
     def __init__(
@@ -56,21 +56,21 @@ class Working:
         self._session: Any = None
         self._processes: ProcessRunner | None = None
         self._width = 1
-        self.failed = False  #: whether the last pass failed, or an entry in it
+        self.failed = False  #: true if the last pass failed, or an entry in it
         self.worked = 0
         self.failures = 0
 
-    def batch(self, batch_id: int) -> None:
-        """A planned batch, if this is its first driver."""
-        runner = self._runs()
+    def run_batch(self, batch_id: int) -> None:
+        """Runs a planned batch, if this is its first driver."""
+        runner = self._start_runner()
         done = run_batch(self._site, batch_id, runner, self._options, parallel=self._width, progress=self._progress)
         self.failed = bool(done.failed)
         self._report(done)
         if not done.mine:
-            self._say(f"batch {batch_id} belongs to another driver; nothing is done here")
+            self._say(f"batch {batch_id} belongs to another driver; there is nothing to do here")
 
-    def once(self) -> None:
-        """All that can be claimed now."""
+    def run_once(self) -> None:
+        """Runs everything that can be claimed now."""
         groups = list(self._groups())
         self.failed = any(done.failed for done in groups)
         self._report(
@@ -81,12 +81,12 @@ class Working:
         )
         self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
-    def run_on(self, linger_s: float | None) -> None:
-        """What comes, until asked to stop or nothing could be done for ``linger_s``.
+    def run_until_stopped(self, linger_s: float | None) -> None:
+        """Runs requests as they come, until asked to stop or idle for ``linger_s``.
 
-        A pass that fails (the database is away) is told and tried again.
+        A failed pass (the database is down) is reported and tried again.
         """
-        self._say("worker: waits for requests")
+        self._say("worker: waiting for requests")
         idle_since = time.monotonic()
         while not self._stop.asked:
             if self._pass():
@@ -97,45 +97,45 @@ class Working:
         self._say(f"worker: {self.worked} entries, {self.failures} failed")
 
     def close(self) -> None:
-        """Let go of Spark, or of the processes that stood for it."""
+        """Stops Spark, or the processes used in its place."""
         if self._processes is not None:
             self._processes.close()
         if self._session is not None:
             self._session.stop()
 
     def _pass(self) -> bool:
-        """Whether anything got further. An entry that was only put back (a lock is in its way) doesn't count."""
-        moved = False
+        """Runs one pass; returns true if any entry progressed (being put back because of a lock does not count)."""
+        progressed = False
         self.failed = False
         try:
             for done in self._groups():
                 self._report(done)
                 self.failed = self.failed or bool(done.failed)
-                moved = moved or any(o.result is not Result.WAITING for o in done.outcomes)
+                progressed = progressed or any(o.result is not Result.WAITING for o in done.outcomes)
         except CompactorError as error:
             click.echo(f"compactor: the pass failed, the next one follows: {error}", err=True)
             self.failed = True
-        return moved
+        return progressed
 
     def _groups(self) -> Iterator[WorkerPass]:
-        """The queue, part after part; a wish to stop is met after the entries under way.
+        """Works through the queue in parts; a stop takes effect after the entries under way.
 
-        What dead workers left is made good also where nothing waits: nobody else may come for it (PROTOCOL 6).
+        Leftovers of dead workers are repaired even if the queue is empty: no other worker may come by (PROTOCOL 6).
         """
         if repaired := repair(self._site):
             yield WorkerPass(repaired=repaired)
         ids = claimable(self._site, self._pool)
         if not ids:
             return
-        runner = self._runs()
-        most = self._width * MAX_GROUP_SIZE
-        for start in range(0, len(ids), most):
+        runner = self._start_runner()
+        part = self._width * MAX_GROUP_SIZE
+        for start in range(0, len(ids), part):
             if self._stop.asked:
                 return
             run = run_entries if start == 0 else run_without_repair
             yield run(
                 self._site,
-                ids[start : start + most],
+                ids[start : start + part],
                 runner,
                 self._options,
                 parallel=self._width,
@@ -143,7 +143,7 @@ class Working:
                 wanted=lambda: not self._stop.asked,
             )
 
-    def _runs(self) -> Runner:
+    def _start_runner(self) -> Runner:
         if self._runner is None:
             self._runner = self._in_process() if self._master is None else self._spark(self._master)
         return self._runner
@@ -162,7 +162,7 @@ class Working:
         interrupt = signal.getsignal(signal.SIGINT)
         self._session = session(f"compactor-{self._site.name}", master=master, conf=self._site.settings.spark_conf)
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, interrupt)  # pyspark has put its own there, which cancels what is under way
+            signal.signal(signal.SIGINT, interrupt)  # pyspark installed its own handler, which cancels running jobs
         runner = SparkRunner(self._session)
         self._width = runner.groups
         return runner

@@ -1,4 +1,4 @@
-"""A command line against ``metastore``, in this process."""
+"""The command line on the fixture ``metastore``, in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.cli.program import program
 
 @pytest.fixture
 def compactor(metastore_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Calls it from a directory without a compactor.toml."""
+    """Returns a function that runs the command line in a directory without a compactor.toml."""
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", metastore_url)
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(program, arguments)

@@ -8,8 +8,6 @@ from click.testing import Result
 
 from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType
-from compactor.metastore.catalog.embedded import NewTable
-from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
 
 Compactor = Callable[..., Result]
@@ -46,14 +44,3 @@ def test_an_observer_aborts_nothing(compactor: Compactor, metastore: Metastore, 
 @pytest.mark.parametrize("number", ["0", "-1", "x", ""])
 def test_ids_are_above_zero(compactor: Compactor, number: str) -> None:
     assert compactor("abort", "transaction", "--", number).exit_code == 2
-
-
-def test_a_table_that_failed_is_considered_again(compactor: Compactor, metastore: Metastore) -> None:
-    metastore.embedded_catalog.create_database("default", "/w")
-    metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
-    failed = metastore.requests.did_not_initiate(T, "too many failures")
-    told = compactor("resume", "default.t").stdout
-    assert told == f"default.t: forgot compaction {failed} (did not initiate): too many failures\n"
-    assert metastore.entries.history() == []
-    assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.t").stdout
-    assert compactor("resume", "default.x").exit_code == 1

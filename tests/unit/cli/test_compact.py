@@ -30,17 +30,17 @@ def test_properties_are_pairs() -> None:
 
 
 @pytest.mark.parametrize("pair", ["nothing", "=1", " =1"])
-def test_a_property_that_is_none_is_refused(pair: str) -> None:
+def test_a_property_without_key_or_value_is_refused(pair: str) -> None:
     with pytest.raises(BadSetting, match="expected K=V"):
         parse_properties((pair,))
 
 
 @pytest.mark.usefixtures("_tables")
-def test_a_request_is_queued_as_it_was_asked_for(compactor: Compactor, metastore: Metastore) -> None:
+def test_a_request_is_queued_as_given(compactor: Compactor, metastore: Metastore) -> None:
     asked = ("compact", "Default.T", "--type", "MINOR", "--pool", "etl", "--property", "tblprops.orc.compress=ZSTD")
-    (told,) = json.loads(compactor(*asked, "--json").stdout)
+    (output,) = json.loads(compactor(*asked, "--json").stdout)
     (entry,) = metastore.entries.queue()
-    assert told["compaction"] == entry.id
+    assert output["compaction"] == entry.id
     assert (str(entry.entity), entry.type.label, entry.pool) == ("default.t", "MINOR", "etl")
     assert entry.properties["tblprops.orc.compress"] == "ZSTD"
 
@@ -57,7 +57,7 @@ def test_a_rebalance_with_files_and_order(compactor: Compactor, metastore: Metas
 
 
 @pytest.mark.usefixtures("_tables")
-def test_exit_codes_tell_what_became_of_it(compactor: Compactor) -> None:
+def test_exit_codes_show_the_outcome(compactor: Compactor) -> None:
     assert compactor("compact", "default.plain").exit_code == 3
     assert compactor("compact", "default.nowhere").exit_code == 3
     assert compactor("compact", "default.t", "--property", "x").exit_code == 2

@@ -7,7 +7,7 @@ import pyorc
 import pytest
 from click.testing import CliRunner
 
-from compactor.cli.context import Face
+from compactor.cli.context import CliContext
 from compactor.cli.dump import dump, metadata
 from compactor.errors import BadFile
 from compactor.orc.format.tail import read_tail
@@ -27,26 +27,26 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_rows_are_json_lines_without_escapes(file: Path) -> None:
-    done = CliRunner().invoke(dump, [str(file)], obj=Face())
+    done = CliRunner().invoke(dump, [str(file)], obj=CliContext())
     assert [json.loads(line) for line in done.stdout.splitlines()] == [{"a": 1, "b": "é"}, {"a": 2, "b": None}]
     assert "é" in done.stdout
 
 
 def test_metadata_is_that_of_the_tail(file: Path) -> None:
-    told = json.loads(CliRunner().invoke(dump, [str(file), "--meta"], obj=Face()).stdout)
-    assert (told["path"], told["length"], told["rows"]) == (str(file), file.stat().st_size, 2)
-    assert (told["acid"], told["encrypted"], told["compression"]) == (False, False, "ZSTD")
-    assert (told["file_version"], [stripe["rows"] for stripe in told["stripes"]]) == ("0.12", [2])
-    assert told["user_metadata"] == {"note": "\ufffdx"}
+    output = json.loads(CliRunner().invoke(dump, [str(file), "--meta"], obj=CliContext()).stdout)
+    assert (output["path"], output["length"], output["rows"]) == (str(file), file.stat().st_size, 2)
+    assert (output["acid"], output["encrypted"], output["compression"]) == (False, False, "ZSTD")
+    assert (output["file_version"], [stripe["rows"] for stripe in output["stripes"]]) == ("0.12", [2])
+    assert output["user_metadata"] == {"note": "\ufffdx"}
 
 
-def test_metadata_is_json_as_it_is(file: Path) -> None:
+def test_metadata_is_printed_as_json(file: Path) -> None:
     found = metadata(read_tail(BytesSource(file.read_bytes())))
     assert json.loads(json.dumps(found)) == found
 
 
-def test_what_is_no_orc_is_a_bad_file(tmp_path: Path) -> None:
+def test_a_file_that_is_not_orc_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a,b\n1,2\n", "utf-8")
-    done = CliRunner().invoke(dump, [str(tmp_path / "f")], obj=Face())
+    done = CliRunner().invoke(dump, [str(tmp_path / "f")], obj=CliContext())
     assert isinstance(done.exception, BadFile)
-    assert CliRunner().invoke(dump, [str(tmp_path)], obj=Face()).exit_code == 2
+    assert CliRunner().invoke(dump, [str(tmp_path)], obj=CliContext()).exit_code == 2

@@ -19,20 +19,20 @@ def test_the_explanation_as_text(compactor: Compactor, deployment: Site, warehou
     table = make_table(deployment, warehouse, **{"compactor.spark.jars": "/x.jar", "no_auto_compaction": "true"})
     insert(deployment, table, range(2))
     request_compaction(deployment, table="default.t", partition=None, type="major", pool=None, properties={})
-    told = list(lines(explain(deployment, "default.t")))
-    assert told[0] == f"default.t: full ACID, {warehouse / 't'}"
-    assert told[1].startswith("  mode clean (from ")
-    assert any(line.startswith("  ignored: table: compactor.spark.jars: ") for line in told)
-    assert any(line.startswith("the table: 1 directories (1 deltas), ") for line in told)
-    assert any(line.startswith("  now: ") and ", because " in line for line in told)
-    assert any(line.startswith("  compaction 1 major: initiated") for line in told)
+    output = list(lines(explain(deployment, "default.t")))
+    assert output[0] == f"default.t: full ACID, {warehouse / 't'}"
+    assert output[1].startswith("  mode clean (from ")
+    assert any(line.startswith("  ignored: table: compactor.spark.jars: ") for line in output)
+    assert any(line.startswith("the table: 1 directories (1 deltas), ") for line in output)
+    assert any(line.startswith("  now: ") and ", because " in line for line in output)
+    assert any(line.startswith("  compaction 1 major: initiated") for line in output)
     shown = compactor("explain", "default.t")
     assert [line for line in shown.stdout.splitlines() if "compaction" in line] == [
-        x for x in told if "compaction" in x
+        x for x in output if "compaction" in x
     ]
     assert json.loads(compactor("explain", "default.t", "--json").stdout)["table"] == "default.t"
 
 
-def test_a_table_that_is_not_there_ends_with_1(compactor: Compactor, deployment: Site) -> None:
+def test_a_missing_table_ends_with_1(compactor: Compactor, deployment: Site) -> None:
     done = compactor("explain", "default.nope")
     assert (done.exit_code, "nope" in done.stderr) == (1, True)

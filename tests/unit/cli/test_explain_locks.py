@@ -23,13 +23,13 @@ def _table(metastore: Metastore) -> None:
 
 
 def test_locks_as_hive_prints_them(compactor: Compactor) -> None:
-    told = compactor("explain-locks", "delete from t", "--database", "SALES").stdout
-    assert told == "LOCK INFORMATION:\nsales.t -> SHARED_WRITE\n"
+    output = compactor("explain-locks", "delete from t", "--database", "SALES").stdout
+    assert output == "LOCK INFORMATION:\nsales.t -> SHARED_WRITE\n"
 
 
-def test_those_of_the_old_manager(compactor: Compactor) -> None:
-    told = compactor("explain-locks", "drop table sales.t", "--old").stdout
-    assert told == "LOCK INFORMATION:\nsales -> S\nsales.t -> X\n"
+def test_locks_of_the_manager_without_transactions(compactor: Compactor) -> None:
+    output = compactor("explain-locks", "drop table sales.t", "--old").stdout
+    assert output == "LOCK INFORMATION:\nsales -> S\nsales.t -> X\n"
 
 
 def test_nothing_is_locked(compactor: Compactor, metastore: Metastore) -> None:
@@ -39,6 +39,6 @@ def test_nothing_is_locked(compactor: Compactor, metastore: Metastore) -> None:
 
 
 @pytest.mark.parametrize(("statement", "word"), [("grant all to me", "GRANT"), ("select * from nope", "nope")])
-def test_what_cannot_be_explained_ends_with_1(compactor: Compactor, statement: str, word: str) -> None:
+def test_a_statement_that_cannot_be_explained_ends_with_1(compactor: Compactor, statement: str, word: str) -> None:
     done = compactor("explain-locks", statement)
     assert (done.exit_code, word in done.stderr) == (1, True)

@@ -7,14 +7,14 @@ import pytest
 from compactor.cli import output
 
 
-def test_a_table_for_a_pipe_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_for_a_pipe_is_aligned_and_never_truncated(capsys: pytest.CaptureFixture[str]) -> None:
     long = "x" * 400
     output.print_table([{"a": 1, "b": long}, {"a": 22, "b": "y"}], ("a", "b"), "nothing")
     lines = capsys.readouterr().out.splitlines()
     assert lines == ["a   b", f"1   {long}", "22  y"]
 
 
-def test_columns_that_say_nothing_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_columns_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_table([{"a": 1, "b": None}, {"a": None, "b": None}], ("a", "b"), "nothing")
     assert capsys.readouterr().out.splitlines() == ["a", "1", "-"]
 
@@ -65,6 +65,6 @@ def test_a_json_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     ("width", "fits"),
     [(200, True), (45, True), (44, False)],
 )
-def test_a_terminal_gets_a_drawn_table_only_where_no_name_would_be_broken(width: int, fits: bool) -> None:
+def test_a_terminal_gets_a_drawn_table_unless_names_would_break(width: int, fits: bool) -> None:
     columns, cells = ("table", "because"), [["default.t", "x" * 500]]
     assert output._fits(columns, cells, width) is fits

@@ -20,9 +20,9 @@ def table(metastore: Metastore) -> None:
     metastore.embedded_catalog.create_table(NewTable("default", "t", "/w/t", [Column(name="a", type="int")]))
 
 
-def test_a_setting_of_one_table_is_kept_and_forgotten(compactor: Compactor) -> None:
-    told = compactor("override", "default.t", f"{NUM}=3").stdout
-    assert told == f"default.t: {NUM}=3, whatever the table's properties say\n"
+def test_an_override_is_kept_and_removed(compactor: Compactor) -> None:
+    output = compactor("override", "default.t", f"{NUM}=3").stdout
+    assert output == f"default.t: {NUM}=3, whatever the table's properties say\n"
     said = compactor("override", "default.t", f"{NUM}=4", "--json").stdout
     assert json.loads(said) == {"table": "default.t", "key": NUM, "value": "4"}
     gone = compactor("override", "default.t", NUM, "--remove")
@@ -31,13 +31,5 @@ def test_a_setting_of_one_table_is_kept_and_forgotten(compactor: Compactor) -> N
 
 
 @pytest.mark.parametrize("said", [(NUM,), (f"{NUM}=3", "--remove"), ("compactor.colour=red",)])
-def test_what_makes_no_sense_is_an_error_of_usage(compactor: Compactor, said: tuple[str, ...]) -> None:
+def test_a_contradictory_override_is_a_usage_error(compactor: Compactor, said: tuple[str, ...]) -> None:
     assert compactor("override", "default.t", *said).exit_code == 2
-
-
-def test_a_table_is_paused_and_resumed(compactor: Compactor) -> None:
-    assert compactor("pause", "default.t").stdout == "default.t is paused; `compactor resume` ends that\n"
-    told = json.loads(compactor("pause", "default.t", "--json").stdout)
-    assert told["table"] == "default.t"
-    assert compactor("resume", "default.t").stdout == f"default.t: paused no more (it was by {told['paused_by']})\n"
-    assert "neither paused by `compactor pause` nor failed" in compactor("resume", "default.t").stdout

@@ -14,16 +14,14 @@ from tests.support.tables import delete, insert, make_table
 Compactor = Callable[..., Result]
 
 
-def test_a_dry_run_names_what_would_be_and_makes_nothing(
-    compactor: Compactor, deployment: Site, warehouse: Path
-) -> None:
+def test_a_dry_run_shows_the_plan_and_writes_nothing(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
     table = make_table(deployment, warehouse)
     insert(deployment, table, range(4))
     delete(deployment, table, [1])
     before = sorted(warehouse.rglob("*"))
-    told = compactor("plan", "default.t", "--type", "major")
-    assert told.exit_code == 0, told.output
-    first, reads, writes, stripes, rows = told.stdout.splitlines()
+    output = compactor("plan", "default.t", "--type", "major")
+    assert output.exit_code == 0, output.output
+    first, reads, writes, stripes, rows = output.stdout.splitlines()
     assert first.startswith("default.t: major, because ")
     assert reads.startswith("  reads  delta_0000001_0000001_0000, delete_delta_0000002_0000002_0000 (")
     assert writes.startswith("  writes base_0000002_v")
@@ -35,7 +33,7 @@ def test_a_dry_run_names_what_would_be_and_makes_nothing(
     assert sorted(warehouse.rglob("*")) == before
 
 
-def test_nothing_to_do_and_no_partitions_are_said(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+def test_nothing_to_do_and_no_partitions_are_reported(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
     make_table(deployment, warehouse)
     assert "nothing to do" in compactor("plan", "default.t", "--type", "minor").stdout
     columns = [Column(name="a", type="int")]
@@ -56,7 +54,7 @@ def test_a_partition_that_cannot_be_read_ends_with_1(compactor: Compactor, deplo
     assert (done.exit_code, "ORC" in done.output) == (1, True)
 
 
-def test_slices_and_the_delay_are_told(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+def test_slices_and_the_naming_delay_are_reported(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
     table = make_table(
         deployment,
         warehouse,
@@ -73,10 +71,10 @@ def test_slices_and_the_delay_are_told(compactor: Compactor, deployment: Site, w
         "  compactor.naming.delay: every open transaction sees all that is to be merged",
     ]
     for command in (["plan", "default.t", "--type", "major"], ["explain", "default.t"]):
-        told = compactor(*command)
-        assert told.exit_code == 0, told.output
+        output = compactor(*command)
+        assert output.exit_code == 0, output.output
         assert [
-            line for line in told.stdout.splitlines() if line.startswith(("  2 slices", "  compactor.naming.delay:"))
+            line for line in output.stdout.splitlines() if line.startswith(("  2 slices", "  compactor.naming.delay:"))
         ] == wanted
     (found,) = json.loads(compactor("plan", "default.t", "--type", "major", "--json").stdout)
     (explained,) = json.loads(compactor("explain", "default.t", "--json").stdout)["partitions"]

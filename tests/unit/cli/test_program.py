@@ -10,7 +10,7 @@ from compactor.cli.program import parse_settings, program
 from compactor.errors import BadSetting
 
 
-def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
+def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from compactor.cli.program import program; "
         "program(['--help'], standalone_mode=False); "
@@ -19,7 +19,7 @@ def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "Keeps Hive ACID tables fast" in done.stdout
+    assert "Keep Hive ACID tables fast" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_help_is_quick_because_nothing_heavy_is_imported() -> None:
         "state",
     ],
 )
-def test_every_command_explains_itself(command: str) -> None:
+def test_every_command_has_help(command: str) -> None:
     result = CliRunner().invoke(program, [command, "--help"])
     assert result.exit_code == 0
     assert "Usage" in result.stdout
@@ -51,7 +51,7 @@ def test_settings_are_pairs() -> None:
 
 
 @pytest.mark.parametrize("pair", ["nothing", "=1", "url=sqlite:///x", "state_url=x", "hive_conf=x", "warehouse=/w"])
-def test_a_setting_that_is_none_is_refused(pair: str) -> None:
+def test_a_setting_without_key_or_value_is_refused(pair: str) -> None:
     with pytest.raises(BadSetting, match="--set"):
         parse_settings((pair,))
 
@@ -77,7 +77,7 @@ def test_an_unknown_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "hive.compactor.check.intervall" in result.stderr
 
 
-def test_no_metastore_named_says_what_to_set(
+def test_without_a_metastore_the_message_says_what_to_set(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     for name in ("COMPACTOR_METASTORE_URL", "COMPACTOR_CONFIG"):
@@ -89,7 +89,7 @@ def test_no_metastore_named_says_what_to_set(
     assert "COMPACTOR_METASTORE_URL" in result.stderr
 
 
-def test_a_database_that_is_away_is_one_line_and_1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_database_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", "sqlite:////nowhere/at/all.db")
     result = CliRunner().invoke(program, ["show", "tables"])
     assert result.exit_code == 1

@@ -27,17 +27,17 @@ def test_an_acid_row_has_the_keys_of_orcfiledump() -> None:
     assert isinstance(row["row"], dict)
 
 
-def test_every_value_of_every_fixture_can_be_told() -> None:
-    """Rows of each type that Hive and Trino wrote, timestamps beyond 64 bits of nanoseconds too, become JSON."""
-    told = 0
+def test_every_value_of_every_fixture_is_converted() -> None:
+    """Rows of every type written by Hive and Trino become JSON, even timestamps beyond 64 bits of nanoseconds."""
+    output = 0
     for name in ("hive-2.3", "hive-3.1", "hive-4.1", "trino-476"):
         for file in data_files(FIXTURES / name)[:40]:
             with LocalSource(file) as source:
                 tail = read_tail(source)
                 found = [json.loads(json.dumps(row, allow_nan=False)) for row in rows(source, tail)]
             assert len(found) == tail.rows
-            told += len(found)
-    assert told > 100
+            output += len(found)
+    assert output > 100
 
 
 def test_types_are_printed_as_orcfiledump_prints_them() -> None:
@@ -72,8 +72,8 @@ def test_timestamps_as_java_prints_them(seconds: int, nanos: int, text: str) -> 
     assert timestamp(seconds, nanos) == text
 
 
-def test_expected_rows_stand_in_the_dump() -> None:
-    """The dump of a base that a major compaction of Hive left holds exactly the rows that Hive's SELECT showed."""
+def test_the_dump_contains_the_expected_rows() -> None:
+    """The dump of a base written by Hive's major compaction contains exactly the rows of Hive's SELECT."""
     path = step("hive-4.1/q1_query/s4_major")
     shown = read_expected(path).row_ids
     found = set()

@@ -12,7 +12,7 @@ Compactor = Callable[..., Result]
 
 
 @pytest.mark.parametrize(
-    ("role", "told"),
+    ("role", "output"),
     [
         (("initiator",), "initiator: 0 considered, 0 enqueued\n"),
         (("cleaner",), "cleaner: 0 cleaned, 0 waiting, 0 ended, 0 failed\n"),
@@ -21,16 +21,16 @@ Compactor = Callable[..., Result]
     ],
 )
 def test_a_pass_with_nothing_to_do(
-    compactor: Compactor, metastore: Metastore, role: tuple[str, ...], told: str
+    compactor: Compactor, metastore: Metastore, role: tuple[str, ...], output: str
 ) -> None:
     done = compactor("run", *role, "--once")
-    assert (done.exit_code, done.stdout) == (0, told), done.output
+    assert (done.exit_code, done.stdout) == (0, output), done.output
     spoken = compactor("run", *role, "--once", "--json").stdout
     assert spoken.count("\n") == 1
     assert isinstance(json.loads(spoken), dict)
 
 
-def test_below_clean_hive_keeps_its_own_house(compactor: Compactor, metastore: Metastore) -> None:
+def test_in_a_mode_below_clean_hive_does_its_own_housekeeping(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("--set", "compactor.mode=compact", "run", "housekeeper", "--once")
     assert done.stdout.startswith("housekeeper: nothing is done in a mode below clean")
 
@@ -38,23 +38,23 @@ def test_below_clean_hive_keeps_its_own_house(compactor: Compactor, metastore: M
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (("--in-process", "--master", "yarn"), "--master names nothing"),
+        (("--in-process", "--master", "yarn"), "--master has no meaning"),
         (("--once", "--linger", "1"), "give one of them"),
         (("--batch", "0"), "--batch"),
         (("--verify", "never"), "--verify"),
         (("--linger", "-1"), "--linger"),
     ],
 )
-def test_options_that_contradict_end_with_2(compactor: Compactor, options: tuple[str, ...], word: str) -> None:
+def test_contradictory_options_end_with_2(compactor: Compactor, options: tuple[str, ...], word: str) -> None:
     done = compactor("run", "worker", *options)
     assert (done.exit_code, word in done.stderr) == (2, True)
 
 
-def test_who_lingers_ends_without_requests(compactor: Compactor, metastore: Metastore) -> None:
+def test_a_lingering_worker_ends_without_requests(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("run", "worker", "--in-process", "--linger", "0")
-    assert done.stdout.splitlines() == ["worker: waits for requests", "worker: 0 entries, 0 failed"]
+    assert done.stdout.splitlines() == ["worker: waiting for requests", "worker: 0 entries, 0 failed"]
 
 
-def test_a_batch_that_nobody_planned_ends_with_1(compactor: Compactor, metastore: Metastore) -> None:
+def test_an_unknown_batch_ends_with_1(compactor: Compactor, metastore: Metastore) -> None:
     done = compactor("run", "worker", "--in-process", "--batch", "7")
     assert (done.exit_code, "batch 7" in done.stderr) == (1, True)

@@ -13,21 +13,21 @@ from compactor.state import store
 Compactor = Callable[..., Result]
 
 
-def test_init_makes_a_metastore_with_our_state(compactor: Compactor, metastore_url: str, tmp_path: Path) -> None:
+def test_init_creates_a_metastore_with_our_state(compactor: Compactor, metastore_url: str, tmp_path: Path) -> None:
     done = compactor("metastore", "init")
     assert done.stdout == f"metastore default: {metastore_url}, schema 4.0.0, with our state\n"
     assert (tmp_path / "metastore.db").is_file()
     store.open_state(metastore_url).close()
 
 
-def test_init_where_one_is_changes_nothing(compactor: Compactor, metastore: Metastore) -> None:
+def test_init_of_an_existing_metastore_changes_nothing(compactor: Compactor, metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h")
-    told = json.loads(compactor("metastore", "init", "--json").stdout)
-    assert (told["metastore"], told["schema_version"], told["state"]) == ("default", "4.0.0", True)
+    output = json.loads(compactor("metastore", "init", "--json").stdout)
+    assert (output["metastore"], output["schema_version"], output["state"]) == ("default", "4.0.0", True)
     assert metastore.transactions.state(txn) == "o"
 
 
-def test_hives_own_metastore_is_not_ours_to_make(compactor: Compactor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_refuses_a_hive_metastore(compactor: Compactor, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMPACTOR_METASTORE_URL", "postgresql://hive:hunter2@nowhere.invalid/metastore")
     done = compactor("metastore", "init")
     assert done.exit_code == 1
@@ -38,14 +38,14 @@ def test_hives_own_metastore_is_not_ours_to_make(compactor: Compactor, monkeypat
 def test_info_counts_what_is_there(compactor: Compactor, metastore: Metastore, metastore_url: str) -> None:
     metastore.embedded_catalog.create_database("default", "/w")
     [txn] = metastore.transactions.open("u", "h")
-    told = json.loads(compactor("metastore", "info", "--json").stdout)
-    assert (told["url"], told["state_url"], told["mode"]) == (metastore_url, metastore_url, "clean")
-    assert (told["databases"], told["tables"], told["open_transactions"]) == (1, 0, 1)
-    assert told["newest_transaction"] == txn
+    output = json.loads(compactor("metastore", "info", "--json").stdout)
+    assert (output["url"], output["state_url"], output["mode"]) == (metastore_url, metastore_url, "clean")
+    assert (output["databases"], output["tables"], output["open_transactions"]) == (1, 0, 1)
+    assert output["newest_transaction"] == txn
     assert "queue: 0" in compactor("metastore", "info").stdout.splitlines()
 
 
-def test_an_observer_has_a_state_of_his_own_or_none(compactor: Compactor, metastore: Metastore, tmp_path: Path) -> None:
+def test_mode_observe_has_separate_state_or_none(compactor: Compactor, metastore: Metastore, tmp_path: Path) -> None:
     refused = compactor("--set", "compactor.mode=observe", "state", "init")
     assert (refused.exit_code, "set state_url" in refused.stderr) == (2, True)
     done = compactor("state", "upgrade", "--json")

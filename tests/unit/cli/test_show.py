@@ -49,7 +49,7 @@ def shown(*arguments: str) -> Result:
     ],
 )
 def test_locks_by_object(arguments: tuple[str, ...], partitions: list[str | None]) -> None:
-    """A partition's locks show under both forms of its name, whoever took them."""
+    """A partition's locks are shown for both forms of its name, whoever took them."""
     done = shown(*arguments, "--json")
     assert done.exit_code == 0, done.output
     assert [row["partition"] for row in json.loads(done.stdout)] == partitions

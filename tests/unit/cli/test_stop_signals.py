@@ -22,7 +22,7 @@ def test_a_signal_asks_once_and_then_has_its_usual_effect(kind: signal.Signals) 
     assert signal.getsignal(kind) is before
 
 
-def test_beside_the_main_thread_no_signal_is_touched() -> None:
+def test_outside_the_main_thread_no_signal_is_handled() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen: list[object] = []
 
@@ -49,7 +49,7 @@ def test_passes_follow_each_other_until_asked_to_stop() -> None:
     assert passes == [0, 1, 2]
 
 
-def test_a_pass_that_fails_is_told_and_the_next_one_follows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_pass_is_reported_and_the_next_one_follows(capsys: pytest.CaptureFixture[str]) -> None:
     stop, passes = Stop(), []
 
     def one_pass() -> bool:

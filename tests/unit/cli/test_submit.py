@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.cli import submit
-from compactor.cli.context import Face
+from compactor.cli.context import CliContext
 from compactor.errors import NotSupported
 from compactor.service.batches.assembly import PlannedBatch
 
@@ -23,9 +23,9 @@ BATCH = PlannedBatch(
 
 
 def line(batch: PlannedBatch = BATCH, **changed: object) -> list[str]:
-    face = Face(metastore="west", config="/etc/compactor.toml", flags={"compactor.mode": "clean"})
+    context = CliContext(metastore="west", config="/etc/compactor.toml", flags={"compactor.mode": "clean"})
     options = {"master": None, "deploy_mode": None, **changed}
-    return list(submit.command("spark-submit", face, batch, **options))  # type: ignore[arg-type]
+    return list(submit.command("spark-submit", context, batch, **options))  # type: ignore[arg-type]
 
 
 def test_the_application_is_named_queued_and_run_as() -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from compactor.cli.stop_signals import Stop
-from compactor.cli.worker_loop import Working
+from compactor.cli.worker_loop import CliWorker
 from compactor.database.engine import open_database
 from compactor.errors import NotFound
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
@@ -19,7 +19,7 @@ from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from tests.support.tables import insert, make_table, rows_of
 
-Made = Callable[..., Working]
+Made = Callable[..., CliWorker]
 
 
 @pytest.fixture
@@ -39,10 +39,10 @@ def stop() -> Stop:
 
 @pytest.fixture
 def made(deployment: Site, said: list[str], reports: list[WorkerPass], stop: Stop) -> Made:
-    """A worker in this process of some site and pool; else of ``deployment`` and all pools."""
+    """Builds a worker in this process for a site and pool, by default ``deployment`` and all pools."""
 
-    def make(site: Site = deployment, pool: str | None = None) -> Working:
-        return Working(
+    def make(site: Site = deployment, pool: str | None = None) -> CliWorker:
+        return CliWorker(
             site=site, stop=stop, say=said.append, report=reports.append, master=None, full_verify=False, pool=pool
         )
 
@@ -50,47 +50,47 @@ def made(deployment: Site, said: list[str], reports: list[WorkerPass], stop: Sto
 
 
 @pytest.fixture
-def working(made: Made) -> Working:
+def working(made: Made) -> CliWorker:
     return made()
 
 
 def ask(site: Site, warehouse: Path) -> None:
-    """A table with two deltas, and a request for it in pool etl."""
+    """Creates a table with two deltas, and a request for it in pool etl."""
     table = make_table(site, warehouse)
     insert(site, table, range(4))
     insert(site, table, range(4, 8))
     request_compaction(site, table="default.t", partition=None, type="major", pool="etl", properties={})
 
 
-def test_an_empty_queue_starts_nothing(working: Working, said: list[str], reports: list[WorkerPass]) -> None:
-    working.once()
+def test_an_empty_queue_starts_nothing(working: CliWorker, said: list[str], reports: list[WorkerPass]) -> None:
+    working.run_once()
     assert said == ["worker: 0 entries, 0 failed"]
     assert reports == [WorkerPass()]
     assert not working.failed
     working.close()
 
 
-def test_what_a_dead_worker_left_is_made_good_where_nothing_waits(
-    working: Working, deployment: Site, warehouse: Path, reports: list[WorkerPass]
+def test_leftovers_of_a_dead_worker_are_repaired_even_if_nothing_waits(
+    working: CliWorker, deployment: Site, warehouse: Path, reports: list[WorkerPass]
 ) -> None:
-    """PROTOCOL 6: every pass repairs first. Until then a reader without visibility sees what is named half."""
+    """PROTOCOL 6: every pass repairs first. Until then a reader without visibility sees a half-named result."""
     ask(deployment, warehouse)
     gone = deployment.metastore.claims.claim("compactor-worker-gone", "compactor-0.1.0", pool_timeout_ms=0)
     assert gone is not None
     with deployment.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
-    working.once()
+    working.run_once()
     (done,) = reports
     assert [repaired.entry.id for repaired in done.repaired] == [gone.id]
     assert [(outcome.entry.id, outcome.result) for outcome in done.outcomes] == [(gone.id, Result.COMPACTED)]
 
 
-def test_all_that_can_be_claimed_is_done_and_told(
-    working: Working, deployment: Site, warehouse: Path, said: list[str], reports: list[WorkerPass]
+def test_everything_that_can_be_claimed_is_done_and_reported(
+    working: CliWorker, deployment: Site, warehouse: Path, said: list[str], reports: list[WorkerPass]
 ) -> None:
     ask(deployment, warehouse)
     before = rows_of(deployment, deployment.metastore.catalog.table("default", "t"))
-    working.once()
+    working.run_once()
     assert said[0].startswith("default.t: compaction 1 major compacted in ")
     assert said[1] == "worker: 1 entries, 0 failed"
     (done,) = reports
@@ -98,51 +98,51 @@ def test_all_that_can_be_claimed_is_done_and_told(
     assert rows_of(deployment, deployment.metastore.catalog.table("default", "t")) == before
 
 
-def test_what_fails_is_counted(working: Working, deployment: Site, warehouse: Path, said: list[str]) -> None:
+def test_what_fails_is_counted(working: CliWorker, deployment: Site, warehouse: Path, said: list[str]) -> None:
     ask(deployment, warehouse)
     for file in (warehouse / "t").rglob("bucket_*"):
         file.write_bytes(b"not ORC at all")
-    working.once()
+    working.run_once()
     assert (working.failed, working.worked, working.failures) == (True, 1, 1)
     assert " failed in " in said[0]
 
 
 def test_another_pools_requests_are_left(made: Made, deployment: Site, warehouse: Path, said: list[str]) -> None:
     ask(deployment, warehouse)
-    made(pool="adhoc").once()
+    made(pool="adhoc").run_once()
     assert said == ["worker: 0 entries, 0 failed"]
 
 
-def test_who_is_asked_to_stop_begins_nothing(
-    working: Working, deployment: Site, warehouse: Path, said: list[str], stop: Stop
+def test_a_worker_asked_to_stop_begins_nothing(
+    working: CliWorker, deployment: Site, warehouse: Path, said: list[str], stop: Stop
 ) -> None:
     ask(deployment, warehouse)
     stop.ask()
-    working.once()
-    working.run_on(None)
-    assert said == ["worker: 0 entries, 0 failed", "worker: waits for requests", "worker: 0 entries, 0 failed"]
+    working.run_once()
+    working.run_until_stopped(None)
+    assert said == ["worker: 0 entries, 0 failed", "worker: waiting for requests", "worker: 0 entries, 0 failed"]
     assert [entry.state.label for entry in deployment.metastore.entries.queue()] == ["initiated"]
 
 
-def test_a_pass_that_fails_is_told_and_another_follows(
+def test_a_failed_pass_is_reported_and_another_follows(
     made: Made, deployment: Site, said: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     away = Metastore("default", open_database(f"sqlite:///{tmp_path / 'away.db'}"))
     working = made(site=replace(deployment, metastore=away))
-    working.run_on(0)
+    working.run_until_stopped(0)
     assert working.failed
     assert "the pass failed, the next one follows: database sqlite:" in capsys.readouterr().err
     assert said[-1] == "worker: 0 entries, 0 failed"
 
 
-def test_a_batch_that_nobody_planned(working: Working) -> None:
+def test_an_unknown_batch_is_refused(working: CliWorker) -> None:
     with pytest.raises(NotFound, match="batch 7"):
-        working.batch(7)
+        working.run_batch(7)
 
 
-def test_another_drivers_batch_is_left_alone(working: Working, deployment: Site, said: list[str]) -> None:
+def test_another_drivers_batch_is_left_alone(working: CliWorker, deployment: Site, said: list[str]) -> None:
     assert deployment.state is not None
     batch = deployment.state.batches.plan("default", None, None, [1], {})
     assert deployment.state.batches.register(batch, "another", 60_000)
-    working.batch(batch)
-    assert said == [f"batch {batch} belongs to another driver; nothing is done here"]
+    working.run_batch(batch)
+    assert said == [f"batch {batch} belongs to another driver; there is nothing to do here"]
