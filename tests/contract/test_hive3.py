@@ -39,6 +39,7 @@ from compactor.service.worker.outcome import Result
 from compactor.settings.precedence import Settings
 from compactor.state.store import OwnState
 from compactor.storage.local import LocalStorage
+from tests.support.aborted import aborted_of
 from tests.support.committing import committing
 from tests.support.passes import Renames, compact, with_storage
 from tests.support.tables import delete, insert, make_table, with_settings
@@ -397,7 +398,7 @@ def test_candidates_and_aborts_are_read(metastore: Metastore) -> None:
     metastore.transactions.abort(aborted, "rollback")
     assert metastore.candidates.page(10) == [T]
     assert metastore.candidates.aborts()[T].count == 1
-    assert metastore.candidates.aborted(T).count == 1
+    assert aborted_of(metastore, T).count == 1
 
 
 def test_what_committed_leaves_no_row(metastore: Metastore) -> None:

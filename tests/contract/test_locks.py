@@ -115,12 +115,12 @@ def test_waiting_exclusive(metastore: Metastore, txns: list[TxnId]) -> None:
     entity = Entity(database="default", table="t", partition="p=1")
     other = Entity(database="default", table="t", partition="p=2")
     acquire(metastore, txns[0], ask(R, "t", "p=1"))
-    assert not metastore.locks.waiting_exclusive(entity)
+    assert not metastore.locks.awaited_exclusively([entity])
     acquire(metastore, txns[1], ask(E, "t", "p=1"))
-    assert metastore.locks.waiting_exclusive(entity)
-    assert not metastore.locks.waiting_exclusive(other)
+    assert metastore.locks.awaited_exclusively([entity])
+    assert not metastore.locks.awaited_exclusively([other])
     acquire(metastore, txns[2], ask(E))
-    assert metastore.locks.waiting_exclusive(other)
+    assert metastore.locks.awaited_exclusively([other])
 
 
 def test_released_and_gone(metastore: Metastore, txns: list[TxnId]) -> None:

@@ -11,6 +11,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
+from tests.support.aborted import aborted_of
 
 SMALL, LARGE, BLANK, UMLAUT, PLAIN = (
     Entity(database="default", table="t", partition=f"p={value}") for value in ("us", "US", "us ", "zürich", "zurich")
@@ -40,8 +41,8 @@ def test_aborted_writes_of_the_other_are_not_forgotten(
         ids.append(write_id)
     assert metastore.aborts.forget(one, ids) == 1
     assert [found.write_id for found in metastore.aborts.writes(other)] == [ids[1]]
-    assert metastore.candidates.aborted(one).count == 0
-    assert metastore.candidates.aborted(other).count == 1
+    assert aborted_of(metastore, one).count == 0
+    assert aborted_of(metastore, other).count == 1
 
 
 @pytest.mark.usefixtures("hive4")

@@ -18,6 +18,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore
 from compactor.metastore.transactions.rows import TxnType
+from tests.support.aborted import aborted_of
 from tests.support.committing import committing
 
 WORKER = "compactor-1"
@@ -313,7 +314,7 @@ def test_records_under_the_twice_escaped_name_go_too(metastore: Metastore, p: Ta
     write(metastore, twice)
     write(metastore, twice, abort=True)
     highest = write(metastore, entity)
-    assert metastore.candidates.aborted(entity).count == 1
+    assert aborted_of(metastore, entity).count == 1
     metastore.cleaning.mark_cleaned(ready(metastore, entity, highest), [], all_below=True)
     assert completed(metastore) == []
     assert aborted(metastore) == []
@@ -371,9 +372,9 @@ def test_aborts_are_counted_by_transaction(metastore: Metastore) -> None:
     write(metastore, one, one, abort=True)
     found = metastore.candidates.aborts()
     assert {entity: figures.count for entity, figures in found.items()} == {T: 2, one: 1}
-    assert found[T] == metastore.candidates.aborted(T)
+    assert found[T] == aborted_of(metastore, T)
     assert found[T].oldest_start <= found[one].oldest_start
-    assert metastore.candidates.aborted(Entity(database="default", table="none")).count == 0
+    assert aborted_of(metastore, Entity(database="default", table="none")).count == 0
 
 
 def test_history_is_newest_first(metastore: Metastore) -> None:

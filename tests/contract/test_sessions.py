@@ -15,6 +15,7 @@ from compactor.metastore.locks.lock_rows import LockState
 from compactor.metastore.locks.manager import wait_for
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL, TXNS
 from compactor.metastore.store import Metastore
+from tests.support.aborted import aborted_of
 from tests.support.sessions import Session
 
 pytestmark = pytest.mark.usefixtures("hive4")
@@ -306,7 +307,7 @@ def test_components_of_what_committed(begin: Begin, metastore: Metastore) -> Non
     names = metastore.candidates.page(10)
     assert Entity(database="default", table="part", partition="p=1") in names
     assert Entity(database="default", table="part", partition="p=2") in names
-    assert metastore.candidates.aborted(Entity(database="default", table="u")).count == 1
+    assert aborted_of(metastore, Entity(database="default", table="u")).count == 1
 
 
 def test_locks_go_with_the_end_of_the_transaction(begin: Begin, metastore: Metastore) -> None:

@@ -103,7 +103,7 @@ def test_a_drop_of_hive_goes_before_our_compaction(beside: Beside) -> None:
 
     def drop(check: object) -> None:
         dropping.append(beside.later(f"drop table {name}", session="dropping"))
-        until("it waits", lambda: beside.site.metastore.locks.waiting_exclusive(entity(name)))
+        until("it waits", lambda: beside.site.metastore.locks.awaited_exclusively([entity(name)]))
 
     folder = beside.directory(name)
     [done] = run_entries(beside.site, claimable(beside.site), Meanwhile(drop)).outcomes

@@ -229,12 +229,8 @@ class Locks:
         with self._database.read() as conn:
             return read_rows(conn, *conditions)
 
-    def waiting_exclusive(self, entity: Entity) -> bool:
-        """Returns true if an EXCLUSIVE lock on ``entity`` or around it is waited for: all later readers wait behind it."""
-        return bool(self.awaited_exclusively([entity]))
-
     def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
-        """Returns those of ``entities`` for which ``waiting_exclusive`` is true."""
+        """Returns those of ``entities`` that a waiting EXCLUSIVE lock is on or around: all later readers wait behind it."""
         column = HIVE_LOCKS.c
         waits = (column.HL_LOCK_STATE == LockState.WAITING.value) & (column.HL_LOCK_TYPE == LockType.EXCLUSIVE.value)
         with self._database.read() as conn:

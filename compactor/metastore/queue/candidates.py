@@ -21,7 +21,6 @@ from compactor.metastore.schema.tables import (
     TXN_COMPONENTS,
     TXNS,
 )
-from compactor.metastore.transactions import components
 from compactor.metastore.transactions import rows as txn_rows
 
 
@@ -87,15 +86,6 @@ class Candidates:
                 )
                 for row in conn.execute(query)
             }
-
-    def aborted(self, entity: Entity) -> Aborted:
-        """Returns the aborted transactions of one entity, under every form of its partition's name."""
-        with self._database.read() as conn:
-            here = components.of_entity(conn, entity)
-            figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))
-            joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
-            count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
-        return Aborted(count=count, oldest_start=oldest or 0)
 
 
 def _aborted_components(dialect: Dialect) -> Select[tuple[str, str, str]]:

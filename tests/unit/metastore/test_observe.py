@@ -33,7 +33,7 @@ READS: list[Callable[[Metastore], Any]] = [
     lambda m: m.write_ids.next("default", "t"),
     lambda m: m.locks.show(),
     lambda m: m.locks.blockers(TxnId(0), [LOCK]),
-    lambda m: m.locks.waiting_exclusive(T),
+    lambda m: m.locks.awaited_exclusively([T]),
     lambda m: m.entries.queue(),
     lambda m: m.entries.history(),
     lambda m: m.candidates.page(10),

@@ -1,0 +1,22 @@
+"""Counts of aborted transactions of one table or partition, as the metastore has them."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from compactor.compaction.entry import Entity
+from compactor.metastore.queue.candidates import Aborted
+from compactor.metastore.schema.tables import TXN_COMPONENTS, TXNS
+from compactor.metastore.store import Metastore
+from compactor.metastore.transactions import components
+from compactor.metastore.transactions import rows as txn_rows
+
+
+def aborted_of(metastore: Metastore, entity: Entity) -> Aborted:
+    """Returns the aborted transactions of one entity, under every form of its partition's name."""
+    with metastore.database.read() as conn:
+        here = components.of_entity(conn, entity)
+        figures = select(func.count(TXNS.c.TXN_ID.distinct()), func.min(TXNS.c.TXN_STARTED))
+        joined = figures.select_from(TXN_COMPONENTS.join(TXNS, TXNS.c.TXN_ID == TXN_COMPONENTS.c.TC_TXNID))
+        count, oldest = conn.execute(joined.where(TXNS.c.TXN_STATE == txn_rows.ABORTED, here)).one()
+    return Aborted(count=count, oldest_start=oldest or 0)
