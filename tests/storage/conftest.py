@@ -18,7 +18,7 @@ BUCKET = "warehouse"
 AZURE = f"abfss://{BUCKET}@{ACCOUNT}.dfs.core.windows.net"
 KINDS = ("local", "hdfs", "s3", "gs", "abfs")
 #: A Java server more, for what is HDFS behind it.
-HTTPFS = pytest.param("httpfs", marks=pytest.mark.whole)
+BY_HTTPFS = pytest.param("httpfs", marks=pytest.mark.whole)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,9 @@ import pytest
 from compactor.errors import BadFile, StorageError
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
-from tests.storage.conftest import HTTPFS, KINDS, Place
+from tests.storage.conftest import BY_HTTPFS, KINDS, Place
 
-pytestmark = pytest.mark.parametrize("place", [*KINDS, HTTPFS], indirect=True)
+pytestmark = pytest.mark.parametrize("place", [*KINDS, BY_HTTPFS], indirect=True)
 ODD = ("bucket_00000", "000000_0", "k=a%3Ab [x]*#?&+é 'q'")
 
 

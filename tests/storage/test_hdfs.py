@@ -12,7 +12,7 @@ from compactor.errors import BadSetting, StorageError
 from compactor.storage.capabilities import HDFS, HTTPFS
 from compactor.storage.hdfs import HdfsStorage
 from compactor.storage.options import StoreOptions
-from tests.storage.conftest import hdfs_options
+from tests.storage.conftest import BY_HTTPFS, hdfs_options
 from tests.support.daemons import Hdfs
 from tests.support.ports import free_port
 
@@ -22,7 +22,7 @@ def reached(url: str | list[str], **options: object) -> HdfsStorage:
     return HdfsStorage(StoreOptions.of({"hdfs": {**own, "url": url, **options}}))
 
 
-@pytest.fixture(params=["webhdfs", "httpfs"])
+@pytest.fixture(params=["webhdfs", BY_HTTPFS])
 def url(cluster: Hdfs, request: pytest.FixtureRequest) -> str:
     """Of the NameNode itself, and of an HttpFS before it."""
     return cluster.url if request.param == "webhdfs" else str(request.getfixturevalue("httpfs_url"))
@@ -44,6 +44,7 @@ def status(store: HdfsStorage, path: str) -> dict[str, Any]:
     return dict(store._json("GETFILESTATUS", path)["FileStatus"])
 
 
+@pytest.mark.whole
 def test_what_is_reached_through_httpfs_is_told(httpfs_url: str, top: str) -> None:
     """It knows no flags, so that a block is not synced as it is closed, and no options of a rename."""
     store = reached(httpfs_url, httpfs=True)
