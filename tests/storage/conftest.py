@@ -75,7 +75,7 @@ def azure_options(url: str) -> StoreOptions:
 
 
 def hdfs_options(url: str) -> StoreOptions:
-    return StoreOptions.of({"hdfs": {"url": url, "user": getpass.getuser(), "timeout": 20}})
+    return StoreOptions.of({"hdfs": {"url": url, "user": getpass.getuser(), "timeout": 120}})
 
 
 @pytest.fixture(params=KINDS)
