@@ -1,4 +1,4 @@
-"""Every step is survived by every kind of work, or it is said why it is not tried; the page is made of it."""
+"""Every kind of work survives a crash at every step, or a reason says why it is not tried; the page is rendered from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of Hive's tests names only tests of ours that there are, and the page is made of it."""
+"""The table of Hive's tests names only existing tests of ours, and the page is rendered from it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_every_test_that_is_named_exists() -> None:
 
 
 def test_the_classes_are_whole() -> None:
-    """As many names as Hive has test methods in each class."""
+    """Each class has as many names as Hive has test methods."""
     count: dict[str, int] = {}
     for line in lines():
         count[line.group] = count.get(line.group, 0) + 1

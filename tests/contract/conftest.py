@@ -31,9 +31,9 @@ HIVE3 = ("postgres31", "mariadb31")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test runs on every store, but for those that say of which Hive they are.
+    """Runs every test on every store, except those limited to one Hive by their fixtures.
 
-    ``usefixtures("hive4")``: what only Hive 4 has, as its types of transactions and its TXN_LOCK_TBL.
+    ``usefixtures("hive4")``: features of Hive 4 only, such as its types of transactions and its TXN_LOCK_TBL.
     """
     if "store" in metafunc.fixturenames:
         of_hive = {"hive4": HIVE4, "hive3": HIVE3, "one_hive3": HIVE3[:1]}
@@ -53,7 +53,7 @@ def hive3() -> None:
 
 @pytest.fixture
 def one_hive3() -> None:
-    """Marks a test for one of Hive 3.1's schemas: what is tested are files."""
+    """Marks a test for one of Hive 3.1's schemas: the test is about files."""
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +93,7 @@ class Store:
 
 @pytest.fixture(scope="session")
 def server_store(server: Callable[[str], servers.Server]) -> Iterator[Callable[[str], Store]]:
-    """The store of a name in ``SERVERS``, made when the first test asks for it."""
+    """Yields the store of a name in ``SERVERS``, made when the first test asks for it."""
     made: dict[str, Store] = {}
 
     def get(name: str) -> Store:
@@ -121,7 +121,7 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def url(store: str, tmp_path: Path, fresh_sqlite: Path, server_store: Callable[[str], Store]) -> Iterator[str]:
-    """Where a fresh metastore of the kind under test is."""
+    """URL of a fresh metastore of the kind under test."""
     if store == "sqlite":
         shutil.copyfile(fresh_sqlite, tmp_path / "metastore.db")
         yield f"sqlite:///{tmp_path / 'metastore.db'}"

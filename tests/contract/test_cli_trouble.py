@@ -1,4 +1,4 @@
-"""What goes wrong with a server, as the command line says it: one sentence, an exit code, no traceback, no password."""
+"""Trouble with a server, as the command line reports it: one sentence, an exit code, no traceback, no password."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
-    """What the garbage collector has to say of a socket is said in the test that it is about."""
+    """Collects garbage, so that a warning about a socket appears in the test that caused it."""
     yield
     gc.collect()
 
 
 def said(result: Result, code: int = FAILED, tries: int = 0) -> str:
-    """The one sentence on the error stream, behind what the log says of each of ``tries``."""
+    """Returns the one sentence on the error stream, after the log lines about each of ``tries``."""
     assert isinstance(result.exception, SystemExit), result.exception
     assert (result.exit_code, result.stdout) == (code, "")
     lines = result.stderr.splitlines()

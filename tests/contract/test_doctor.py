@@ -1,4 +1,4 @@
-"""The doctor's checks of a metastore, and who blocks its cleaner: each is seen to trip, whatever database it is."""
+"""The doctor's checks of a metastore, and the blockers of its cleaner: each check is seen to trip on every database."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_what_holds_while_hives_own_cleaner_runs(site: Site) -> None:
 
 
 def test_who_may_only_read(place: Place) -> None:
-    """Each right that a mode needs and the user has not is named; to observe none is needed. Nothing is written."""
+    """Each right that a mode needs and the user lacks is named; observing needs none. Nothing is written."""
     url = place.user("reader", place.may_read())
     for who, lacks in ((place.url, False), (url, True)):
         opened = open_metastore("default", who, read_only=True)

@@ -1,4 +1,4 @@
-"""What a database, table or partition leaves behind in the transaction tables when it is dropped or renamed."""
+"""The rows that a dropped or renamed database, table or partition leaves behind in the transaction tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OF_PARTITIONS = ("TC", "CTC", "CQ", "CC")
 
 
 def names(metastore: Metastore) -> dict[str, list[str]]:
-    """By prefix, what each row names, sorted."""
+    """Returns by prefix the names in each row, sorted."""
     found = {}
     with metastore.database.read() as conn:
         for prefix, table in TABLES.items():
@@ -91,7 +91,7 @@ def _rows_of(metastore: Metastore, entity: Entity, number: int) -> None:
 
 
 def changed(before: dict[str, list[str]], after: dict[str, list[str]]) -> dict[str, tuple[list[str], list[str]]]:
-    """By prefix, the names that went and those that came."""
+    """Returns by prefix the names that disappeared and those that appeared."""
     apart = {}
     for prefix, old in before.items():
         gone, come = Counter(old) - Counter(after[prefix]), Counter(after[prefix]) - Counter(old)

@@ -26,14 +26,14 @@ WORKER = "compactor-1"
 
 
 def everything(metastore: Metastore) -> dict[str, list[Any]]:
-    """Every row; but what our own state keeps beside them, which may be ahead of them."""
+    """Returns every row, except what our own state keeps beside them, which may be ahead of them."""
     there = [table for table in t.metadata.sorted_tables if metastore.dialect.has(table)]
     with metastore.database.read() as conn:
         return {table.name: conn.execute(select(table)).all() for table in there}
 
 
 def is_committed(metastore: Metastore, txn: TxnId) -> bool:
-    """Hive 3.1 has no row of what committed."""
+    """Returns true if the transaction committed; Hive 3.1 keeps no row of one that did."""
     return metastore.transactions.state(txn) == ("c" if metastore.dialect.remembers_commits else None)
 
 
@@ -100,13 +100,13 @@ def _other_worker(compaction: Compaction) -> None:
 
 
 def _waits_again(compaction: Compaction) -> None:
-    """By the hand of somebody who left the worker's name there."""
+    """Queues the entry again, as somebody who left the worker's name in it."""
     with compaction.metastore.database.write() as conn:
         conn.execute(t.COMPACTION_QUEUE.update().values(CQ_STATE="i"))
 
 
 def _of_another_transaction(compaction: Compaction) -> None:
-    """The same worker has recorded another one."""
+    """Records another transaction by the same worker."""
     [other] = compaction.metastore.transactions.open("u", "h", type=TxnType.COMPACTION)
     compaction.metastore.claims.record(compaction.entry, WORKER, other, None, compaction.highest)
 
@@ -116,13 +116,15 @@ def _ended(compaction: Compaction) -> None:
 
 
 def _dropped(compaction: Compaction) -> None:
-    """Only the catalog rows: dropping would take the queue row along."""
+    """Removes only the catalog rows: dropping the table would remove the queue row with it."""
     with compaction.metastore.database.write() as conn:
         conn.execute(t.TBLS.update().values(TBL_NAME="gone"))
 
 
 def _made_again(compaction: Compaction) -> None:
-    """The old table's queue row stays, as where somebody drops a table while the metastore's listener is off."""
+    """Creates the table again; the old queue row stays, as when a table is dropped while the metastore's listener is
+    off.
+    """
     _dropped(compaction)
     create(compaction.metastore)
 
@@ -138,7 +140,7 @@ def _write_ids_begin_again(compaction: Compaction) -> None:
 
 
 def _next_is_the_highest(compaction: Compaction) -> None:
-    """Made again, and written to as often but for one."""
+    """Creates the table again and allocates one write ID fewer than before."""
     with compaction.metastore.database.write() as conn:
         conn.execute(t.NEXT_WRITE_ID.update().values(NWI_NEXT=compaction.highest))
 
@@ -228,7 +230,7 @@ def _stopped(compaction: Compaction) -> None:
 def test_the_transaction_is_locked_before_the_queue_row(
     step: Callable[[Compaction], None], compaction: Compaction, store: str
 ) -> None:
-    """PROTOCOL 9: whoever locks both goes the same way, or two of them wait for each other."""
+    """PROTOCOL 9: all that lock both take them in the same order, or two of them wait for each other."""
     engine = compaction.metastore.database.engine
     locked: list[str | None] = []
 

@@ -1,4 +1,4 @@
-"""A metastore of Hive 2.3 on every database: what is read of it, and the rows that its own worker would write."""
+"""A metastore of Hive 2.3 on every database: what is read from it, and the rows that its own worker would write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is different on Hive 3.1's schema: what it has no room for is kept in our state, and never decides alone."""
+"""Differences on Hive 3.1's schema: what it has no columns for is kept in our state, and never decides alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ T = Entity(database="default", table="t")
 
 
 def queued(metastore: Metastore, state: State = State.INITIATED) -> Entry:
-    """A row as Hive 3.1 writes it."""
+    """Inserts a row as Hive 3.1 writes it."""
     row = {"CQ_ID": 7, "CQ_DATABASE": "default", "CQ_TABLE": "t", "CQ_STATE": state.value, "CQ_TYPE": "a"}
     with metastore.database.write() as conn:
         conn.execute(t.COMPACTION_QUEUE.insert().values(metastore.dialect.row(t.COMPACTION_QUEUE, row)))
@@ -62,7 +62,7 @@ def commit(metastore: Metastore, entry: Entry) -> None:
         pytest.fail("nothing may be named there")
 
 
-#: Everything that changes the queue or its history.
+#: All calls that change the queue or its history.
 ACTS: list[Callable[[Metastore, Entry], Any]] = [
     lambda m, e: m.requests.request(Request(entity=T, type=CompactionType.MAJOR, initiator="compactor-1")),
     lambda m, e: m.endings.abort_request(e.id),
@@ -201,7 +201,7 @@ def test_types_that_hive_3_cannot_show_are_refused(type: CompactionType, metasto
 
 
 def cleaned(site: Site) -> list[str | None]:
-    """Why the only entry waits, or None where it was cleaned."""
+    """Returns why the only entry waits, or None if it was cleaned."""
     passed = clean(site)
     assert passed.failed == passed.ended == ()
     return [*(w.because for w in passed.waiting), *(None for _ in passed.cleaned)]
@@ -259,7 +259,7 @@ def test_an_entry_of_hives_own_worker_is_cleaned(site: Site, tmp_path: Path) -> 
 
 
 def shown(site: Site, table: CatalogTable, txns: ValidTxnList) -> list[int]:
-    """Values of ``a`` that a reader with this snapshot sees; to him every directory is visible."""
+    """Returns the values of ``a`` that a reader with this snapshot sees; every directory is visible to it."""
     target, write_ids = site.target(T), site.write_ids(table, txns)
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
     found = read_snapshot(target.location, directory, write_ids, target.row_type)
@@ -434,7 +434,7 @@ def test_what_is_kept_goes_with_the_history(site: Site, state: OwnState) -> None
 
 
 def test_what_people_are_told(site: Site, tmp_path: Path) -> None:
-    """doctor, explain, show and a dry run on this schema: its names, its columns, nothing that fails."""
+    """doctor, explain, show and a dry run on this schema: its names, its columns, and no failure."""
     table = make_table(site, tmp_path)
     insert(site, table, [1, 2])
     insert(site, table, [3])

@@ -1,4 +1,4 @@
-"""The rows that we write are those that a real Hive 4.1 was seen to write; ids and times apart."""
+"""The rows that we write are those that a real Hive 4.1 was seen to write, apart from ids and times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMES = ("STARTED", "HEARTBEAT", "TIMESTAMP", "_TIME", "_START", "_END", "ACQUI
 
 
 def rows(metastore: Metastore, table: Table) -> list[dict[str, Any]]:
-    """What stands in a table: set columns only; a time that is set reads ``T``."""
+    """Returns a table's rows: set columns only; a time that is set reads ``T``."""
     with metastore.database.read() as conn:
         found = conn.execute(select(table).order_by(*list(table.columns)[:4])).mappings().all()
     return [
@@ -48,7 +48,7 @@ def tu(metastore: Metastore) -> CatalogTable:
 
 
 def write(metastore: Metastore, operation: str = "i") -> TxnId:
-    """A statement up to its commit."""
+    """Runs a statement up to its commit."""
     [txn] = metastore.transactions.open("root", "HOST")
     write_id = metastore.write_ids.allocate(txn, "default", "tu")
     metastore.write_ids.add_component(txn, TU, operation, write_id)

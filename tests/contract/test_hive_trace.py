@@ -34,14 +34,14 @@ from tests.support.committing import committing
 from tests.support.row_changes import Recorded, State, changes, recording
 
 RECORD = Path(__file__).parents[1] / "fixtures" / "hive-4.1" / "rows_by_statement.txt"
-ODD = "p=a b%3Dc%2Fd%25"  #: as PARTITIONS.PART_NAME and the directory have it
+ODD = "p=a b%3Dc%2Fd%25"  #: as in PARTITIONS.PART_NAME and the directory
 ODD_TWICE = "p=a b%253Dc%252Fd%2525"
 WORKER = {"HOST-605": "compactor-1", "HOST-968": "compactor-2", "HOST-1021": "compactor-3"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Lines that Hive has and we have not (``hive``), and the other way round (``ours``), in one statement."""
+    """Lines that only Hive has (``hive``), and lines that only we have (``ours``), in one statement."""
 
     statement: str
     because: str
@@ -224,7 +224,7 @@ class Replay:
         return self.metastore.transactions.open("root", "HOST", type=type)[0]
 
     def lock(self, txn: TxnId, sql: str) -> None:
-        """The locks are those that EXPLAIN LOCKS tells of the statement."""
+        """Takes the locks that EXPLAIN LOCKS lists for the statement."""
         planned = statement_locks.locks(parse(sql), self.facts, Settings())
         assert self.metastore.locks.acquire(txn, [p.request for p in planned], "root", "HOST").is_acquired
 
@@ -300,7 +300,7 @@ class Replay:
     # --- the statements -----------------------------------------------------------------------------------------
 
     def statements(self) -> Iterator[str]:
-        """Does one statement after the other and says which one it was."""
+        """Runs one statement after another and yields its name."""
         embedded = self.metastore.embedded_catalog
         columns = [Column(name="a", type="int"), Column(name="b", type="string")]
         txn = self.open()

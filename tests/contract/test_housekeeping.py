@@ -1,4 +1,4 @@
-"""What may be thrown away, and what not yet (Hive's house-keeping threads; PROTOCOL 8)."""
+"""Rows that may be removed, and those that may not yet (Hive's housekeeping threads; PROTOCOL 8)."""
 
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations

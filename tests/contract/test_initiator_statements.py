@@ -1,4 +1,4 @@
-"""A pass of the initiator costs so many statements for each table, whatever partitions it has."""
+"""A pass of the initiator costs a fixed number of statements for each table, however many partitions it has."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_statements_are_counted_by_tables_not_by_partitions(
 
 
 def counted(site: Site) -> tuple[int, InitiatorPass]:
-    """How many statements a pass sends."""
+    """Returns the number of statements that a pass sends."""
     return sent(site, lambda: initiate(site))
 
 
 def sent(site: Site, work: Callable[[], T]) -> tuple[int, T]:
-    """How many statements ``work`` sends, and what it gives."""
+    """Returns the number of statements that ``work`` sends, and its result."""
     statements: list[str] = []
 
     def seen(conn: object, cursor: object, statement: str, *others: object) -> None:

@@ -1,4 +1,4 @@
-"""The compaction queue: what is asked, who gets it, what is cleaned, what stays a candidate."""
+"""The compaction queue: requests, claims, cleaning and candidates."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def request(metastore: Metastore, entity: Entity = T, **more: Any) -> int:
 
 
 def ready(metastore: Metastore, entity: Entity, highest: WriteId) -> Entry:
-    """An entry that is compacted up to ``highest``."""
+    """Creates an entry that is compacted up to ``highest``."""
     entry_id = request(metastore, entity)
     entry = metastore.claims.claim(WORKER, "test", pool_timeout_ms=0, ids=[entry_id])
     assert entry is not None
@@ -92,7 +92,7 @@ def aborted(metastore: Metastore) -> list[tuple[str | None, int | None]]:
     return [(row[0], row[1]) for row in found]
 
 
-# --- ask ----------------------------------------------------------------------------------------------------------
+# --- request -------------------------------------------------------------------------------------------------------
 
 
 def test_a_request_is_kept_as_asked(metastore: Metastore) -> None:

@@ -1,4 +1,4 @@
-"""What a dropped or renamed table takes along besides its records: its place, and all of it or nothing."""
+"""Dropping or renaming a table affects its location besides its records, and is done as a whole or not at all."""
 
 from __future__ import annotations
 

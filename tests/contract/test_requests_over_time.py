@@ -1,4 +1,4 @@
-"""What stays of a request while it goes through its states, and what an empty metastore says."""
+"""The request time through the states of a request, and the answers of an empty metastore."""
 
 from __future__ import annotations
 

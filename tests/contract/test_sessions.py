@@ -1,4 +1,4 @@
-"""Sessions beside each other: who waits for whom, who loses, who sees what (the behaviours of Hive 4's lock tests)."""
+"""Concurrent sessions: which one waits, which one loses, and what each sees (the behaviours of Hive 4's lock tests)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STRICT, LOOSE = ({"hive__txn__xlock__write": value} for value in ("true", "false
 
 @pytest.fixture
 def begin(metastore: Metastore) -> Begin:
-    """A session, with these settings."""
+    """Opens a session with these settings."""
     return lambda **settings: Session(metastore, **settings)
 
 
@@ -243,7 +243,7 @@ def test_the_snapshot_of_who_waited_is_stale(begin: Begin) -> None:
 
 
 def visible(metastore: Metastore, session: Session, table: str = "t") -> list[int]:
-    """The write IDs that the session sees of those that were given."""
+    """Returns those of the given write IDs that the session sees."""
     assert session.snapshot is not None
     valid = metastore.write_ids.valid("default", table, session.snapshot)
     return [w for w in range(1, 10) if w <= valid.high_watermark and valid.is_valid(w)]
@@ -327,7 +327,7 @@ def _forget_row(metastore: Metastore, *txns: int) -> None:
 
 
 def test_an_id_that_is_missing_may_be_about_to_appear(metastore: Metastore) -> None:
-    """Whoever draws an id inserts its row a moment later: until then readers take it for open, one or many."""
+    """A process that draws an id inserts its row a moment later: until then readers take the id for open, one or many."""
     first, *between, last = metastore.transactions.open("u", "h", count=6)
     _forget_row(metastore, *between)
     young = metastore.transactions.snapshot(open_txn_timeout_ms=30_000)

@@ -1,4 +1,6 @@
-"""What a database server does to its clients: one clear sentence each, nothing half done, and what can be repeated is."""
+"""Failures that a database server causes its clients: one clear sentence each, nothing half done, and retries where
+possible.
+"""
 
 from __future__ import annotations
 
@@ -244,7 +246,7 @@ def test_a_sites_own_errors_are_tried_again(place: Place) -> None:
 
 @pytest.fixture(params=SERVERS)
 def mortal(request: pytest.FixtureRequest) -> Iterator[servers.Server]:
-    """A server of its own, since others would miss it."""
+    """A server of its own, since killing a shared one would break other tests."""
     with (servers.postgres if request.param == "postgresql" else servers.mariadb)() as running:
         yield running
 

@@ -24,7 +24,7 @@ Kept = Callable[[Site, Path, str, Callable[[Site, Path], Table]], Table]
 
 @pytest.fixture(scope="session")
 def hive3() -> Iterator[tuple[str, servers.Rows]]:
-    """A metastore of Hive 3.1's own schema, and how it was at first."""
+    """A metastore of Hive 3.1's own schema, and its initial rows."""
     with servers.postgres() as server:
         url = server.make("crash", servers.hive_schema("postgresql", "3.1.0"))
         init(url).close()
@@ -35,7 +35,7 @@ def hive3() -> Iterator[tuple[str, servers.Rows]]:
 
 @pytest.fixture
 def metastore_url(request: pytest.FixtureRequest, tmp_path: Path, empty_metastore: Path) -> Iterator[str]:
-    """Where a fresh metastore with state is; of Hive 3.1 where the test's parameter ``store`` says so."""
+    """URL of a fresh metastore with state; of Hive 3.1 where the test's parameter ``store`` says so."""
     callspec = getattr(request.node, "callspec", None)
     if callspec is None or callspec.params.get("store", EMBEDDED) == EMBEDDED:
         shutil.copyfile(empty_metastore, tmp_path / "metastore.db")

@@ -1,4 +1,4 @@
-"""A worker in a process of its own is told to stop: `compactor abort compaction`, whoever lives and whoever dies."""
+"""A worker in a separate process is stopped by `compactor abort compaction`, whichever process lives or dies."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def signs(tmp_path: Path) -> Path:
 
 @contextmanager
 def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path) -> Iterator[tuple[BaseProcess, Entry]]:
-    """A process whose units are done and staged; it goes on when ``go`` appears."""
+    """A process whose units are done and staged; it continues when ``go`` appears."""
     request_compaction(site, table=str(table), type="major")
     process = forked(roles.slow_worker, metastore_url, str(signs))
     process.start()
@@ -71,7 +71,7 @@ def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path)
 
 
 def abort(metastore_url: str, entry: Entry, *options: str) -> str:
-    """What the command says."""
+    """Returns the command's output."""
     environment = os.environ | {"COMPACTOR_METASTORE_URL": metastore_url}
     command = [sys.executable, "-c", _PROGRAM, *options, "abort", "compaction", str(entry.id)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -111,7 +111,7 @@ def test_a_living_worker_finds_its_compaction_aborted(
 
 
 def test_a_living_worker_ends_its_row_itself(site: Site, table: Table, metastore_url: str, signs: Path) -> None:
-    """Who aborts may not touch storage: the worker tidies up, then ends the row."""
+    """The aborting process may not touch storage: the worker cleans up, then ends the row."""
     names = names_in(Path(table.location))
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         said = abort(metastore_url, entry, "--set", "compactor.mode=request")
@@ -122,7 +122,7 @@ def test_a_living_worker_ends_its_row_itself(site: Site, table: Table, metastore
 
 
 def test_of_a_worker_that_died_the_next_pass_ends_it(site: Site, table: Table, metastore_url: str, signs: Path) -> None:
-    """PROTOCOL 6: a crash between the steps is made good; nothing is queued again."""
+    """PROTOCOL 6: the next pass repairs a crash between the steps; nothing is queued again."""
     names = names_in(Path(table.location))
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         abort(metastore_url, entry, "--set", "compactor.mode=request")

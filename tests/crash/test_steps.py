@@ -76,7 +76,7 @@ def test_every_step_has_its_crash_test() -> None:
 _NAMING = (Step.RECORDED, Step.COMMITTING, Step.NAMED_FIRST, Step.NAMED, Step.COMMITTED, Step.REPAIR_HIDDEN)
 _OTHERS = sorted(set(Step) - set(_NAMING), key=lambda step: step.name)
 CASES = [("embedded", kind, step) for kind in ("minor", "major") for step in Step]
-CASES += [("embedded", "rebalance", step) for step in Step if ROLE[step] != INITIATOR]  # only people ask for it
+CASES += [("embedded", "rebalance", step) for step in Step if ROLE[step] != INITIATOR]  # only people request it
 CASES += [("hive3", "major", step) for step in (*_NAMING, *random.Random(31).sample(_OTHERS, 5))]
 CASES += [("hive3", "minor", step) for step in (*_NAMING, *random.Random(3).sample(_OTHERS, 3))]
 #: A minor that Hive 3.1 would show by halves becomes a major.
@@ -84,7 +84,7 @@ CASES += [("hive3", "pair", step) for step in (Step.ACCEPTED, Step.NAMED)]
 
 
 def with_base(site: Site, warehouse: Path) -> Table:
-    """A table whose rows from 2000 on are in a base."""
+    """Creates a table whose rows from 2000 on are in a base."""
     table = make_table(site, warehouse)
     insert(site, table, range(2000, 2020))
     insert(site, table, range(2020, 2040))
@@ -93,7 +93,7 @@ def with_base(site: Site, warehouse: Path) -> Table:
 
 
 def with_story(site: Site, warehouse: Path) -> Table:
-    """The same with deltas over it, whose delete events a minor keeps for the base: a pair."""
+    """Creates the same with deltas over it, whose delete events a minor keeps for the base: a pair."""
     table = with_base(site, warehouse)
     story(site, table)
     delete(site, table, [2003, 2024])
@@ -186,7 +186,7 @@ def test_a_crash_between_the_members_of_a_group(
 
 
 def values_of(site: Site, table: Table) -> list[Any]:
-    """The rows without their ROW__IDs."""
+    """Returns the rows without their ROW__IDs."""
     return sorted(row[3:] for row in rows_of(site, table))
 
 
@@ -232,7 +232,9 @@ def test_a_crash_between_the_chunks_of_a_bounded_request(
 def test_trino_sees_nothing_of_a_crash_between_two_chunks(
     deployment: Site, metastore_url: str, warehouse: Path
 ) -> None:
-    """PROTOCOL 5: who takes a directory as soon as it has its name reads the same rows, whichever chunks have theirs."""
+    """PROTOCOL 5: a reader that takes a directory as soon as it has its name reads the same rows, whichever chunks have
+    theirs.
+    """
     site = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
     table = make_table(site, warehouse)
     for start in range(0, 80, 10):
@@ -265,7 +267,7 @@ INSERT_ONLY += [("hive3", "minor", FileFormat.TEXT, step) for step in (Step.ACCE
 
 
 def _is_first(case: tuple[str, str, FileFormat, Step]) -> bool:
-    """True for one format of three at each step of each kind, another one from step to step."""
+    """Returns true for one format of three at each step of each kind, a different one from step to step."""
     store, kind, file_format, step = case
     turn = (_OF_FILES.index(step) + (kind == "major")) % 3
     return store == "hive3" or (FileFormat.ORC, FileFormat.PARQUET, FileFormat.TEXT)[turn] is file_format
@@ -394,7 +396,7 @@ def age(site: Site) -> None:
 
 
 def finish(site: Site) -> None:
-    """What the next passes of every role do; the reader may hold the cleaner back for a moment."""
+    """Runs the next passes of every role; the reader may hold the cleaner back for a moment."""
     age(site)
     repair(site)
 
@@ -467,7 +469,7 @@ def _below(folder: str) -> list[str]:
 
 
 def assert_settled(site: Site, location: Path) -> None:
-    """No orphan, no twin, no row stuck, no compaction transaction open."""
+    """Asserts that there is no orphan, no twin, no stuck row and no open compaction transaction."""
     assert site.metastore.entries.queue() == []
     assert site.metastore.transactions.open_transactions() == []
     names = sorted(os.listdir(location))
@@ -483,7 +485,7 @@ def assert_settled(site: Site, location: Path) -> None:
 
 
 def assert_plain(location: Path, kind: str) -> None:
-    """Names that Hive 3.1 reads, and bases that it knows to be compacted."""
+    """Asserts that Hive 3.1 can read the names, and knows the bases to be compacted."""
     names = os.listdir(location)
     assert not [name for name in names if "_v" in name]
     assert [(location / name / METADATA_FILE).read_bytes() for name in names if name.startswith("base_")] == [

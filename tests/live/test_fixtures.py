@@ -1,4 +1,4 @@
-"""What Hive 3.1, Hive 4.1 and Trino left as fixtures, under a live Hive and a live Trino: before and after ours."""
+"""Fixtures of Hive 3.1, Hive 4.1 and Trino under a live Hive and a live Trino, before and after our compactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks of one side stand in the way of the other's, and each side shows both."""
+"""Locks of one side block the other's, and each side shows both."""
 
 from __future__ import annotations
 

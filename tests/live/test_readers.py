@@ -1,4 +1,4 @@
-"""What readers see while we compact and clean, at each instant and in a loop: the tables of docs/readers.md."""
+"""Rows that readers see while we compact and clean, at each step and in a loop: the tables of docs/readers.md."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_rebalance_where_no_base_is(beside: Beside, trino: Trino, tmp_path: Pa
 
 
 class Loop(threading.Thread):
-    """A reader that asks again and again, and counts what it is told."""
+    """A reader that asks again and again, and counts the answers."""
 
     def __init__(self, name: str, ask: Callable[[], Answer]) -> None:
         super().__init__(name=name, daemon=True)

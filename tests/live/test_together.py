@@ -1,4 +1,4 @@
-"""Hive writes, compacts and cleans while our three roles do, each in a process of its own."""
+"""Hive writes, compacts and cleans while our three roles do, each in a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ONE_JOB = threading.Lock()
 
 
 class Writer(threading.Thread):
-    """A session that inserts, updates and deletes until it is told to stop, and knows what must stand there by then."""
+    """A session that inserts, updates and deletes until it is stopped, and knows which rows must exist by then."""
 
     def __init__(self, beside: Beside, table: str, where: str) -> None:
         super().__init__(name=f"writer of {table}", daemon=True)

@@ -1,4 +1,4 @@
-"""Mode observe with a user who may only read: it explains every table of this Hive and changes nothing."""
+"""Mode observe with a user that may only read: it explains every table of this Hive and changes nothing."""
 
 from __future__ import annotations
 

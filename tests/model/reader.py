@@ -1,4 +1,4 @@
-"""What a snapshot shows of a directory, and what a compaction makes of it: one row after the other, nothing clever.
+"""Rows that a snapshot shows of a directory, and the result of compacting it: one row after another, nothing clever.
 
 Written from Hive's rules; nothing of the product is used. A directory is a dictionary of what its names say.
 """
@@ -73,7 +73,7 @@ def _ids(text: str) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """What the name of a base, delta or delete delta says."""
+    """The parsed name of a base, delta or delete delta."""
 
     path: Path
     kind: str
@@ -129,8 +129,9 @@ def _usable(base: Directory, snapshot: Snapshot) -> bool:
 
 
 def _hides(larger: Directory, smaller: Directory) -> bool:
-    """A range hides every smaller range of both kinds; of one range and kind the newer compaction hides the older, and
-    what is merged hides the statements that it was merged from."""
+    """Returns true if one range hides the other. A range hides every smaller range of both kinds; of one range and kind the
+    newer compaction hides the older, and what is merged hides the statements that it was merged from.
+    """
     a, b = (larger.low, larger.high), (smaller.low, smaller.high)
     if a == b:
         merged = larger.statement is None and larger.txn > 0

@@ -1,4 +1,4 @@
-"""What may happen to a table, as values that Hypothesis draws."""
+"""Events in a table's life, as values that Hypothesis draws."""
 
 from __future__ import annotations
 

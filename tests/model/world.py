@@ -1,4 +1,4 @@
-"""Makes a story come true in a real directory and a real metastore, and compares after every compaction and cleaning."""
+"""Plays a story in a real directory and a real metastore, and compares after every compaction and cleaning."""
 
 from __future__ import annotations
 

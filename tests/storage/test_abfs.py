@@ -1,4 +1,4 @@
-"""What only Azure's store has: copies in its own time, directories that are objects, and blocks that nobody commits."""
+"""Peculiarities of Azure's store: asynchronous copies, directories that are objects, and blocks that nobody commits."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_an_upload_by_blocks_that_fails_is_not_there(place: Place, between: Betw
 
 
 def answering(*told: str) -> Callable[[str, str, str], str]:
-    """What the store says of a copy, one after the other, and the last again and again."""
+    """Answers a copy's status requests with these states, one after the other, and repeats the last one."""
     left = list(told)
 
     def header(method: str, name: str, value: str) -> str:

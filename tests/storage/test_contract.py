@@ -1,4 +1,4 @@
-"""What callers may expect of every store: a local directory, HDFS without and with an HttpFS, S3, Google's and Azure's."""
+"""Guarantees of every store: a local directory, HDFS without and with an HttpFS, S3, Google's and Azure's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only HDFS has: owner, mode and ACL, NameNodes of which one is active, and streams that break."""
+"""Peculiarities of HDFS: owner, mode and ACL, NameNodes of which one is active, and streams that break."""
 
 from __future__ import annotations
 

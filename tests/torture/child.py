@@ -1,6 +1,6 @@
 """The process that works on damaged files and may die of it: ``python -m tests.torture.child <folder> <seed>...``.
 
-Answers one line of JSON at each step, so that whoever started it knows what was going on when it died.
+Prints one line of JSON at each step, so that the parent knows what was going on when it died.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class People:
         return client.request(method, f"/api/v2/dags/compact_table/dagRuns/{path}", **more)
 
     def asked(self) -> Any:
-        """What somebody is asked, once somebody is."""
+        """Returns the question put to a person, once there is one."""
 
         def found() -> Any:
             answer = self.call("op", "GET", "~/hitlDetails", params={"response_received": False})
@@ -43,7 +43,7 @@ class People:
         return until("somebody is asked", found, pause=0.2)[0]
 
     def answer(self, role: str, question: Any, answer: str) -> int:
-        """The status of Airflow's answer."""
+        """Returns the status of Airflow's answer."""
         run = question["task_instance"]["dag_run_id"]
         path = f"{run}/taskInstances/approve/-1/hitlDetails"
         return int(self.call(role, "PATCH", path, json={"chosen_options": [answer]}).status_code)

@@ -1,6 +1,6 @@
-"""A real scheduler (two of them), triggerer and API server; what is killed in the middle, and what a person does.
+"""A real scheduler (two of them), triggerer and API server; components are killed mid-work, and a person intervenes.
 
-Each ends with one compaction: none is lost, none is done twice.
+Each test ends with one compaction: none is lost, none is done twice.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def states(airflow: System, table: Table) -> list[State]:
 
 
 def by_event(airflow: System, dag: str) -> list[dict[str, Any]]:
-    """The runs of ``dag`` that an asset's event began."""
+    """Returns the runs of ``dag`` that an asset's event started."""
     return [run for run in airflow.dag_runs(dag) if run["run_type"] == "asset_triggered"]
 
 
 def driver_of(airflow: System, table: Table) -> int:
-    """Its process, once it is held and its task waits for it."""
+    """Returns the driver's process, once it is held and its task waits for it."""
 
     def found() -> int | None:
         drivers, task = airflow.drivers(table), airflow.task(table)
@@ -64,13 +64,13 @@ def driver_of(airflow: System, table: Table) -> int:
 
 
 def waits(airflow: System, table: Table, number: int) -> bool:
-    """Whether try ``number`` of its task waits."""
+    """Returns true if try ``number`` of its task waits."""
     task = airflow.task(table)
     return task is not None and (task["state"], task["try_number"]) == ("deferred", number)
 
 
 def ends(airflow: System, table: Table, wanted: str = "success") -> dict[str, Any]:
-    """The task of ``table``, once it and its run are over and both as ``wanted``."""
+    """Returns the task of ``table``, once it and its run are over and both as ``wanted``."""
 
     def over() -> tuple[str, dict[str, Any]] | None:
         task = airflow.task(table)
@@ -134,7 +134,7 @@ def test_a_waiting_task_holds_no_slot_and_a_killed_triggerer_only_lets_go(airflo
 
 
 def test_killed_schedulers_find_the_driver_that_went_on(airflow: System) -> None:
-    """One of two dies, the other goes on alone; then he dies too, and who is started again sees the driver end."""
+    """One of two is killed, the other continues alone; then it is killed too, and a restarted one sees the driver end."""
     with airflow.held("schedulers") as table:
         rows = airflow.rows(table)
         driver = driver_of(airflow, table)

@@ -1,4 +1,4 @@
-"""Whoever asks in whatever order: everybody gets all that he wants in the end, and nobody stands where he mustn't."""
+"""Whatever the order of requests, every process gets all its locks in the end, and no two hold what excludes each other."""
 
 from __future__ import annotations
 

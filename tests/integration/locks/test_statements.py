@@ -1,4 +1,4 @@
-"""What stands beside what, by the locks of whole statements (the behaviours of Hive 4's lock tests)."""
+"""Statements that may run concurrently, by the locks of whole statements (the behaviours of Hive 4's lock tests)."""
 
 from __future__ import annotations
 

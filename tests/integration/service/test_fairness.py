@@ -1,4 +1,4 @@
-"""PROTOCOL 10: whoever waits is looked at within a bounded number of passes, however many others there are."""
+"""PROTOCOL 10: every candidate is looked at within a bounded number of passes, however many others there are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction reads and how its output is named (PROTOCOL 1), over tables of our own writer."""
+"""The inputs of a compaction and the name of its output (PROTOCOL 1), over tables of our own writer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def values(site: Site, table: Table) -> list[int]:
 
 
 def stream(site: Site, table: Table, count: int) -> list[TxnId]:
-    """What a streaming writer leaves: one delta over ``count`` write IDs, a row of each, all still open."""
+    """Writes what a streaming writer leaves: one delta over ``count`` write IDs, a row of each, all still open."""
     txns = site.metastore.transactions.open("flume", "h", count=count)
     ids = [site.metastore.write_ids.allocate(txn, "default", "t") for txn in txns]
     for txn, write_id in zip(txns, ids, strict=True):

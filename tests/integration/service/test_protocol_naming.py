@@ -1,4 +1,4 @@
-"""Naming, lost workers, leavings and forgetting (PROTOCOL 5 to 8), over a table of our own writer."""
+"""Naming, lost workers, leftovers and forgetting (PROTOCOL 5 to 8), over a table of our own writer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def read_lock(table: Table) -> LockRequest:
 
 
 def naming(seen: Callable[[str], object]) -> Renames:
-    """A storage that tells each final name when it is given."""
+    """Returns a storage that reports each final name as it is given."""
 
     def look(source: str, target: str) -> None:
         if f"/{staging_name_prefix}" in source and "/out/" in source and "/attempts/" not in source:
@@ -405,7 +405,7 @@ def test_a_worker_that_was_given_up_names_nothing(site: Site, table: Table) -> N
 
 
 def test_an_error_of_a_worker_that_was_given_up_does_not_end_another_ones_work(site: Site, table: Table) -> None:
-    """PROTOCOL 6: the row is another worker's by then; the error is only told."""
+    """PROTOCOL 6: the row is another worker's by then; the error is only reported."""
 
     def meanwhile() -> None:
         age(site)

@@ -1,4 +1,4 @@
-"""What becomes of a compaction whose table is dropped or renamed under it: a clear row, and no file out of place."""
+"""A compaction whose table is dropped or renamed meanwhile leaves a clear row, and no file out of place."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def worked(site: Site, entry: int, meanwhile: Callable[[], object] = lambda: Non
 
 
 def moves(site: Site, table: Table, warehouse: Path) -> Callable[[], object]:
-    """RENAME of a managed table: its directory moves, and its rows bear the new name."""
+    """Renames a managed table: its directory moves, and its rows have the new name."""
 
     def rename() -> None:
         (warehouse / "t").rename(warehouse / "t2")

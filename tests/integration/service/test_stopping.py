@@ -1,4 +1,4 @@
-"""A request of many units is told to stop while they run: by a person, or by SIGTERM to its worker."""
+"""A request of many units is stopped while they run: by a person, or by SIGTERM to its worker."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_step_that_fails_leaves_nothing(url: str) -> None:
 
 
 def test_opening_tells_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A task that waits opens the state every few seconds: its log is for people."""
+    """A waiting task opens the state every few seconds, and its log is for people."""
     store.init(url).close()
     caplog.clear()
     with caplog.at_level("DEBUG"):

@@ -1,4 +1,4 @@
-"""Each anomaly is found in a short history that has it, and none in the history beside it that has not."""
+"""Each anomaly is found in a short history that has it, and none in a similar history that does not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MS = 1_000_000
 
 
 def op(name: str, began: int, ended: int | None = None, value: Any = None, /, **arguments: Any) -> Operation:
-    """A call in milliseconds; one with an end was answered, one without got no answer."""
+    """Builds a call, in milliseconds; one with an end was answered, one without got no answer."""
     number = next(_numbers)
     return Operation(
         process="p",
