@@ -140,7 +140,7 @@ def _write_ids_begin_again(compaction: Compaction) -> None:
 
 
 def _next_is_the_highest(compaction: Compaction) -> None:
-    """Creates the table again and allocates one write ID fewer than before."""
+    """Sets the counter as if the table had been made again and written to once less."""
     with compaction.metastore.database.write() as conn:
         conn.execute(t.NEXT_WRITE_ID.update().values(NWI_NEXT=compaction.highest))
 

@@ -56,7 +56,7 @@ def signs(tmp_path: Path) -> Path:
 
 @contextmanager
 def worker_that_waits(site: Site, table: Table, metastore_url: str, signs: Path) -> Iterator[tuple[BaseProcess, Entry]]:
-    """A process whose units are done and staged; it continues when ``go`` appears."""
+    """Yields a process whose units are done and staged; it continues when ``go`` appears."""
     request_compaction(site, table=str(table), type="major")
     process = forked(roles.slow_worker, metastore_url, str(signs))
     process.start()
@@ -105,7 +105,10 @@ def test_a_living_worker_finds_its_compaction_aborted(
     with worker_that_waits(site, table, metastore_url, signs) as (process, entry):
         assert abort(metastore_url, entry) == f"compaction {entry.id} is aborted\n"
         assert site.metastore.entries.queue() == []
-        assert go_on(process, signs) in (Result.LOST, Result.FAILED)  # its staging directory went while it waited
+        assert go_on(process, signs) in (
+            Result.LOST,
+            Result.FAILED,
+        )  # its staging directory was removed while it waited
     assert rows_of(site, table) == wanted
     assert_aborted(site, table, entry, names)
 

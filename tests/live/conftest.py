@@ -45,7 +45,7 @@ def both(place: tuple[hive4.Place, servers.Server]) -> Iterator[Beside]:
 
 @pytest.fixture(scope="session")
 def trino(both: Beside, place: tuple[hive4.Place, servers.Server]) -> Iterator[Trino]:
-    """A Trino over the same tables, started when a test first asks for it."""
+    """Yields a Trino over the same tables, started when a test first asks for it."""
     where, _ = place
     made = Trino(where.folder, where.port)
     try:
@@ -59,7 +59,7 @@ def trino(both: Beside, place: tuple[hive4.Place, servers.Server]) -> Iterator[T
 
 @pytest.fixture
 def beside(both: Beside) -> Iterator[Beside]:
-    """Both sides, with nothing queued, locked or open; a test leaves it like that."""
+    """Yields both sides, with nothing queued, locked or open; a test must leave it like that."""
     yield both
     left = [*both.queue(), *both.site.metastore.locks.show(), *both.site.metastore.transactions.open_transactions()]
     for txn in both.site.metastore.transactions.open_transactions():

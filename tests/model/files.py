@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a writer lays a file out."""
+    """The way in which a writer lays out a file."""
 
     codec: str = "ZLIB"
     stripe_rows: int = 1000
@@ -68,12 +68,12 @@ _CONVERTERS = {pyorc.TypeKind.TIMESTAMP: _Timestamp, pyorc.TypeKind.DATE: _Date}
 
 
 def row_type(columns: Sequence[str]) -> str:
-    """The struct of a table whose columns have these types; they are named c0, c1, ..."""
+    """Returns the struct of a table whose columns have these types; they are named c0, c1, ..."""
     return "struct<" + ",".join(f"c{place}:{kind}" for place, kind in enumerate(columns)) + ">"
 
 
 def write_acid(path: Path, columns: Sequence[str], events: Sequence[Event], layout: Layout) -> None:
-    """An ACID file of these events, in this order."""
+    """Writes an ACID file of these events, in this order."""
     names = [name.lower() if layout.lower_case else name for name in _KEYS]
     fields = [f"{name}:{kind}" for name, kind in zip(names, _KEY_TYPES, strict=True)]
     schema = "struct<" + ",".join([*fields, f"row:{row_type(columns)}"]) + ">"
@@ -87,7 +87,7 @@ def write_acid(path: Path, columns: Sequence[str], events: Sequence[Event], layo
 
 
 def write_raw(path: Path, columns: Sequence[str], rows: Sequence[Row], layout: Layout) -> None:
-    """A file of rows without ACID columns."""
+    """Writes a file of rows without ACID columns."""
     _write(path, row_type(columns), rows, layout, {})
 
 
@@ -114,7 +114,7 @@ def _write(path: Path, schema: str, lines: Sequence[Any], layout: Layout, metada
 
 
 def read_file(path: Path, length: int | None = None) -> tuple[bool, list[Any]]:
-    """Whether a file holds events, and these or the raw rows; of its first ``length`` bytes if that is given."""
+    """Returns whether a file holds events, and these or the raw rows; of its first ``length`` bytes if that is given."""
     reader = pyorc.Reader(io.BytesIO(path.read_bytes()[:length]), converters=_CONVERTERS)
     fields = list(reader.schema.fields)
     if [name.lower() for name in fields] != [*(name.lower() for name in _KEYS), "row"]:
@@ -126,7 +126,7 @@ def read_file(path: Path, length: int | None = None) -> tuple[bool, list[Any]]:
 
 
 def last_keys(path: Path) -> tuple[str, str]:
-    """The key index that a file has, and the one that it should have."""
+    """Returns the key index that a file has, and the one that it should have."""
     with path.open("rb") as file:
         reader = pyorc.Reader(file, converters=_CONVERTERS)
         found = reader.user_metadata.get("hive.acid.key.index", b"").decode()
@@ -138,7 +138,7 @@ def last_keys(path: Path) -> tuple[str, str]:
 
 
 def canonical(row: Row, columns: Sequence[str]) -> Row:
-    """A row as values that compare equal exactly where readers show the same; columns that it lacks are None."""
+    """Returns a row as values that compare equal exactly where readers show the same; columns that it lacks are None."""
     padded = (*row, *(None for _ in columns[len(row) :]))
     return tuple(_canonical(value, kind) for value, kind in zip(padded, columns, strict=True))
 

@@ -35,12 +35,12 @@ from tests.model.stories import (
 from tests.model.world import World, bucket
 from tests.support.sizes import sized
 
-_STORIES = sized(short=20, whole=50)  #: in an ordinary run; HYPOTHESIS_PROFILE=search tells thousands
+_STORIES = sized(short=20, whole=50)  #: in an ordinary run; HYPOTHESIS_PROFILE=search plays thousands
 EXAMPLES = settings.default.max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "search" else _STORIES
 
 
 def play(story: Story, empty_metastore: Path) -> Counter[str]:
-    """Tells a story in a warehouse and metastore of its own."""
+    """Plays a story in a warehouse and metastore of its own."""
     with tempfile.TemporaryDirectory(dir=empty_metastore.parent) as folder:
         shutil.copyfile(empty_metastore, Path(folder) / "metastore.db")
         environment = {

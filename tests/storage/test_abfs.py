@@ -133,7 +133,7 @@ def test_an_upload_by_blocks_that_fails_is_not_there(place: Place, between: Betw
 
 
 def answering(*told: str) -> Callable[[str, str, str], str]:
-    """Answers a copy's status requests with these states, one after the other, and repeats the last one."""
+    """Returns a response header hook that reports these copy states one after the other, and repeats the last one."""
     left = list(told)
 
     def header(method: str, name: str, value: str) -> str:

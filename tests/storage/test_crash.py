@@ -89,7 +89,7 @@ def test_a_crash_over_an_object_store(
 
 
 def _place(kind: str, request: pytest.FixtureRequest, name: str, config: Path) -> Place:
-    """In the store of ``kind``, which ``config`` tells another process of."""
+    """Makes a place in the store of ``kind``; ``config`` passes it to another process."""
     if kind == "s3":
         url = request.getfixturevalue("s3_url")
         config.write_text(f'[storage.s3]\nendpoint_url = "{url}"\nkey = "somebody"\nsecret = "something"\n')

@@ -1,4 +1,4 @@
-"""Object stores remove in bulk: what it costs, and what becomes of the rest where one key is refused."""
+"""Bulk removal in object stores: its cost, and what becomes of the rest when one key is refused."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _denied(store: Any, between: Between, key: str) -> Iterator[None]:
 
 @contextmanager
 def _leased(store: Any, between: Between, key: str) -> Iterator[None]:
-    """A lease of somebody else."""
+    """Takes a lease as somebody else."""
     lease = store._run(key, store._blob(key).acquire_lease)
     yield
     store._run(key, lease.release)
@@ -85,8 +85,9 @@ def _leased(store: Any, between: Between, key: str) -> Iterator[None]:
 
 @contextmanager
 def _refused(store: Any, between: Between, key: str) -> Iterator[None]:
-    """Google's emulator has neither: the batch asks for another key, so that it is told that one is missing, and who asks
-    for this one alone is refused."""
+    """Makes Google's emulator refuse a key, for which it has no means: the batch asks for another key, so that it is told
+    that one is missing, and a request for this key alone is refused.
+    """
     name = quote("/" + "/".join(key.rsplit("/", 2)[1:]), safe="")
     line, other = (f"{end} HTTP".encode("ascii") for end in (name, "x" * len(name)))
     between.body = lambda body: body.replace(line, other)
@@ -182,5 +183,5 @@ def test_the_next_cleaning_removes_what_one_key_left(deployment: Site, table: Ta
 
 
 def _until(asked: Callable[[], Any]) -> Any:
-    """What it answers first; a commit is settled only after hive.txn.opentxn.timeout."""
+    """Returns its first true answer; a commit is settled only after hive.txn.opentxn.timeout."""
     return next(filter(None, (asked() for _ in range(200))))

@@ -45,7 +45,7 @@ def site(deployment: Site) -> Site:
 
 
 def moved(site: Site, table: Table, place: Place) -> Site:
-    """The table lies in ``place`` from now on."""
+    """Moves the table to ``place``."""
     here = Path(table.location)
     top = place.stores.resolve(place.location)
     files = [file for file in here.rglob("*") if file.is_file()]
@@ -60,7 +60,7 @@ def moved(site: Site, table: Table, place: Place) -> Site:
 
 
 def rows(site: Site, table: Table, *, honours_visibility: bool = True) -> list[tuple[Any, ...]]:
-    """Every row with its ROW__ID, as Hive 4 shows it, or as Trino does."""
+    """Returns every row with its ROW__ID, as Hive 4 or as Trino shows it."""
     target = site.target(entity_of(table))
     txns = site.metastore.transactions.snapshot()
     write_ids = site.write_ids(table, txns)
@@ -177,7 +177,7 @@ def test_a_reader_hinders_only_what_is_named_file_by_file(site: Site, table: Tab
 
 
 def again(site: Site) -> Outcome:
-    """The request that is in the queue, worked on once more."""
+    """Works once more on the request that is in the queue."""
     from compactor.rewrite.run.runner import InProcessRunner
     from compactor.service.batches.assembly import claimable
     from compactor.service.batches.driver import run_entries
@@ -235,7 +235,7 @@ def s3_between(s3_url: str) -> Iterator[Between]:
 
 @pytest.fixture
 def between(s3_between: Between) -> Between:
-    """One for all tests, since a new address costs a new client; as it was at first."""
+    """One proxy for all tests, since a new address costs a new client; reset for each of them."""
     s3_between.reset()
     return s3_between
 
@@ -256,7 +256,7 @@ def _puts(method: str, path: str, *parts: str) -> bool:
 
 
 def completes(method: str, path: str) -> bool:
-    """Whether a request completes an upload into the base: it names the file."""
+    """Returns true if a request completes an upload into the base: it names the file."""
     return method == "POST" and "/t/base_" in path and "uploadId=" in path
 
 
@@ -377,7 +377,7 @@ def test_a_completion_whose_answer_was_lost_is_no_failure(s3_place: Place, tmp_p
 
 
 def test_only_uploads_of_who_is_gone_are_abandoned(s3_place: Place, tmp_path: Path) -> None:
-    """Others write by parts below the same location, and Hive's own compactions bear transactions too."""
+    """Others write by parts below the same location, and names of Hive's own compactions have transactions too."""
     local = tmp_path / "f"
     local.write_bytes(b"rows")
     top = s3_place.stores.resolve(s3_place.location)
@@ -498,7 +498,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
 
 
 def test_uploads_of_who_is_gone_are_aborted_with_their_directory(s3_place: Place) -> None:
-    """PROTOCOL 6: abort its uploads."""
+    """PROTOCOL 6: uploads of a dead worker are aborted."""
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.of(top)
     for name in ("_compactor_v7/attempts/a/rows", "_compactor_v77/attempts/a/rows"):

@@ -1,4 +1,4 @@
-"""An ORC file taken to pieces that can be put together again, and where each of its sections lies."""
+"""An ORC file as parts that can be put together again, and the place of each of its sections."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Parts:
 
 
 def take_apart(data: bytes) -> Parts:
-    """The parts of a file that is whole."""
+    """Returns the parts of an intact file."""
     size = data[-1]
     script = messages.PostScript.FromString(data[-1 - size : -1])
     parts = Parts(script=script, footer=None, metadata=None)
@@ -72,7 +72,7 @@ def take_apart(data: bytes) -> Parts:
 
 
 def put_together(parts: Parts, *, keep_footer_as_is: bool = False) -> bytes:
-    """The file of ``parts``. Places and lengths are right, unless the footer is to stay as somebody forged it."""
+    """Returns the file of ``parts``. Places and lengths are right, unless the footer is to stay as forged."""
     out = bytearray(b"ORC")
     for stripe, said in zip(parts.stripes, parts.footer.stripes, strict=False):
         start = len(out)
@@ -95,7 +95,7 @@ def put_together(parts: Parts, *, keep_footer_as_is: bool = False) -> bytes:
 
 
 def sections(data: bytes) -> list[Section]:
-    """Every section of a whole file, in file order."""
+    """Returns every section of an intact file, in file order."""
     parts = take_apart(data)
     found = [Section("header", 0, 3)]
     for number, (stripe, said) in enumerate(zip(parts.stripes, parts.footer.stripes, strict=True)):

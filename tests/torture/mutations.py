@@ -16,7 +16,7 @@ FORGED = (0, 1, 2, 255, 65_536, 2**20, 2**27, 2**31 - 1, 2**31, 2**32 - 1, 2**40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """A damaged file; ``where`` is the section or message that was hit and ``how`` says what was done."""
+    """A damaged file; ``where`` is the section or message that was hit, ``how`` the kind of damage."""
 
     where: str
     how: str
@@ -24,19 +24,19 @@ class Mutation:
 
     @property
     def in_data(self) -> bool:
-        """Whether only bytes of data streams differ, which nothing in a file vouches for."""
+        """True if only bytes of data streams differ, which nothing in a file protects."""
         return self.where.startswith("stripe") and self.where.split(" ", 4)[-1] in DATA_KINDS.values()
 
 
 def mutate(data: bytes, seed: int) -> Mutation:
-    """One mutation of ``data``; the same seed gives the same one."""
+    """Returns one mutation of ``data``; the same seed gives the same one."""
     dice = random.Random(seed)
     kind = dice.choices(list(_KINDS), weights=list(_KINDS.values()))[0]
     return kind(data, dice)
 
 
 def _section(data: bytes, dice: random.Random) -> Section:
-    """A section: every kind as likely as any other, however many there are of it."""
+    """Picks a section: every kind as likely as any other, however many there are of it."""
     by_kind: dict[str, list[Section]] = {}
     for section in sections(data):
         by_kind.setdefault(section.name.split(" ", 4)[-1] if "column" in section.name else section.name, []).append(
@@ -78,7 +78,7 @@ def _cut(data: bytes, dice: random.Random) -> Mutation:
 
 
 def _swap(data: bytes, dice: random.Random) -> Mutation:
-    """Two sections change places; all that lies between moves."""
+    """Exchanges two sections; everything between them moves."""
     a, b = sorted((_section(data, dice), _section(data, dice)), key=lambda s: s.start)
     if a == b:
         return _flip(data, dice)
@@ -87,7 +87,7 @@ def _swap(data: bytes, dice: random.Random) -> Mutation:
 
 
 def _swap_streams(data: bytes, dice: random.Random) -> Mutation:
-    """Two streams of a stripe change places, and their lengths with them: each is a whole stream of another's."""
+    """Exchanges two streams of a stripe together with their lengths: each is intact, but in the other's place."""
     parts = take_apart(data)
     stripe = dice.choice(parts.stripes)
     group = dice.choice([INDEX_KINDS, DATA_KINDS])
@@ -138,7 +138,7 @@ def _forge_index(data: bytes, dice: random.Random) -> Mutation:
     places = [place for place, stream in enumerate(stripe.footer.streams) if stream.kind in INDEX_KINDS]
     if not places:
         return _flip(data, dice)
-    # half of them in the columns by which rows are looked up
+    # half of them in the columns by which rows are found
     place = dice.choice(places[:6] if dice.random() < 0.5 else places)
     kind = messages.RowIndex if stripe.footer.streams[place].kind == 6 else messages.BloomFilterIndex
     index = kind.FromString(parts.plain(stripe.streams[place]))
@@ -230,5 +230,5 @@ _KINDS: dict[Callable[[bytes, random.Random], Mutation], int] = {
 
 
 def parts_of(data: bytes) -> Parts:
-    """For tests of this module."""
+    """Takes a file apart, for tests of this module."""
     return take_apart(data)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.torture.child import LIMIT
 
-HANG = 120.0  #: seconds without a word from a child; one file takes a fraction of a second
+HANG = 120.0  #: seconds that a child may be silent; one file takes a fraction of a second
 GOOD = ("refused", "same", "as before the damage", "unreadable")
 
 
@@ -28,7 +28,7 @@ class Report:
     bad: list[str] = field(default_factory=list)
 
     def take(self, done: dict[str, Any], death: str) -> None:
-        """Books one file: ``done`` is all that its child said, ``death`` how the child ended if it did."""
+        """Records one file: ``done`` is all that its child reported, ``death`` how the child ended if it died."""
         if death:
             # our part was over: the readers that we compare with have no such checks
             self.verdicts["a reader died" if done.get("step") == "compare" else "died"] += 1
@@ -56,7 +56,7 @@ def torture(folder: Path, seeds: Sequence[int]) -> Report:
 
 
 def _one_child(folder: Path, seeds: Sequence[int], report: Report) -> tuple[dict[str, Any], str]:
-    """What the last file's child said of it, and how the child died; empty if it came to its end."""
+    """Returns the child's report of the last file, and how the child died; empty if it finished."""
     command = [sys.executable, "-X", "faulthandler", "-m", "tests.torture.child", str(folder), *map(str, seeds)]
     said: dict[str, Any] = {}
     with (folder / "stderr").open("w+b") as errors:

@@ -34,7 +34,7 @@ TXNS = ValidTxnList(high_watermark=TxnId(10))
 
 
 def write(path: Path) -> None:
-    """The file: every row the same but for its number, which the encoder writes as next to nothing."""
+    """Writes the file: every row the same but for its number, which the encoder stores in next to nothing."""
     types = acid_types(parse_hive_type(ROW_TYPE))
     like = empty_tail(types, name=str(path), row_index_stride=ROWS)
     schema = arrow_codec.schema(types)

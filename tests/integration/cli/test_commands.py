@@ -46,7 +46,7 @@ def told(result: Result) -> Any:
 
 
 def digest(*roots: Path) -> dict[str, str]:
-    """Name -> hash of everything below ``roots``; of SQLite's lock files only that they are there."""
+    """Returns name -> hash of everything below ``roots``; SQLite's lock files count by their presence only."""
     found = {}
     for root in roots:
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:

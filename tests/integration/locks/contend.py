@@ -1,7 +1,7 @@
-"""Many processes that lock random objects in random order; prints how often each held all it wanted as JSON.
+"""Many processes that lock random objects in random order; prints as JSON how often each held all it wanted.
 
-``python contend.py MANAGER WHERE PROCESSES ROUNDS DIRECTORY``: MANAGER is metastore or zookeeper. While it holds an
-object exclusively, a process is the only one with a file in that object's directory.
+``python contend.py MANAGER WHERE PROCESSES ROUNDS DIRECTORY``: MANAGER is metastore or zookeeper. While it holds an object
+exclusively, a process is the only one with a file in that object's directory.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def work(manager: str, where: str, number: int, rounds: int, directory: Path, re
 
 
 def hold(directory: Path, number: int, kinds: dict[int, LockType]) -> list[str]:
-    """What contradicts the locks: somebody else in an object of ours while one of us is there exclusively."""
+    """Returns what contradicts the locks: another process in an object that one process holds exclusively."""
     found = []
     for n, kind in kinds.items():
         place = directory / f"t{n}"

@@ -38,7 +38,7 @@ _namespaces = itertools.count(1)
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """kazoo tells each end of a session as a warning."""
+    """Silences kazoo, which logs each end of a session as a warning."""
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
     yield
     logging.getLogger("kazoo").setLevel(logging.NOTSET)

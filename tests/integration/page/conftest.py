@@ -37,7 +37,9 @@ class Shown:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
-    """Only the API server runs: the page needs nothing else. It ends with the file, and takes no memory from other tests."""
+    """Runs only the API server, which is all that the page needs. It ends with the file, to free its memory for other
+    tests.
+    """
     place = DemoPaths(folder=tmp_path_factory.mktemp("page") / "place")
     place.make()
     with place.site() as site:
@@ -75,7 +77,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def login(shown: Shown, browser: Browser) -> Iterator[Callable[..., BrowserContext]]:
-    """A browser in which somebody has logged in to Airflow, as its login page does it: by a cookie."""
+    """Logs somebody in to Airflow in a browser as its login page does: by a cookie."""
     made: list[BrowserContext] = []
 
     def enter(user: str, **more: Any) -> BrowserContext:
@@ -94,7 +96,7 @@ def login(shown: Shown, browser: Browser) -> Iterator[Callable[..., BrowserConte
 
 
 def opened(context: BrowserContext, url: str) -> Page:
-    """A page that has shown its view; whatever it logs as an error fails the test that closes it."""
+    """Opens a page and waits for its view; whatever the page logs as an error fails the test that closes it."""
     page = context.new_page()
     page.goto(url, timeout=SLOW)
     page.wait_for_selector("main[data-ready]")

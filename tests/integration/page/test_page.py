@@ -25,7 +25,7 @@ pytestmark = pytest.mark.whole
 
 VIEWS = ("tables", "queue", "blocked", "history", "settings")
 AXE = ROOT / "tests" / "support" / "assets" / "axe.min.js"
-#: Where pictures for the documents go; only who sets this makes them anew.
+#: Folder for the documents' pictures; they are made again only when this is set.
 PICTURES = os.environ.get("PAGE_PICTURES")
 Login = Callable[..., BrowserContext]
 expect.set_options(timeout=SLOW)
@@ -231,7 +231,7 @@ def test_nobody_sees_nothing(shown: Shown, browser: Browser) -> None:
 
 
 def serious(page: Page) -> list[tuple[str, str]]:
-    """What axe-core finds serious or critical: its rule and the first element."""
+    """Returns what axe-core finds serious or critical: its rule and the first element."""
     # through the debugger, since the page lets no script of others in
     page.evaluate(AXE.read_text("utf-8") + "; undefined")
     found = page.evaluate("async () => (await axe.run()).violations")
@@ -245,7 +245,7 @@ def picture(page: Page, name: str) -> None:
 
 
 def audited(shown: Shown, event: str) -> list[tuple[str, str]]:
-    """Who did it to what, as Airflow's own audit log tells."""
+    """Returns who did what to which object, from Airflow's own audit log."""
     logs = shown.servers.call("GET", f"/api/v2/eventLogs?event={event}", timeout=SLOW / 1000)["event_logs"]
     found = [(log["owner"], json.loads(log["extra"])) for log in logs]
     return [(owner, what.get("table") or what.get("txn") or what.get("entry_id")) for owner, what in found]
@@ -253,7 +253,9 @@ def audited(shown: Shown, event: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def foreign_page() -> Iterator[str]:
-    """A page at another port of this machine: another origin, though the browser sends cookies as within one site."""
+    """Serves a page at another port of this machine: another origin, though the browser sends cookies as within one
+    site.
+    """
 
     class Page(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,4 +1,4 @@
-"""Readers with open transactions keep the cleaner away, and it says who they are (PROTOCOL 7.1)."""
+"""Readers with open transactions hold back the cleaner, which names them (PROTOCOL 7.1)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def test_nothing_is_cleaned_while_ids_below_may_still_appear(deployment: Site, w
 def test_what_a_later_compaction_replaced_is_not_the_earlier_ones_to_remove(
     site: Site, table: Table, warehouse: Path
 ) -> None:
-    """PROTOCOL 7.1: of a reader who opened between the two only the second has to wait; both are of one highest write ID."""
+    """PROTOCOL 7.1: only the second has to wait for a reader that opened between the two; both have the same highest write
+    ID.
+    """
     compact(site)
     cleaned_by_now(site)
     for start in (30, 40):

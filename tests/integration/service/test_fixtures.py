@@ -1,4 +1,6 @@
-"""Tables that real Hives and a real Trino wrote, through worker and cleaner: rows and ROW__IDs stay as they were shown."""
+"""Tables that real Hives and a real Trino wrote, through worker and cleaner: rows and ROW__IDs stay as their writers showed
+them.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,7 @@ def entities(site: Site, table: Table) -> list[Entity]:
 
 
 def look(site: Site, table: Table) -> list[tuple[Entity, pa.RecordBatch]]:
-    """What our reader shows now."""
+    """Returns what our reader shows now."""
     found = []
     for entity in entities(site, table):
         target = site.target(entity)
@@ -83,7 +85,7 @@ def look(site: Site, table: Table) -> list[tuple[Entity, pa.RecordBatch]]:
 def rendered(
     site: Site, seen: list[tuple[Entity, pa.RecordBatch]], expected: Expected
 ) -> list[tuple[tuple[int, int, int], str]]:
-    """ROW__ID and line of every row, as Hive or Trino print it."""
+    """Returns ROW__ID and line of every row, as Hive or Trino print it."""
     found = []
     for entity, batch in seen:
         partition = site.target(entity).partition
@@ -93,7 +95,7 @@ def rendered(
 
 
 def in_one(seen: list[tuple[Entity, pa.RecordBatch]]) -> pa.Table | None:
-    """The same rows as one sorted table, None where batches differ in their types."""
+    """Returns the same rows as one sorted table; None where batches differ in their types."""
     try:
         together = pa.concat_tables(
             pa.Table.from_batches([b]).append_column("entity", pa.array([str(e)] * b.num_rows)) for e, b in seen
@@ -108,7 +110,7 @@ _RIGHT: dict[Path, pa.Table] = {}
 
 
 def assert_shown(site: Site, table: Table, step: Path) -> None:
-    """Our reader shows what Hive or Trino showed in ``step``."""
+    """Asserts that our reader shows what Hive or Trino showed in ``step``."""
     seen = look(site, table)
     together = in_one(seen) if seen else None
     if together is not None and step in _RIGHT and together.equals(_RIGHT[step]):
@@ -152,7 +154,7 @@ def test_compaction_and_cleaning_change_nothing_that_is_shown(
 
 
 def assert_written_strictly(site: Site, entity: Entity, kind: CompactionType) -> None:
-    """DESIGN 4: only what is read is there, file names without attempt, side file, computed key index."""
+    """DESIGN 4: only files that readers need, file names without attempt, side file, computed key index."""
     location = Path(site.target(entity).location)
     parsed = {path: parse_directory(path.name) for path in location.iterdir()}
     made = [path for path, acid in parsed.items() if acid is not None and acid.visibility_txn_id]

@@ -28,7 +28,7 @@ def site(deployment: Site) -> Site:
 
 
 def files_in(table: Table) -> list[str]:
-    """Every file, hidden ones too."""
+    """Returns every file, hidden ones too."""
     top = Path(table.location)
     return sorted(str(path.relative_to(top)) for path in top.rglob("*") if path.is_file())
 

@@ -42,7 +42,7 @@ MODES = ("observe", "request", "compact", "clean")
 
 
 def at_level(site: Site, table: Table, level: str, mode: str) -> Site:
-    """``mode`` said at one level only; the metastore's own is ``clean`` otherwise."""
+    """Sets ``mode`` at one level only; otherwise the metastore's own is ``clean``."""
     metastore = mode if level == "metastore" else "clean"
     site.metastore.embedded_catalog.set_database_parameter(
         "default", "compactor.mode", mode if level == "database" else None
@@ -144,7 +144,9 @@ def test_a_request_for_what_cannot_be_listed_is_left_to_hive_too(deployment: Sit
 
 
 def busy(deployment: Site, warehouse: Path) -> None:
-    """Something for every role: a request, an entry to clean, a lost worker, aborts, a transaction that timed out."""
+    """Prepares something for every role: a request, an entry to clean, a lost worker, aborts, a transaction that timed
+    out.
+    """
     for name in ("cleaned", "waiting", "lost", "asked"):
         table = make_table(deployment, warehouse, name)
         for start in (0, 4):
@@ -169,7 +171,7 @@ def busy(deployment: Site, warehouse: Path) -> None:
 
 
 def leave_half_done(site: Site, entry_id: int, location: Path) -> None:
-    """What is left when a worker dies after naming: its row is working, its transaction open, a twin is there."""
+    """Leaves what remains when a worker dies after naming: a working row, an open transaction, a twin."""
     claimed = site.metastore.claims.claim("compactor-worker-gone", "1", pool_timeout_ms=0, ids=[entry_id])
     assert claimed is not None
     txn = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent="compactor-worker-gone")[0]

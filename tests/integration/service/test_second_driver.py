@@ -60,7 +60,7 @@ def test_what_a_batch_has_reserved_nobody_else_takes(deployment: Site, warehouse
 
 
 def test_a_driver_that_breaks_leaves_nothing_and_its_entry_waits_again(deployment: Site, warehouse: Path) -> None:
-    """PROTOCOL 6: what is not an error of the entry queues it again; the transaction is aborted before."""
+    """PROTOCOL 6: an error that is not the entry's own queues it again; its transaction is aborted first."""
     batch = planned(deployment, warehouse)
     before = files_below(warehouse / "t")
 

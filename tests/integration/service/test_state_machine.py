@@ -120,7 +120,7 @@ class Walk(RuleBasedStateMachine):
     @precondition(lambda self: len(self.pending) < 2)
     @rule()
     def begin_to_write(self) -> None:
-        """A writer whose delta is there and whose transaction is still open."""
+        """Starts a writer whose delta exists while its transaction is still open."""
         (value,) = self.new(1)
         (txn,) = self.site.metastore.transactions.open("slow", "h")
         write_id = self.site.metastore.write_ids.allocate(txn, "default", "t")
@@ -202,7 +202,7 @@ class Walk(RuleBasedStateMachine):
         assert sorted(row[3] for row in rows_without_visibility(self.site, self.table)) == sorted(self.alive)
 
     def ends_well(self) -> None:
-        """When nobody reads or writes any more, everything obsolete goes."""
+        """Removes everything obsolete once nobody reads or writes any more."""
         while self.readers:
             self.close_a_reader(0)
         while self.pending:

@@ -29,13 +29,13 @@ from tests.support.watching import files_below
 
 LINGER_S = int(PATIENCE)  #: it ends with the test
 UNITS = 12 * PARCEL_UNITS  #: of which two workers take a sixth at once
-#: What may reach Spark, and what never does.
+#: Values that may reach Spark, and those that never do.
 CONF = {"compactor.spark.executor.memory": "600m", "compactor.spark.jars": "/tmp/evil.jar"}
 Look = Callable[[], list[Any]]
 
 
 def skewed(site: Site, warehouse: Path, name: str) -> tuple[Table, Look]:
-    """A table of one large file number, as far as ``compactor.split.bytes`` says: each stripe is a task."""
+    """Creates a table of one large file number by ``compactor.split.bytes``: each stripe is a task."""
     table = make_plain(site, warehouse, name, **CONF, **{"compactor.split.bytes": "1"})
     story(site, table)
     insert(site, table, range(100, 140, 2))

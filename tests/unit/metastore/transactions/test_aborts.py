@@ -9,7 +9,7 @@ U = Entity(database="default", table="u")
 
 
 def written(metastore: Metastore, *entities: Entity, aborts: bool = True) -> TxnId:
-    """A transaction that wrote into these, and ended."""
+    """Returns a transaction that wrote into these entities, and ended."""
     [txn] = metastore.transactions.open("u", "h")
     for entity in entities:
         write_id = metastore.write_ids.allocate(txn, entity.database, entity.table)
