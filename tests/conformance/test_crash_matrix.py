@@ -13,7 +13,7 @@ def test_no_step_of_any_kind_is_without_a_test_or_a_reason() -> None:
     assert missing() == []
 
 
-def test_no_reason_stands_where_a_test_does() -> None:
+def test_no_cell_has_both_a_reason_and_a_test() -> None:
     for kind in kinds():
         assert not kind.killed & kind.reasons.keys(), kind.title
 

@@ -124,7 +124,7 @@ def test_what_is_committed_stays(metastore: Metastore, table: Table, recorded: E
     assert metastore.entries.get(recorded.id) == before
 
 
-def test_who_commits_at_this_moment_wins(metastore: Metastore, table: Table, recorded: Entry) -> None:
+def test_a_commit_at_this_moment_wins(metastore: Metastore, table: Table, recorded: Entry) -> None:
     """PROTOCOL 5: naming holds the transaction's row; whoever aborts waits for it and finds it committed."""
     told: list[object] = []
 

@@ -160,7 +160,7 @@ def test_what_holds_while_hives_own_cleaner_runs(site: Site) -> None:
     assert "quarantine does not cover directories that Hive's cleaner removes" in said
 
 
-def test_who_may_only_read(place: Place) -> None:
+def test_a_user_that_may_only_read(place: Place) -> None:
     """Each right that a mode needs and the user lacks is named; observing needs none. Nothing is written."""
     url = place.user("reader", place.may_read())
     for who, lacks in ((place.url, False), (url, True)):

@@ -433,7 +433,7 @@ def test_what_is_kept_goes_with_the_history(site: Site, state: OwnState) -> None
     assert kept.ids() == {entry.id for entry in site.metastore.entries.history()} < set(ids)
 
 
-def test_what_people_are_told(site: Site, tmp_path: Path) -> None:
+def test_what_people_are_shown(site: Site, tmp_path: Path) -> None:
     """doctor, explain, show and a dry run on this schema: its names, its columns, and no failure."""
     table = make_table(site, tmp_path)
     insert(site, table, [1, 2])

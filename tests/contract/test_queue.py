@@ -167,7 +167,7 @@ def test_abort_request(metastore: Metastore) -> None:
         metastore.endings.abort_request(second)
 
 
-def test_did_not_initiate_stands_in_the_history_alone(metastore: Metastore) -> None:
+def test_did_not_initiate_is_in_the_history_alone(metastore: Metastore) -> None:
     entry_id = metastore.requests.did_not_initiate(T, "failed twice", initiator="compactor-h")
     entry = metastore.entries.get(entry_id)
     assert (entry.state, entry.type, entry.error) == (State.DID_NOT_INITIATE, CompactionType.MINOR, "failed twice")

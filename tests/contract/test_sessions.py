@@ -37,7 +37,7 @@ def held(metastore: Metastore) -> list[tuple[str | None, str | None, str, str]]:
 # --- who waits --------------------------------------------------------------------------------------------------
 
 
-def test_drop_waits_for_a_reader_and_gets_its_lock_after_him(begin: Begin, metastore: Metastore) -> None:
+def test_drop_waits_for_a_reader_and_gets_its_lock_after_it(begin: Begin, metastore: Metastore) -> None:
     reader, dropper = begin(), begin()
     assert reader.run("select a from t")
     assert not dropper.run("drop table t")
@@ -83,7 +83,7 @@ def test_readers_behind_a_waiting_writer_wait(begin: Begin) -> None:
     assert late.granted()
 
 
-def test_who_stands_in_the_way_is_recorded(begin: Begin, metastore: Metastore) -> None:
+def test_blockers_are_recorded(begin: Begin, metastore: Metastore) -> None:
     """HL_BLOCKEDBY_EXT_ID and HL_BLOCKEDBY_INT_ID; cleared when the lock is granted."""
     one, two = begin(), begin()
     one.run("drop table t")
@@ -228,7 +228,7 @@ def test_merges_that_insert_do_conflict_where_that_is_wanted(begin: Begin) -> No
         four.commit()
 
 
-def test_the_snapshot_of_who_waited_is_stale(begin: Begin) -> None:
+def test_the_snapshot_of_a_session_that_waited_is_stale(begin: Begin) -> None:
     """Locks alone don't save a session whose snapshot is older than what it waited for: it loses at commit."""
     one, two = begin(**STRICT), begin(**STRICT)
     one.run("update t set a = 1")

@@ -287,7 +287,7 @@ def test_a_property_that_is_not_there_is_refused_and_nothing_committed(
     assert offset(metastore) == {"_metaOffset": "1", "offset": "1"}
 
 
-def test_who_loses_sets_no_property(metastore: Metastore, table: Table) -> None:
+def test_a_transaction_that_loses_sets_no_property(metastore: Metastore, table: Table) -> None:
     first, second = writer(metastore, "u"), writer(metastore, "u")
     metastore.transactions.commit(second)
     with pytest.raises(TransactionAborted):

@@ -99,7 +99,7 @@ def test_wrong_password(place: Place) -> None:
     assert "\n" not in str(said.value)
 
 
-def test_who_may_only_read_observes_and_is_told_so_otherwise(metastore: Metastore, place: Place) -> None:
+def test_a_user_that_may_only_read_observes_and_is_refused_the_rest(metastore: Metastore, place: Place) -> None:
     [txn] = metastore.transactions.open("u", "h")
     url = place.user("reader", place.may_read())
     observer = open_metastore("default", url, read_only=True)

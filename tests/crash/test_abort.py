@@ -137,7 +137,7 @@ def test_of_a_worker_that_died_the_next_pass_ends_it(site: Site, table: Table, m
 
 
 @pytest.mark.parametrize("step", [Step.REPAIR_ABORTED, Step.REPAIR_HIDDEN])
-def test_who_aborts_dies_between_the_steps(
+def test_an_abort_that_dies_between_the_steps(
     step: Step, site: Site, table: Table, metastore_url: str, signs: Path
 ) -> None:
     names, wanted = names_in(Path(table.location)), rows_of(site, table)

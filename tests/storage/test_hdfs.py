@@ -45,7 +45,7 @@ def status(store: HdfsStorage, path: str) -> dict[str, Any]:
 
 
 @pytest.mark.whole
-def test_what_is_reached_through_httpfs_is_told(httpfs_url: str, top: str) -> None:
+def test_access_through_httpfs_is_reported(httpfs_url: str, top: str) -> None:
     """It knows no flags, so that a block is not synced as it is closed, and no options of a rename."""
     store = reached(httpfs_url, httpfs=True)
     assert (store.capabilities(top), store.children(top)) == (HTTPFS, ())
@@ -81,7 +81,7 @@ def test_an_acl_goes_with_it(store: HdfsStorage, top: str) -> None:
     assert status(store, f"{top}/{BUCKET}")["permission"] == "640"
 
 
-def test_whose_owner_cannot_be_given_is_told_and_goes_on(
+def test_an_owner_that_cannot_be_set_is_reported_and_work_goes_on(
     url: str, store: HdfsStorage, top: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     store._ask("SETPERMISSION", "PUT", top, permission="777")
@@ -163,6 +163,6 @@ def test_the_next_name_node_is_asked_when_one_is_away(cluster: Hdfs, top: str) -
         away.children(top)
 
 
-def test_an_address_that_is_none_is_told(top: str) -> None:
+def test_an_invalid_address_is_reported(top: str) -> None:
     with pytest.raises(BadSetting, match=r"expected http://host:port of a NameNode or HttpFS"):
         reached("nn:9870").children(top)

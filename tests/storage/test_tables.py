@@ -376,7 +376,7 @@ def test_a_completion_whose_answer_was_lost_is_no_failure(s3_place: Place, tmp_p
     assert store.read(upload.path) == b"rows"
 
 
-def test_only_uploads_of_who_is_gone_are_abandoned(s3_place: Place, tmp_path: Path) -> None:
+def test_only_uploads_of_dead_workers_are_abandoned(s3_place: Place, tmp_path: Path) -> None:
     """Others write by parts below the same location, and names of Hive's own compactions have transactions too."""
     local = tmp_path / "f"
     local.write_bytes(b"rows")
@@ -497,7 +497,7 @@ def test_an_upload_by_parts_that_fails_is_aborted(
     assert any("partNumber=3" in path for _, path in between.seen)
 
 
-def test_uploads_of_who_is_gone_are_aborted_with_their_directory(s3_place: Place) -> None:
+def test_uploads_of_dead_workers_are_aborted_with_their_directory(s3_place: Place) -> None:
     """PROTOCOL 6: uploads of a dead worker are aborted."""
     top = s3_place.stores.resolve(s3_place.location)
     store: Any = s3_place.stores.of(top)

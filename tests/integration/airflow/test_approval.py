@@ -86,7 +86,7 @@ def ask(run_dag: Run) -> Any:
     return run_dag("compact_table", table="default.sales", type="major", wait=False)
 
 
-def test_who_approves_has_it_requested(table: DemoPaths, people: People, run_dag: Run, beside: Any) -> None:
+def test_an_approval_queues_the_request(table: DemoPaths, people: People, run_dag: Run, beside: Any) -> None:
     def approved() -> tuple[Any, int, int, list[State]]:
         question = people.asked()
         before = states(table)
@@ -103,7 +103,7 @@ def test_who_approves_has_it_requested(table: DemoPaths, people: People, run_dag
     assert states(table) == [State.INITIATED]
 
 
-def test_who_rejects_ends_it_without_a_request(table: DemoPaths, people: People, run_dag: Run, beside: Any) -> None:
+def test_a_rejection_ends_it_without_a_request(table: DemoPaths, people: People, run_dag: Run, beside: Any) -> None:
     answered = beside(lambda: people.answer("op", people.asked(), "Reject"))
     run = ask(run_dag)
     assert answered.result(PATIENCE) == 200

@@ -141,7 +141,7 @@ def test_the_plugin_is_loaded(airflow_database: Path) -> None:
 
 
 @pytest.mark.smoke
-def test_the_initiator_queues_what_is_due_and_tells_the_worker(
+def test_the_initiator_queues_what_is_due_and_notifies_the_worker(
     table: DemoPaths, run_dag: Run, events: Callable[[str], int]
 ) -> None:
     run = run_dag("compaction_initiator")

@@ -160,7 +160,7 @@ def test_a_killed_driver_is_followed_by_another(airflow: System) -> None:
     compacted_once(airflow, table, rows, attempts=2)
 
 
-def test_who_marks_the_task_ends_application_and_request(airflow: System) -> None:
+def test_marking_the_task_ends_application_and_request(airflow: System) -> None:
     with airflow.held("marked") as table:
         rows = airflow.rows(table)
         driver_of(airflow, table)
@@ -178,7 +178,7 @@ def test_who_marks_the_task_ends_application_and_request(airflow: System) -> Non
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "late"])
-def test_who_clears_the_task_gets_another_driver(airflow: System, late: bool) -> None:
+def test_clearing_the_task_starts_another_driver(airflow: System, late: bool) -> None:
     """Also where the task waits again, for the same driver, before the triggerer hears that it was cleared."""
     with airflow.held(f"cleared_{late}".lower()) as table:
         rows = airflow.rows(table)

@@ -155,7 +155,7 @@ def test_a_bad_partition_fails_alone_and_says_what_is_wrong(
 
 
 @pytest.mark.parametrize("spoil", [no_directory, strange_name, far_away], ids=lambda f: f.__name__)
-def test_the_initiator_tells_and_goes_on(site: Site, table: Table, spoil: Callable[[Site, Table], None]) -> None:
+def test_the_initiator_reports_and_goes_on(site: Site, table: Table, spoil: Callable[[Site, Table], None]) -> None:
     spoil(site, table)
     considered = {c.entity: c for c in initiate(site).considered}
     assert considered[GOOD].entry_id is not None
@@ -282,7 +282,7 @@ def test_a_value_that_is_not_of_its_unit_names_key_and_value(site: Site, table: 
         )
 
 
-def test_an_unknown_property_of_a_table_is_left_out_and_told(site: Site, table: Table) -> None:
+def test_an_unknown_property_of_a_table_is_left_out_and_reported(site: Site, table: Table) -> None:
     site.metastore.embedded_catalog.set_table_parameter(table, "compactor.no.such.thing", "1")
     site.metastore.embedded_catalog.set_table_parameter(
         table, "compactorthreshold.hive.compactor.delta.num.threshold", "lots"

@@ -70,7 +70,7 @@ def test_from_a_request_to_a_clean_table(compactor: Compactor, metastore: Metast
     assert (newest["compactionid"], newest["state"]) == (asked["compaction"], "succeeded")
 
 
-def test_progress_is_told_an_entry_a_line(compactor: Compactor, metastore: Metastore, warehouse: Path) -> None:
+def test_progress_is_one_line_for_each_entry(compactor: Compactor, metastore: Metastore, warehouse: Path) -> None:
     register_fixture(metastore, step("hive-4.1/f2_part/s1_dml"), warehouse)
     assert compactor("compact", "default.f2_part", "--partition", "p=x,q=1").exit_code == 0
     assert compactor("compact", "default.f2_part", "--partition", "p=y/q=2").exit_code == 0
@@ -275,7 +275,7 @@ def test_a_lingering_worker_takes_what_comes_and_ends(
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(0, 0), (3, 1)])
-def test_submit_runs_a_batch_for_each_pool_and_tells_their_ends(
+def test_submit_runs_a_batch_for_each_pool_and_reports_their_ends(
     code: int,
     exit_code: int,
     compactor: Compactor,

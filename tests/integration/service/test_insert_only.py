@@ -86,7 +86,7 @@ def test_the_initiator_asks_and_the_switch_says_no(site: Site, warehouse: Path) 
 
 
 @pytest.mark.parametrize("file_format", FORMATS, ids=lambda one: one.name)
-def test_a_preview_tells_what_the_worker_then_does(site: Site, warehouse: Path, file_format: FileFormat) -> None:
+def test_a_preview_shows_what_the_worker_then_does(site: Site, warehouse: Path, file_format: FileFormat) -> None:
     table = make_insert_only(site, warehouse, file_format)
     story(site, table, file_format)
     before = files_in(table)

@@ -202,7 +202,7 @@ class Walk(RuleBasedStateMachine):
         assert sorted(row[3] for row in rows_without_visibility(self.site, self.table)) == sorted(self.alive)
 
     def ends_well(self) -> None:
-        """Removes everything obsolete once nobody reads or writes any more."""
+        """Ends all readers and writers, after which everything obsolete must go."""
         while self.readers:
             self.close_a_reader(0)
         while self.pending:

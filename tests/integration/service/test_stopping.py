@@ -93,7 +93,7 @@ def by_transaction(site: Site, entry: Entry) -> None:
 
 @pytest.mark.parametrize("act", [by_compaction, by_transaction])
 @pytest.mark.parametrize("processes", [0, 2], ids=["in process", "processes"])
-def test_who_is_told_to_stop_begins_no_further_unit(
+def test_a_stopped_worker_begins_no_further_unit(
     site: Site, warehouse: Path, act: Callable[[Site, Entry], None], processes: int
 ) -> None:
     """PROTOCOL 6: nothing is named, nothing stays; cancelled is ``x``, a transaction that is gone lets the request wait."""
@@ -136,7 +136,7 @@ def rows_of_partition(site: Site, table: Table) -> int:
     return sum(batch.num_rows for batch in batches)
 
 
-def test_sigterm_publishes_what_is_whole_and_asks_anew_for_the_rest(
+def test_sigterm_publishes_what_is_whole_and_requests_the_rest_again(
     site: Site, warehouse: Path, metastore_url: str
 ) -> None:
     """A real worker over a request that is bounded in time: it ends well, soon, and nothing is lost."""

@@ -35,7 +35,7 @@ Look = Callable[[], list[Any]]
 
 
 def skewed(site: Site, warehouse: Path, name: str) -> tuple[Table, Look]:
-    """Creates a table of one large file number by ``compactor.split.bytes``: each stripe is a task."""
+    """Creates a table with one file number that is large by its ``compactor.split.bytes``: each stripe is a task."""
     table = make_plain(site, warehouse, name, **CONF, **{"compactor.split.bytes": "1"})
     story(site, table)
     insert(site, table, range(100, 140, 2))

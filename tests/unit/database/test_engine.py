@@ -96,7 +96,7 @@ def test_other_processes_are_kept_away_from_the_first_statement_on(database: Dat
         other.execute("BEGIN IMMEDIATE")
 
 
-def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Database) -> None:
+def test_a_waiting_writer_does_not_ask_before_its_turn(database: Database) -> None:
     """Asked while another one of this process writes, SQLite would sleep, and sleep on when that is done."""
     second = open_database(f"sqlite:///{database.path}")  # as our own state in a metastore's file
     asked: list[str] = []
@@ -122,9 +122,7 @@ def test_who_waits_to_write_does_not_ask_before_it_is_his_turn(database: Databas
     assert count(database) == 3
 
 
-def test_who_waited_too_long_for_his_turn_asks_all_the_same(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_waited_too_long_asks_all_the_same(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("compactor.database.sqlite.BUSY_TIMEOUT_SECONDS", 0.01)
     impatient = Database(make_url(f"sqlite:///{database.path}"), sleep=lambda seconds: None)
     with (

@@ -54,7 +54,7 @@ def test_it_belongs_to_the_transaction(database: Database) -> None:
         assert send(conn, OF_A, {"of_a": 3}).scalar() is None
 
 
-def test_who_listens_hears_the_statement_and_the_answer_is_the_same(database: Database) -> None:
+def test_a_listener_gets_the_statement_and_the_answer_is_the_same(database: Database) -> None:
     with database.write() as conn:
         unheard = send(conn, OF_A, {"of_a": 1})
     heard = []

@@ -45,7 +45,7 @@ def test_a_later_look_takes_the_place_of_the_one_before(fresh: OwnState) -> None
     assert fresh.conditions.page("m", limit=9) == [seen("t", WELL, at=9)]
 
 
-def test_who_did_not_look_into_the_directory_leaves_the_figures(fresh: OwnState) -> None:
+def test_a_pass_that_did_not_list_the_directory_leaves_the_figures(fresh: OwnState) -> None:
     fresh.conditions.record("m", [seen("t", SICK, "major")])
     fresh.conditions.record("m", [seen("t", None, "skipped", at=9)])
     assert fresh.conditions.page("m", limit=9) == [seen("t", SICK, "skipped", at=9)]

@@ -16,7 +16,7 @@ def test_what_is_put_is_kept_beside_what_was_known(fresh: OwnState) -> None:
     assert fresh.kept_columns("other").get([1]) == {}
 
 
-def test_a_number_that_is_handed_out_again_begins_anew(fresh: OwnState) -> None:
+def test_a_number_that_is_handed_out_again_starts_empty(fresh: OwnState) -> None:
     """A request that was not entered leaves its number to the next one, and must not leave its pool."""
     kept = fresh.kept_columns("m")
     kept.put({1: {"POOL_NAME": "p", "TXN_ID": 3}})

@@ -34,7 +34,7 @@ def test_no_batch_waits_behind_another(fresh: OwnState) -> None:
     assert taken_by(fresh, plan(fresh, 4)) == mine
 
 
-def test_who_was_given_a_batch_does_not_go(fresh: OwnState) -> None:
+def test_a_resident_with_a_batch_does_not_end(fresh: OwnState) -> None:
     mine = fresh.residents.enter("m", "r", "app-1", ALIVE)
     batch = plan(fresh, 1)
     assert not fresh.residents.leave(mine)

@@ -46,7 +46,7 @@ def test_numbers_are_handed_out_once(state: OwnState) -> None:
         ]
 
 
-def test_our_tables_stand_beside_the_metastores(url: str) -> None:
+def test_our_tables_are_beside_the_metastores(url: str) -> None:
     database = open_database(url)
     create.create(database)
     store.upgrade(database)
@@ -67,7 +67,7 @@ def test_a_step_that_fails_leaves_nothing(url: str) -> None:
         assert inspect(conn).get_table_names() == ["COMPACTOR_RUNS"]
 
 
-def test_opening_tells_nobody(url: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_opening_logs_nothing(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """A waiting task opens the state every few seconds, and its log is for people."""
     store.init(url).close()
     caplog.clear()

@@ -11,9 +11,7 @@ from compactor.metastore.schema.tables import TXN_COMPONENTS
 from compactor.metastore.store import Metastore
 
 
-def test_a_partition_that_bears_the_twice_escaped_name_of_another_is_spared(
-    metastore: Metastore, partitioned: Table
-) -> None:
+def test_a_partition_with_the_twice_escaped_name_of_another_is_spared(metastore: Metastore, partitioned: Table) -> None:
     one, two = (metastore.embedded_catalog.add_partition(partitioned, [value]) for value in ("a=b", "a%3Db"))
     assert (one.name, two.name) == ("d=a%3Db", "d=a%253Db")
     [txn] = metastore.transactions.open("u", "h")

@@ -18,7 +18,7 @@ def two(metastore: Metastore) -> tuple[TxnId, TxnId]:
     return first, second
 
 
-def test_who_comes_second_waits_for_the_first(metastore: Metastore) -> None:
+def test_the_second_waits_for_the_first(metastore: Metastore) -> None:
     first, second = two(metastore)
     held = metastore.locks.acquire(first, want(LockType.EXCLUSIVE), "ada", "box")
     waits = metastore.locks.acquire(second, want(LockType.SHARED_READ), "bob", "box")

@@ -48,7 +48,7 @@ def test_a_snapshot_sees_what_is_committed_and_its_own(metastore: Metastore) -> 
     assert [txn.id for txn in metastore.transactions.open_transactions()] == [opened, own]
 
 
-def test_who_is_silent_is_aborted(metastore: Metastore) -> None:
+def test_a_silent_transaction_is_aborted(metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h")
     assert metastore.transactions.time_out(60_000) == []
     assert metastore.transactions.time_out(-1) == [txn]

@@ -34,7 +34,7 @@ def test_what_a_snapshot_sees(metastore: Metastore) -> None:
     assert (set(valid.open), set(valid.aborted)) == ({3}, {2})
 
 
-def test_who_cannot_write_gets_no_number(metastore: Metastore) -> None:
+def test_a_transaction_that_cannot_write_gets_no_number(metastore: Metastore) -> None:
     [reader] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
     with pytest.raises(Refused, match="read-only"):
         metastore.write_ids.allocate(reader, "d", "t")

@@ -438,7 +438,7 @@ def test_an_error_that_nobody_raises_on_purpose() -> None:
     assert kinds(bug) == [Kind.BUG]
 
 
-def test_an_anomaly_tells_what_proves_it() -> None:
+def test_an_anomaly_shows_what_proves_it() -> None:
     first, second = opens(1, 0, 10), opens(1, 5, 15)
     [found] = anomalies([first, second])
     assert found.proof == (first, second)
