@@ -1,14 +1,14 @@
 """Five DAGs for each metastore named in ``[compactor] metastores`` of Airflow's configuration.
 
 =======================  ==========================================================================
-compaction_initiator     finds what a threshold says is due and queues it
+compaction_initiator     queues compactions for tables over a threshold
 compaction_worker        submits batches of queued requests to Spark
-compaction_cleaner       removes what no reader needs any more
-acid_housekeeper         times out dead transactions, keeps history short
+compaction_cleaner       removes directories that no reader needs any longer
+acid_housekeeper         times out dead transactions, purges the history
 compact_table            ALTER TABLE ... COMPACT, by hand: form, REST or CLI
 =======================  ==========================================================================
 
-A metastore other than ``default`` has its name behind each: ``compaction_worker__archive``.
+For a metastore other than ``default`` its name is appended to each: ``compaction_worker__archive``.
 """
 
 from __future__ import annotations

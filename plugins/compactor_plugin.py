@@ -1,4 +1,4 @@
-"""For sites that mount folders instead of installing the package; with the entry point it is listed once."""
+"""The plugin for sites that mount folders instead of installing the package; beside the entry point it counts once."""
 
 from __future__ import annotations
 

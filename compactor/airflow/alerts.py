@@ -1,4 +1,4 @@
-"""Tells Airflow's metrics how a metastore is, and a notifier when a condition begins to hold. Imported when a task runs.
+"""Sends a metastore's readings to Airflow's metrics, and new alarms to a notifier. Imported when a task runs.
 
 Gauges are ``compactor.<metastore>.<reading>`` and ``compactor.<metastore>.alarms``, by statsd or OpenTelemetry as Airflow
 is configured.
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 
 def variable(metastore: str) -> str:
-    """The Airflow variable with the conditions that were told already."""
+    """Returns the name of the Airflow variable that lists the alarms already notified."""
     return f"compactor_alarms__{metastore}"
 
 
 def watch(metastore: str, context: Mapping[str, Any]) -> list[dict[str, object]]:
-    """One look: metrics are sent, every condition is logged, and the notifier hears of those that are new.
+    """Checks a metastore once: sends metrics, logs every alarm and notifies of the new ones.
 
     Raises:
-        BadSetting: the configured notifier is not there.
+        BadSetting: the configured notifier does not exist.
     """
     with CompactorHook(metastore).get_conn() as site:
         found = take_readings(site)
@@ -41,29 +41,29 @@ def watch(metastore: str, context: Mapping[str, Any]) -> list[dict[str, object]]
     measure(metastore, found, holding)
     for alarm in holding:
         log.log(logging.ERROR if alarm.level is Level.FAIL else logging.WARNING, "%s; %s", alarm.message, alarm.fix)
-    told = set(json.loads(Variable.get(variable(metastore), default="[]")))
+    notified = set(json.loads(Variable.get(variable(metastore), default="[]")))
     now = {f"{alarm.name}:{alarm.level.value}" for alarm in holding}
-    fresh = [alarm for alarm in holding if f"{alarm.name}:{alarm.level.value}" not in told]
+    fresh = [alarm for alarm in holding if f"{alarm.name}:{alarm.level.value}" not in notified]
     notifier = configured_notifier()
     if fresh and notifier is not None:
         notifier({**context, "metastore": metastore, "alarms": [alarm.to_json() for alarm in fresh]})
-    if now != told:
+    if now != notified:
         Variable.set(variable(metastore), json.dumps(sorted(now)))
     return [alarm.to_json() for alarm in holding]
 
 
 def measure(metastore: str, found: Readings, holding: tuple[Alarm, ...]) -> None:
-    """Sends a gauge for each reading and for how many conditions hold."""
+    """Sends a gauge for each reading and for the number of alarms."""
     for name, value in found.to_json().items():
         stats.gauge(f"compactor.{metastore}.{name}", value)
     stats.gauge(f"compactor.{metastore}.alarms", len(holding))
 
 
 def configured_notifier() -> Callable[[Mapping[str, Any]], object] | None:
-    """What ``[compactor] notifier`` names: an object that is called with a context, as every notifier of Airflow is.
+    """Returns the object named by ``[compactor] notifier``, called with a context like every notifier of Airflow.
 
     Raises:
-        BadSetting: there is nothing of that name, or it cannot be called.
+        BadSetting: there is no such object, or it cannot be called.
     """
     path = text("notifier")
     if not path:
@@ -76,7 +76,7 @@ def configured_notifier() -> Callable[[Mapping[str, Any]], object] | None:
         ) from error
     if not callable(found) or isinstance(found, type):
         raise BadSetting(
-            f"[compactor] notifier of Airflow's configuration: {path!r} is {found!r}; wanted: a notifier that is made "
-            "already, such as an SmtpNotifier(...) in a module of yours"
+            f"[compactor] notifier of Airflow's configuration: {path!r} is {found!r}; wanted: an instance of a notifier, "
+            "such as an SmtpNotifier(...) in a module of yours"
         )
     return found

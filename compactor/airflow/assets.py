@@ -1,6 +1,6 @@
-"""Assets whose URI is ``hive://METASTORE/DATABASE/TABLE``, as Airflow's provider manager asks for them.
+"""Assets with URIs ``hive://METASTORE/DATABASE/TABLE``, as Airflow's provider manager requires.
 
-Two of our own stand beside the tables of a metastore: ``hive://METASTORE/-/requested`` and ``…/-/compacted``.
+Each metastore also has two assets of our own: ``hive://METASTORE/-/requested`` and ``…/-/compacted``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
 SCHEME = "hive"
-_OURS = "-"  #: where a table has its database; no database of Hive has such a name
+_OURS = "-"  #: in place of a database; no database of Hive can have this name
 
 
 def sanitize_uri(uri: SplitResult) -> SplitResult:
-    """The URI as all who mean this table write it: Hive keeps names of databases and tables in lower case.
+    """Returns the canonical URI: Hive keeps names of databases and tables in lower case.
 
     Raises:
-        ValueError: it names no metastore, or no table.
+        ValueError: the URI names no metastore, or no table.
     """
     database, _, table = uri.path.strip("/").partition("/")
     if not uri.netloc or not database or not table:
         raise ValueError(
-            f"{uri.geturl()!r} names no table of Hive; wanted: hive://METASTORE/DATABASE/TABLE, the metastore being a name "
-            "of [compactor] metastores or the host and port of another one"
+            f"{uri.geturl()!r} does not name a Hive table; wanted: hive://METASTORE/DATABASE/TABLE, the metastore being a "
+            "name in [compactor] metastores or the host and port of another one"
         )
     name, *partition = table.split("/")
     return uri._replace(path="/".join(["", database.lower(), name.lower(), *partition]))
@@ -36,7 +36,7 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
 def create_asset(
     *, database: str, table: str, metastore: str = "default", extra: dict[str, Any] | None = None
 ) -> Asset:
-    """A table as an asset.
+    """Creates the asset of a table.
 
     Raises:
         ValueError: a name is empty.
@@ -45,9 +45,9 @@ def create_asset(
 
 
 def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> Dataset | None:
-    """The table as OpenLineage names those of Hive: the metastore's authority, and ``database.table`` in it.
+    """Returns the table by OpenLineage's names for Hive: the metastore's authority, and ``database.table`` in it.
 
-    None for what is no table, and where no client of OpenLineage is installed.
+    None for an asset that is not a table, or if no OpenLineage client is installed.
     """
     from airflow.providers.common.compat.openlineage.facet import Dataset
 
@@ -59,17 +59,17 @@ def convert_asset_to_openlineage(asset: Asset, lineage_context: object) -> Datas
 
 
 def requested(metastore: str) -> Asset:
-    """Events of this asset say that requests wait for a worker."""
+    """Returns the asset with an event whenever requests wait for a worker."""
     return _event(metastore, "requested")
 
 
 def compacted(metastore: str) -> Asset:
-    """Events of this asset say that requests wait for the cleaner."""
+    """Returns the asset with an event whenever requests wait for the cleaner."""
     return _event(metastore, "compacted")
 
 
 def tables(metastore: str) -> AssetAlias:
-    """By this a batch tells of the tables that it compacted; which ones it knows when it has ended."""
+    """Returns the alias under which a batch reports the tables it compacted, known only once it has ended."""
     return AssetAlias(name=f"{SCHEME}://{metastore}/?")
 
 

@@ -1,4 +1,4 @@
-"""A batch as a task and its trigger see it: how it stands, what is news, what to do next. Imported when one runs."""
+"""The progress of a batch for its task and trigger: status, news, next step. Imported when one of them runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from compactor.service.batches import control
 from compactor.service.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)
-MOST_LAUNCHES = 3  #: of one try; a driver that dies that often will die again
+MAX_LAUNCHES = 3  #: per try; a driver that dies this often will die again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class BatchProgress:
     compacted: Mapping[tuple[str, str], tuple[int, ...]] = field(default_factory=dict)  #: ids by (database, table)
 
     def news(self, before: BatchProgress | None) -> list[str]:
-        """What changed since ``before``, a line each."""
+        """Lists the changes since ``before``, one line each."""
         lines = []
         if self.tracking_url and (before is None or before.tracking_url != self.tracking_url):
             lines.append(f"batch {self.batch_id}: Spark shows it at {self.tracking_url}")
@@ -41,42 +41,43 @@ class BatchProgress:
         return lines
 
 
-class Next(enum.Enum):
-    """What a task does with its batch."""
+class NextStep(enum.Enum):
+    """The next step of a task with its batch."""
 
     LAUNCH = enum.auto()
     WATCH = enum.auto()
-    RENEW = enum.auto()  #: give it back for good, plan it again, and launch
+    RENEW = enum.auto()  #: release it for good, plan it again, and launch
     CONCLUDE = enum.auto()
 
 
-def next_step(progress: BatchProgress, launches: int) -> Next:
-    """What to do with a batch that this try has launched ``launches`` times so far.
+def next_step(progress: BatchProgress, launches: int) -> NextStep:
+    """Decides the next step with a batch that this try has launched ``launches`` times so far.
 
-    A running application is watched, whoever launched it. One that is lost, or was taken from its driver, is launched
-    anew. One that ended is not, except for a person who runs the task again while something of it waits still.
+    A running application is watched, whoever launched it. A lost or released one is launched again. One that ended is
+    not, unless a person runs the task again while some of its entries still wait.
     """
     if progress.status is BatchStatus.WAITS:
-        return Next.LAUNCH
+        return NextStep.LAUNCH
     if progress.status is BatchStatus.UNDER_WAY:
-        return Next.WATCH
+        return NextStep.WATCH
     if not progress.still_open:
-        return Next.CONCLUDE
+        return NextStep.CONCLUDE
     if progress.status is BatchStatus.ENDED and launches > 0:
-        return Next.CONCLUDE
-    return Next.RENEW
+        return NextStep.CONCLUDE
+    return NextStep.RENEW
 
 
-def look(metastore: str, batch_id: int) -> BatchProgress:
-    """How the batch stands now. A driver that is a dead process of this machine is lost at once, any other one when its
-    reservation ends.
+def read_progress(metastore: str, batch_id: int) -> BatchProgress:
+    """Reads the batch's progress now.
+
+    A driver that is a dead process of this machine counts as lost at once, any other when its reservation ends.
 
     Raises:
         CompactorError: the databases cannot be read, or there is no such batch.
     """
-    found = _look(metastore, batch_id)
+    found = _read_progress(metastore, batch_id)
     if found.status is BatchStatus.UNDER_WAY and driver_processes.is_gone(found.application):
-        found = _look(metastore, batch_id)  # it may have ended between the two looks, as it should
+        found = _read_progress(metastore, batch_id)  # it may have ended normally between the two checks
         if found.status is BatchStatus.UNDER_WAY:
             return BatchProgress(
                 batch_id=batch_id,
@@ -91,7 +92,7 @@ def look(metastore: str, batch_id: int) -> BatchProgress:
     return found
 
 
-def _look(metastore: str, batch_id: int) -> BatchProgress:
+def _read_progress(metastore: str, batch_id: int) -> BatchProgress:
     with CompactorHook(metastore).get_conn() as site:
         found = control.read_batch(site, batch_id)
     return BatchProgress(
@@ -117,21 +118,21 @@ def _compacted(entries: Iterable[Entry]) -> dict[tuple[str, str], tuple[int, ...
     return found
 
 
-def launched(metastore: str, batch_id: int, application: str) -> None:
-    """Remember how the application is found again."""
+def record_launch(metastore: str, batch_id: int, application: str) -> None:
+    """Records the name under which the application is found again."""
     with CompactorHook(metastore).get_conn() as site:
         control.record_launch(site, batch_id, application)
 
 
 def renew(metastore: str, batch_id: int, because: str) -> bool:
-    """Give the batch back and plan it again; False where another batch has its entries by now."""
+    """Releases the batch and plans it again; returns false if another batch has its entries by now."""
     with CompactorHook(metastore).get_conn() as site:
         control.release_batch(site, batch_id, because)
         return control.replan_batch(site, batch_id)
 
 
 def release(metastore: str, batch_id: int, because: str) -> None:
-    """Stop the driver; the requests stay in the queue."""
+    """Stops the driver; the requests stay in the queue."""
     with CompactorHook(metastore).get_conn() as site:
         application = control.read_batch(site, batch_id).batch.application_id
         control.release_batch(site, batch_id, because)
@@ -139,7 +140,7 @@ def release(metastore: str, batch_id: int, because: str) -> None:
 
 
 def abort(metastore: str, batch_id: int) -> None:
-    """Stop the driver; the requests that are not compacted yet end as aborted."""
+    """Stops the driver and aborts the requests that are not compacted yet."""
     with CompactorHook(metastore).get_conn() as site:
         application = control.read_batch(site, batch_id).batch.application_id
         for entry in control.abort_batch(site, batch_id):

@@ -1,4 +1,4 @@
-"""Section ``[compactor]`` of Airflow's own configuration: all that parsing a DAG may read."""
+"""Reads section ``[compactor]`` of Airflow's own configuration, the only input of parsing a DAG."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _NAME = re.compile(r"[A-Za-z0-9_\-]+")
 
 
 def text(key: str) -> str:
-    """The value of ``key`` as Airflow resolves it (environment, airflow.cfg, command), else our default."""
+    """Returns the value of ``key`` as Airflow resolves it (environment, airflow.cfg, command), else our default."""
     return str(conf.get(SECTION, key, fallback=OPTIONS[key].default)).strip()
 
 
 def one_of(key: str, *allowed: str) -> str:
-    """The value of ``key``, which is one of ``allowed``.
+    """Returns the value of ``key``, which must be one of ``allowed``.
 
     Raises:
-        BadSetting: it is another one.
+        BadSetting: it is not.
     """
     found = text(key)
     if found not in allowed:
@@ -32,7 +32,7 @@ def one_of(key: str, *allowed: str) -> str:
 
 
 def seconds(key: str) -> float:
-    """The value of ``key`` as a positive number of seconds.
+    """Returns the value of ``key`` as a positive number of seconds.
 
     Raises:
         BadSetting: it is not a number above 0.
@@ -50,24 +50,24 @@ def seconds(key: str) -> float:
 
 
 def boolean(key: str) -> bool:
-    """The value of ``key`` as a truth value.
+    """Returns the value of ``key`` as a boolean.
 
     Raises:
-        BadSetting: it is none.
+        BadSetting: it is not a boolean.
     """
     return one_of(key, "True", "true", "False", "false").lower() == "true"
 
 
 def dag_id(name: str, metastore: str) -> str:
-    """The id of one of the five DAGs of a metastore."""
+    """Returns the id of one of the five DAGs of a metastore."""
     return name if metastore == "default" else f"{name}__{metastore}"
 
 
 def metastore_names() -> tuple[str, ...]:
-    """The metastores that get DAGs, in the order written.
+    """Returns the metastores that get DAGs, in the order configured.
 
     Raises:
-        BadSetting: a name cannot be part of a DAG id, or stands twice.
+        BadSetting: a name cannot be part of a DAG id, or is repeated.
     """
     names = tuple(name.strip() for name in text("metastores").split(",") if name.strip())
     for name in names:
@@ -85,10 +85,10 @@ def metastore_names() -> tuple[str, ...]:
 
 
 def airflow_pools() -> dict[str, str]:
-    """Which Airflow pool the requests of a compaction pool wait in, where it has one of its own.
+    """Returns the Airflow pool of each compaction pool that has its own.
 
     Raises:
-        BadSetting: it is written otherwise than as ``night=compaction_night``, or a pool's name cannot name a task.
+        BadSetting: the form is not ``night=compaction_night``, or a pool's name cannot be part of a task id.
     """
     pools: dict[str, str] = {}
     for pair in filter(None, (part.strip() for part in text("airflow_pools").split(","))):
@@ -103,10 +103,10 @@ def airflow_pools() -> dict[str, str]:
 
 
 def approval_bytes() -> int | None:
-    """Above which size a person is asked; None for never.
+    """Returns the size above which a person must approve; None for never.
 
     Raises:
-        BadSetting: it is no size.
+        BadSetting: the value is not a size.
     """
     found = text("approval_bytes")
     if not found:

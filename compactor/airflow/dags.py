@@ -1,4 +1,4 @@
-"""The factory of the DAGs. Parsing it reads Airflow's configuration and nothing else: no database, no file."""
+"""Builds the DAGs. Parsing reads Airflow's configuration and nothing else: no database, no file."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from compactor.airflow.assets import compacted, requested, tables
 from compactor.airflow.configuration import airflow_pools, approval_bytes, boolean, dag_id, seconds, text
-from compactor.airflow.form import fields, wish
+from compactor.airflow.form import fields, parse_form
 from compactor.airflow.operators import CompactionSubmitOperator
 from compactor.airflow.sensors import ChangeSensor, RequestsSensor, marker_variable, plain
 from compactor.errors import CompactorError, DatabaseUnavailable
 
 _START = datetime(2024, 1, 1, tzinfo=UTC)
-#: Of tasks that look into a database which may be restarting: one run after the other without a pause helps nobody.
+#: For tasks that read a database which may be restarting: retrying without a pause would not help.
 _PATIENT: dict[str, Any] = {"retries": 3, "retry_delay": timedelta(seconds=10), "retry_exponential_backoff": 2.0}
-#: A task whose worker is lost: the next try finds the application that goes on meanwhile.
+#: For tasks that may lose their worker: the next try finds the application, which goes on meanwhile.
 _RECONNECTING: dict[str, Any] = {"retries": 2, "retry_delay": timedelta(seconds=10)}
 
 
 def compaction_dags(metastore: str = "default") -> list[DAG]:
-    """The five DAGs of one metastore."""
+    """Returns the five DAGs of one metastore."""
     return [
         _initiator(metastore),
         _worker(metastore),
@@ -39,10 +39,10 @@ def compaction_dags(metastore: str = "default") -> list[DAG]:
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
-    """Fails the task with our message and without another try: what a person must act on, trying again won't mend.
+def fail_without_retry() -> Iterator[None]:
+    """Fails the task with our message and without a retry, since these errors need a person.
 
-    A database that is away may come back, so that is left to the task's retries.
+    A database that is down may come back, so that error is left to the task's retries.
     """
     try:
         yield
@@ -53,7 +53,7 @@ def told_once() -> Iterator[None]:
 
 
 def _alias(asset: Asset) -> AssetAlias:
-    """What a task declares as outlet: an event comes only of what it adds, so none where there is no work."""
+    """Returns the outlet a task declares: only what the task adds makes an event, so none without work."""
     return AssetAlias(name=f"{asset.name}?")
 
 
@@ -70,7 +70,7 @@ def _dag(name: str, metastore: str, *, schedule: Any, **more: Any) -> DAG:
 
 
 def _every(key: str, asset: Asset | None = None) -> Any:
-    """Each ``[compactor] key`` seconds, and on events of ``asset``."""
+    """Returns the schedule: every ``[compactor] key`` seconds, and on events of ``asset``."""
     timetable = DeltaTriggerTimetable(timedelta(seconds=seconds(key)))
     return timetable if asset is None else AssetOrTimeSchedule(timetable=timetable, assets=[asset])
 
@@ -83,7 +83,7 @@ def _initiator(metastore: str) -> DAG:
         metastore,
         schedule="@continuous",
         max_active_runs=1,
-        doc_md="Waits for a change of the metastore, then queues what a threshold says is due.",
+        doc_md="Waits for a change of the metastore, then queues compactions for tables over a threshold.",
     )
     with dag:
 
@@ -137,14 +137,14 @@ def _worker(metastore: str) -> DAG:
             return [b for b in batches if (b["pool_name"] == pool if pool else b["pool_name"] not in others)]
 
         batches, pools = plan(), airflow_pools()
-        # A mapped task has one Airflow pool, so a compaction pool that has its own has a task of its own.
+        # A mapped task has one Airflow pool, so each compaction pool with its own Airflow pool needs its own task.
         compacts = [
             _compact(metastore, "compact", text("pool"), of_pool(batches, None, list(pools)) if pools else batches)
         ]
         for pool, airflow_pool in pools.items():
             chosen = of_pool.override(task_id=f"of_pool__{pool}")(batches, pool, [])
             compacts.append(_compact(metastore, f"compact__{pool}", airflow_pool, chosen))
-        # A teardown: it runs whatever became of the batches, and does not hide from the run that one failed.
+        # A teardown runs whatever the outcome of the batches, and a failed batch still fails the run.
         chain(compacts, announce().as_teardown())
     return dag
 
@@ -155,7 +155,7 @@ def _cleaner(metastore: str) -> DAG:
         metastore,
         schedule=_every("cleaner_interval", compacted(metastore)),
         max_active_runs=1,
-        doc_md="Removes directories that no reader can need any more; what waits says for whom.",
+        doc_md="Removes directories that no reader can need any longer, and reports what the others wait for.",
     )
     with dag:
 
@@ -163,7 +163,7 @@ def _cleaner(metastore: str) -> DAG:
         def clean() -> dict[str, Any]:
             from compactor.airflow import tasks
 
-            with told_once():
+            with fail_without_retry():
                 return tasks.clean_once(metastore)
 
         clean()
@@ -176,7 +176,7 @@ def _housekeeper(metastore: str) -> DAG:
         metastore,
         schedule=_every("housekeeper_interval"),
         max_active_runs=1,
-        doc_md="Aborts transactions whose client is gone, keeps history and write sets short, and tells of what is amiss.",
+        doc_md="Aborts transactions of dead clients, purges history and write sets, and raises alarms.",
     )
     with dag:
 
@@ -190,11 +190,11 @@ def _housekeeper(metastore: str) -> DAG:
         def alarms() -> list[dict[str, object]]:
             from compactor.airflow import alerts
 
-            with told_once():
+            with fail_without_retry():
                 return alerts.watch(metastore, get_current_context())
 
         keep_house()
-        alarms()  # whatever becomes of the housekeeper
+        alarms()  # independent of the housekeeper
     return dag
 
 
@@ -226,13 +226,13 @@ def _compact_table(metastore: str) -> DAG:
         def plan() -> dict[str, Any]:
             from compactor.airflow import tasks
 
-            with told_once():
-                asked_for = wish(get_current_context()["params"])
-                tables = tasks.tables_of(metastore, asked_for.tables)
-                looks = asked_for.dry_run or approval is not None
-                plans = tasks.dry_run(metastore, tables, asked_for.arguments) if looks else []
+            with fail_without_retry():
+                form = parse_form(get_current_context()["params"])
+                tables = tasks.tables_of(metastore, form.tables)
+                needs_plans = form.dry_run or approval is not None
+                plans = tasks.dry_run(metastore, tables, form.arguments) if needs_plans else []
             size = sum(int(str(one["input_bytes"])) for one in plans)
-            return {"tables": tables, "arguments": asked_for.arguments, "bytes": size, "plans": plans}
+            return {"tables": tables, "arguments": form.arguments, "bytes": size, "plans": plans}
 
         @task.short_circuit
         def not_only_a_dry_run() -> bool:
@@ -242,7 +242,7 @@ def _compact_table(metastore: str) -> DAG:
         def request(planned: dict[str, Any], *, outlet_events: Any = None) -> list[int]:
             from compactor.airflow import tasks
 
-            with told_once():
+            with fail_without_retry():
                 ids = tasks.request(metastore, planned["tables"], planned["arguments"])
             if ids:
                 outlet_events[alias].add(asset, extra={"entries": len(ids)})
@@ -266,7 +266,7 @@ def _compact_table(metastore: str) -> DAG:
 
 
 def _approved_above(limit: int, planned: Any, then: Any) -> Any:
-    """Asks a person where more than ``limit`` bytes would be read; who rejects it ends the run without a request."""
+    """Asks a person to approve if more than ``limit`` bytes would be read; a rejection ends the run without a request."""
 
     @task.branch
     def is_large(planned: dict[str, Any]) -> str:

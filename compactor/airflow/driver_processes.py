@@ -1,4 +1,4 @@
-"""Drivers as processes of their own on this machine: started so that they outlive the task, and found again by name."""
+"""Starts drivers as separate processes on this machine that outlive their task, and finds them again by name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
 
     Returns:
         The name by which it is found again: ``process:HOST:PID:START``, where START is the kernel's start time, so that
-        a number that is used anew is not taken for it.
+        a reused process id is not mistaken for it.
 
     Raises:
-        OSError: it cannot be started, or the log not be written.
+        OSError: the process cannot be started, or the log cannot be written.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
     try:
-        # No Popen: nobody here is ever going to wait for it.
+        # Not Popen, because this process never waits for the child.
         pid = os.posix_spawnp(
             command[0],
             list(command),
@@ -43,25 +43,25 @@ def start(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
 
 
 def _inherited() -> list[int]:
-    """Open files of this process, but for the standard ones, that a child would have too."""
+    """Returns the inheritable open files of this process except the standard ones."""
     found = []
     for number in map(int, os.listdir("/proc/self/fd")):
         try:
             if number > 2 and os.get_inheritable(number):
                 found.append(number)
-        except OSError:  # that of the listing, or closed meanwhile by another thread
+        except OSError:  # the descriptor of the listing, or one that another thread has closed meanwhile
             continue
     return found
 
 
 def is_gone(name: str | None) -> bool:
-    """True where ``name`` is a process of this machine that has ended; of all others nothing is known here."""
+    """Returns true if ``name`` is a process of this machine that has ended; others cannot be checked from here."""
     pid = _pid(name)
     return pid is not None and not _lives(name, pid)
 
 
 def end(name: str | None) -> bool:
-    """Asks the process ``name`` and its children to end (SIGTERM), if it is one of this machine and lives."""
+    """Asks the process ``name`` and its children to end (SIGTERM), if it is alive on this machine."""
     pid = _pid(name)
     if pid is None or not _lives(name, pid):
         return False
@@ -86,7 +86,7 @@ def _lives(name: str | None, pid: int) -> bool:
 
 
 def _started(pid: int) -> str | None:
-    """The kernel's start time of a process that lives; None where there is none, or only what its parent has to reap."""
+    """Returns the kernel's start time of a live process; None if there is none or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,16 +1,16 @@
-"""Why a task ends: a person's doing, or a process that is gone. Only Airflow's API knows."""
+"""Finds out why a task ends: a person ended or cleared it, or its process is gone. Only Airflow's API knows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: What a person makes of a task that waits or runs: mark failed, mark succeeded, and what marking its run does.
+#: States in which a person can put a waiting or running task, by marking it or its run.
 ENDED = frozenset({"failed", "success", "skipped", "removed"})
-WAITING_TRY = "waiting_try"  #: under this key a try leaves its number in XCom before it waits
+WAITING_TRY = "waiting_try"  #: the XCom key under which a try records its number before it waits
 
 
-def state_of(ti: Any) -> str | None:
-    """The state of a task instance as the API knows it now; None where it has none (it was cleared), or is gone."""
+def task_state(ti: Any) -> str | None:
+    """Returns the current state of a task instance; None if it has none (it was cleared) or no longer exists."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     mapped = ti.map_index is not None and ti.map_index >= 0
@@ -23,12 +23,12 @@ def state_of(ti: Any) -> str | None:
 
 
 def ended_by_person(ti: Any) -> bool:
-    """True where the task is over though its own process or trigger did not end it."""
-    return state_of(ti) in ENDED
+    """Returns true if the task is over although its own process or trigger did not end it."""
+    return task_state(ti) in ENDED
 
 
-def waits_again(ti: Any) -> bool:
-    """Whether a later try of a waiting task is what waits: it was cleared, and ran again before anybody looked."""
+def is_waiting_again(ti: Any) -> bool:
+    """Returns true if a later try of the task is the one waiting: it was cleared, and ran again before this check."""
     from airflow.sdk.execution_time.xcom import XCom
 
     found = XCom.get_one(

@@ -1,4 +1,4 @@
-"""The form of ``compact_table``: its fields, and what they ask for. No database is asked; that is the first task's."""
+"""The form of ``compact_table``: its fields, and parsing their values. The database is left to the first task."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _REBALANCE, _WHERE = "Rebalance", "Where it runs"
 
 
 def fields() -> dict[str, Param]:
-    """The fields. Free text is judged by the first task, whose message is better than a schema's."""
+    """Returns the fields. The first task checks free text, because its message is better than a schema's."""
     return {
         "table": Param(
             "",
             type="string",
             title="Table",
-            description="DATABASE.TABLE. Several with commas between them; * stands for any characters, as in demo.f*",
+            description="DATABASE.TABLE. Separate several with commas; * stands for any characters, as in demo.f*",
         ),
         "partition": Param(
             None,
             type=["null", "string"],
             title="Partition",
-            description="Of one table, as in SHOW PARTITIONS, or k=v,k=v with plain values. Empty: every partition.",
+            description="For one table: as in SHOW PARTITIONS, or k=v,k=v with plain values. Empty: every partition.",
         ),
         "type": Param(
             "major",
@@ -41,17 +41,27 @@ def fields() -> dict[str, Param]:
             False,
             type="boolean",
             title="Dry run",
-            description="Only say what would be read, copied and written: in the log of task plan, and as its value.",
+            description="Only show what would be read, copied and written: in the log and the return value of task plan.",
         ),
         "wait": Param(
-            True, type="boolean", title="Wait", description="Until a worker is done with it. A failure fails the run."
+            True,
+            type="boolean",
+            title="Wait",
+            description="Wait until a worker has finished. A failure fails the run.",
         ),
+        **_rebalance_fields(),
+        **_placement_fields(),
+    }
+
+
+def _rebalance_fields() -> dict[str, Param]:
+    return {
         "buckets": Param(
             None,
             type=["null", "integer"],
             minimum=1,
             title="Files",
-            description="How many files the rows are dealt to. Empty: as many as there are.",
+            description="The number of files the rows are distributed to. Empty: as many as there are.",
             section=_REBALANCE,
         ),
         "order_by": Param(
@@ -61,6 +71,11 @@ def fields() -> dict[str, Param]:
             description="Columns by which rows are sorted, such as day desc, id. Empty: their order stays.",
             section=_REBALANCE,
         ),
+    }
+
+
+def _placement_fields() -> dict[str, Param]:
+    return {
         "pool": Param(
             None,
             type=["null", "string"],
@@ -79,20 +94,20 @@ def fields() -> dict[str, Param]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a person asks for. ``tables`` are names or patterns, ``arguments`` the rest of ``request_compaction``'s."""
+class FormValues:
+    """A filled-in form. ``tables`` are names or patterns, ``arguments`` the other ones of ``request_compaction``."""
 
     tables: tuple[str, ...]
     arguments: Mapping[str, Any]
     dry_run: bool = False
 
 
-def wish(parameters: Mapping[str, Any]) -> Wish:
-    """The form's values, with our own words for what is wrong.
+def parse_form(parameters: Mapping[str, Any]) -> FormValues:
+    """Parses the form's values; errors have our own messages.
 
     Raises:
         NotFound: no table is named.
-        CompactorError: values that do not go together, or a property that is not text.
+        CompactorError: values do not fit together, or a property is not text.
     """
     tables = tuple(name for name in (part.strip() for part in str(parameters.get("table") or "").split(",")) if name)
     for name in tables or ("",):
@@ -101,18 +116,18 @@ def wish(parameters: Mapping[str, Any]) -> Wish:
     partition, kind = _text(parameters, "partition"), parameters.get("type") or "major"
     buckets, order_by = parameters.get("buckets"), _text(parameters, "order_by")
     if partition is not None and (len(tables) > 1 or "*" in tables[0]):
-        raise CompactorError(f"partition {partition} is of one table, yet {', '.join(tables)} are several; name one")
+        raise CompactorError(f"partition {partition} needs one table, but {', '.join(tables)} are several; name one")
     if kind != "rebalance" and (buckets is not None or order_by is not None):
         raise CompactorError(
-            f"files and order are a rebalance's, and the type is {kind}; choose rebalance or empty them"
+            f"files and order are for a rebalance, but the type is {kind}; choose rebalance or empty them"
         )
     properties = dict(parameters.get("properties") or {})
     for key, value in properties.items():
         if not isinstance(value, str):
             raise CompactorError(
-                f'property {key} is {value!r}; wanted: text, as TBLPROPERTIES have it, for example "{key}": "{value}"'
+                f'property {key} is {value!r}; wanted: text, as in TBLPROPERTIES, for example "{key}": "{value}"'
             )
-    return Wish(
+    return FormValues(
         tables=tables,
         dry_run=bool(parameters.get("dry_run")),
         arguments={

@@ -1,4 +1,4 @@
-"""The hook: how a task opens a metastore."""
+"""The hook with which a task opens a metastore."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from compactor.airflow.options import CONNECTION_TYPE
 from compactor.deployment import open_deployment
 from compactor.service.site import Site
 
-#: What a connection says, and the environment variable by which the driver of an application learns it.
+#: The keys of a connection, and the environment variables that pass them to the driver of an application.
 ENVIRONMENT = {
     "url": "COMPACTOR_METASTORE_URL",
     "state_url": "COMPACTOR_STATE_URL",
@@ -21,9 +21,9 @@ ENVIRONMENT = {
 
 
 class CompactorHook(BaseHook):
-    """Opens the metastore ``name`` as the connection, ``compactor.toml`` and the environment say.
+    """Opens the metastore ``name`` as configured by the connection, ``compactor.toml`` and the environment.
 
-    ``conn_id`` names the connection; None is the one that ``[compactor] conn_id`` names for this metastore, if any.
+    ``conn_id`` names the connection; None takes the one that ``[compactor] conn_id`` gives for this metastore, if any.
     """
 
     conn_name_attr = "conn_id"
@@ -37,7 +37,7 @@ class CompactorHook(BaseHook):
         self.conn_id = conn_id
 
     def get_conn(self) -> AbstractContextManager[Site]:
-        """The open metastore, as a context.
+        """Opens the metastore as a context manager.
 
         Raises:
             CompactorError: it is not configured, or its database cannot be reached.
@@ -45,10 +45,10 @@ class CompactorHook(BaseHook):
         return open_deployment(self.name, flags=self.connection(), config_path=text("config") or None)
 
     def connection(self) -> dict[str, str]:
-        """What the Airflow connection says, by the keys of ``ENVIRONMENT``; empty where none is configured.
+        """Returns the values of the Airflow connection by the keys of ``ENVIRONMENT``; empty if none is configured.
 
         Raises:
-            AirflowNotFoundException: ``[compactor] conn_id`` names one that is not there.
+            AirflowNotFoundException: ``[compactor] conn_id`` names a connection that does not exist.
         """
         conn_id = self.conn_id or text("conn_id").replace("{metastore}", self.name)
         if not conn_id:
@@ -60,10 +60,10 @@ class CompactorHook(BaseHook):
         return {key: value for key, value in values.items() if value}
 
     def driver_environment(self) -> dict[str, str]:
-        """``connection`` as environment variables of a driver that is a child of this process."""
+        """Returns ``connection`` as environment variables for a driver that is a child of this process."""
         return {ENVIRONMENT[key]: value for key, value in self.connection().items()}
 
     def test_connection(self) -> tuple[bool, str]:
-        """For the connection form's button."""
+        """Tests the connection, for the button of the connection form."""
         with self.get_conn() as site:
             return True, f"metastore {site.name} answers"

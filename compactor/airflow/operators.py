@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,21 +21,21 @@ from compactor.airflow.assets import create_asset
 from compactor.airflow.configuration import one_of, seconds, text
 from compactor.errors import BadSetting, CompactorError
 
-#: The file that spark-submit starts; its one contract is ``--metastore NAME --batch ID``.
+#: The file that spark-submit starts; its contract is ``--metastore NAME --batch ID``.
 APPLICATION = Path(compactor.__file__).parent / "jobs" / "worker.py"
-#: The master where no connection says another.
+#: The master unless a connection gives another.
 LOCAL_MASTER = "local[*]"
 
 
 class CompactionSubmitOperator(SparkSubmitOperator):
-    """Submits one planned batch under its queue and its run-as user, and waits for it without a slot where it can.
+    """Submits one planned batch under its queue and its run-as user, and waits for it, without a slot if possible.
 
-    Only names and numbers stand on the command line: the driver finds the database by its own configuration. A driver
-    that is a process of its own or lives in a cluster is only watched, by rows of our state and of the queue: a try that
-    follows on a lost worker finds it and waits on. A batch has one driver at a time, so no entry is worked on twice.
+    The command line contains only names and numbers: the driver finds the database by its own configuration. A driver
+    that is a separate process or runs in a cluster is only watched, through rows of our state and of the queue: the try
+    after a lost worker finds it and keeps waiting. A batch has one driver at a time, so no entry is run twice.
     """
 
-    #: Nothing is a template: parts of ``conf`` come from table properties, which anybody may write who owns a table.
+    #: No templates: parts of ``conf`` come from table properties, which any owner of a table may write.
     template_fields: Sequence[str] = ()
 
     def __init__(
@@ -48,7 +48,6 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         max_seconds: int | None = None,
         queue_name: str | None = None,
         run_as: str | None = None,
-        conf: Mapping[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
         self.metastore = metastore
@@ -59,7 +58,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         self.queue_name = queue_name
         self.run_as = run_as
         self._attached: Any = None  #: the task instance, while spark-submit is a child of it
-        # What finds a driver again is our batch row; the provider's own memory refuses YARN without an address.
+        # Our batch row finds a driver again; the provider's own mechanism refuses YARN without an address.
         kwargs.setdefault("durable", False)
         kwargs.setdefault("conn_id", text("spark_conn_id"))
         kwargs.setdefault("deploy_mode", text("deploy_mode") or None)
@@ -74,42 +73,40 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             ],
             yarn_queue=queue_name,
             proxy_user=run_as,
-            conf=dict(conf or {}),
+            conf=dict(kwargs.pop("conf", None) or {}),
             spark_binary=kwargs.pop("spark_binary", None) or spark_binary(),
             env_vars=kwargs.pop("env_vars", None) or driver_environment(),
             **kwargs,
         )
 
     def execute(self, context: Any) -> Any:
-        """Launch the batch, or find who works on it; then wait, and tell what became of its entries."""
+        """Launches the batch or finds its driver, then waits and returns the state of its entries."""
         return self._advance(context, launches=0)
 
     def execute_complete(self, context: Any, event: str, launches: int = 0) -> Any:
-        """After the trigger: its event is only a reason to look."""
+        """Continues after the trigger, checking the batch's progress itself."""
         self.log.info("batch %s: %s", self.batch_id, event)
         return self._advance(context, launches)
 
     def _advance(self, context: Any, launches: int) -> dict[str, str]:
         from compactor.airflow import batch_progress
-        from compactor.airflow.batch_progress import Next
+        from compactor.airflow.batch_progress import NextStep
 
         batch_id = int(self.batch_id)
         while True:
-            progress = batch_progress.look(self.metastore, batch_id)
+            progress = batch_progress.read_progress(self.metastore, batch_id)
             step = batch_progress.next_step(progress, launches)
-            if step is Next.WATCH:
-                self.log.info(
-                    "batch %s: waits for application %s", batch_id, progress.application or "that is resident"
-                )
+            if step is NextStep.WATCH:
+                self.log.info("batch %s: waits for application %s", batch_id, progress.application or "(resident)")
                 self._watch(context, launches)
-            if step is Next.CONCLUDE:
+            if step is NextStep.CONCLUDE:
                 return self._conclude(context, progress)
-            if launches >= batch_progress.MOST_LAUNCHES:
+            if launches >= batch_progress.MAX_LAUNCHES:
                 raise AirflowFailException(
-                    f"batch {batch_id}: its driver was lost {launches} times; look into its log, or into that of Spark"
+                    f"batch {batch_id}: its driver was lost {launches} times; check its log, or Spark's"
                 )
-            if step is Next.RENEW and not batch_progress.renew(self.metastore, batch_id, progress.status.value):
-                self.log.info("batch %s: another batch has what is left of it", batch_id)
+            if step is NextStep.RENEW and not batch_progress.renew(self.metastore, batch_id, progress.status.value):
+                self.log.info("batch %s: another batch has taken over its remaining entries", batch_id)
                 return self._conclude(context, progress)
             launches += 1
             self._launch(context)
@@ -131,10 +128,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         for line in progress.news(None):
             self.log.info("%s", line)
         if progress.failed:
-            # Trying again would find nothing to do: a failed request is in the history.
+            # A retry would find nothing to do: a failed request is in the history.
             raise AirflowFailException("; ".join(progress.failed.values()))
         if progress.still_open:
-            self.log.warning("batch %s: what is left of it waits for the next pass", self.batch_id)
+            self.log.warning("batch %s: its remaining entries wait for the next pass", self.batch_id)
         for alias in (outlet for outlet in self.outlets if isinstance(outlet, AssetAlias)):
             for (database, table), ids in progress.compacted.items():
                 asset = create_asset(metastore=self.metastore, database=database, table=table)
@@ -142,7 +139,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return {str(number): line for number, line in progress.entries.items()}
 
     def _launch(self, context: Any) -> None:
-        """Start the driver: attached to this task, or so that it outlives it."""
+        """Starts the driver, attached to this task or so that it outlives the task."""
         hook = self._hook = self._get_hook()
         is_process = one_of("launcher", "spark-submit", "process") == "process"
         if (detaches(hook) or is_process) and text("linger"):
@@ -162,7 +159,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         from compactor.airflow import batch_progress
 
         self.log.info("batch %s: application %s", self.batch_id, application)
-        batch_progress.launched(self.metastore, int(self.batch_id), application)
+        batch_progress.record_launch(self.metastore, int(self.batch_id), application)
 
     def _connection(self) -> dict[str, str]:
         from compactor.airflow.hooks import CompactorHook
@@ -170,8 +167,11 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         return CompactorHook(self.metastore).driver_environment()
 
     def _run_attached(self, context: Any) -> None:
-        """Submit and wait. Where a connection says where the metastore is, the driver inherits that as environment:
-        on a command line or in Spark's configuration a password would be there for all to read."""
+        """Submits and waits.
+
+        The driver inherits the metastore's connection, if there is one, as environment: a command line or Spark's
+        configuration would show the password to everybody.
+        """
         from compactor.airflow import batch_progress
         from compactor.service.batches.control import BatchStatus
 
@@ -180,7 +180,7 @@ class CompactionSubmitOperator(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException:
-            progress = batch_progress.look(self.metastore, int(self.batch_id))
+            progress = batch_progress.read_progress(self.metastore, int(self.batch_id))
             if progress.failed:
                 self._conclude(context, progress)
             if progress.status is BatchStatus.UNDER_WAY:
@@ -191,8 +191,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             _close_pipe(self._hook)
 
     def on_kill(self) -> None:
-        """The task is being stopped, and an attached driver with it. What it worked on is given back; where a person
-        has ended the task, the requests end with it."""
+        """Stops an attached driver with its task.
+
+        The driver's entries are released; if a person ended the task, the requests are aborted as well.
+        """
         if self._attached is not None:
             from compactor.airflow import batch_progress
             from compactor.airflow.end_reason import ended_by_person
@@ -207,10 +209,10 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             super().on_kill()
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The provider's hook; its fallback for a missing connection is YARN, ours is this machine.
+        """Returns the provider's hook. Without a connection it would fall back to YARN; we fall back to this machine.
 
         Raises:
-            BadSetting: cluster mode on Spark standalone, which has none for Python.
+            BadSetting: cluster mode on Spark standalone, which does not support it for Python.
         """
         hook = super()._get_hook()
         try:
@@ -220,13 +222,13 @@ class CompactionSubmitOperator(SparkSubmitOperator):
             hook._connection.update(master=LOCAL_MASTER, queue=self.queue_name)
             hook._is_yarn = hook._is_yarn_cluster_mode = False
         if self.run_as:
-            # spark-submit takes one of both: who impersonates does so with the ticket of his own log-in.
+            # spark-submit takes only one of the two: impersonation uses the ticket of the current login.
             hook._connection.update(principal=None, keytab=None)
         if hook._connection["deploy_mode"] == "cluster":
             if not (hook._is_yarn or hook._is_kubernetes):
                 raise BadSetting(
-                    f"deploy mode cluster on {hook._connection['master']}: Spark has it for Python on YARN and Kubernetes "
-                    "only; use client, and [compactor] launcher = process to hold no slot"
+                    f"deploy mode cluster on {hook._connection['master']}: Spark supports it for Python on YARN and "
+                    "Kubernetes only; use client, and [compactor] launcher = process to hold no slot"
                 )
             # This machine's python is not the cluster's.
             hook._env_vars = {key: value for key, value in (self.env_vars or {}).items() if key != "PYSPARK_PYTHON"}
@@ -238,15 +240,15 @@ class CompactionSubmitOperator(SparkSubmitOperator):
 
 
 def detaches(hook: SparkSubmitHook) -> bool:
-    """Whether spark-submit ends while the application goes on, in the cluster."""
+    """Returns true if spark-submit ends while the application goes on in the cluster."""
     return bool(hook._connection["deploy_mode"] == "cluster")
 
 
 def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
-    """Submits, and returns the name by which the cluster knows the application: YARN's id, or Kubernetes' pod.
+    """Submits, and returns the application's name in the cluster: YARN's id, or Kubernetes' pod.
 
     Raises:
-        AirflowException: spark-submit failed, or told no name.
+        AirflowException: spark-submit failed, or did not report a name.
     """
     try:
         hook.submit(application)
@@ -260,26 +262,26 @@ def submit_to_cluster(hook: SparkSubmitHook, application: str) -> str:
             and f"{hook._connection['namespace'] or 'default'}:{hook._kubernetes_driver_pod}"
         )
     if not name:
-        raise AirflowException("spark-submit ended well but told no application; set its log level to INFO")
+        raise AirflowException("spark-submit succeeded but did not report an application; set its log level to INFO")
     return str(name)
 
 
 def driver_log(metastore: str, batch_id: int | str) -> Path:
-    """Where a driver that is a process of its own writes."""
+    """Returns the path of the log of a driver that is a separate process."""
     folder = text("driver_logs")
     beside = Path(airflow_conf.get("logging", "base_log_folder")).parent / "compactor-drivers"
     return (Path(folder) if folder else beside) / f"{metastore}-batch-{batch_id}.log"
 
 
 def _close_pipe(hook: SparkSubmitHook | None) -> None:
-    """The provider leaves the pipe of the command that it started to the garbage collector."""
+    """Closes the pipe of the started command, which the provider leaves to the garbage collector."""
     started = hook._submit_sp if hook is not None else None
     if started is not None and started.stdout is not None:
         started.stdout.close()
 
 
 def spark_binary() -> str:
-    """``[compactor] spark_binary``: as written if it is a path or on PATH, else the one beside the running python."""
+    """Returns ``[compactor] spark_binary``: as is if it is a path or on PATH, else the one beside the running python."""
     wanted = text("spark_binary")
     if "/" in wanted or shutil.which(wanted) is not None:
         return wanted
@@ -288,6 +290,6 @@ def spark_binary() -> str:
 
 
 def driver_environment() -> dict[str, str]:
-    """What the driver needs from here: which python runs executors, and where the configuration lies. No secret."""
+    """Returns the driver's environment: the python of its executors and the path of the configuration. No secrets."""
     config = text("config")
     return {"PYSPARK_PYTHON": sys.executable} | ({"COMPACTOR_CONFIG": config} if config else {})

@@ -1,4 +1,4 @@
-"""The keys of section ``[compactor]`` in Airflow's configuration, as data: no Airflow is imported to read them."""
+"""The keys of section ``[compactor]`` in Airflow's configuration, as data; importing it does not import Airflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CONNECTION_TYPE = "hive_compactor"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One key of the section: what ``airflow config list`` and ``provider_info`` say of it."""
+    """One key of the section, as shown by ``airflow config list`` and ``provider_info``."""
 
     type: str
     default: str
@@ -29,45 +29,45 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="",
         example="/etc/compactor/compactor.toml",
-        description="Path of compactor.toml. Empty: the environment variables COMPACTOR_* say it all.",
+        description="Path of compactor.toml. Empty: the environment variables COMPACTOR_* configure everything.",
     ),
     "conn_id": Option(
         type="string",
         default="",
         example="compactor_{metastore}",
-        description="Airflow connection of type hive_compactor that says where a metastore is; {metastore} stands for its "
-        "name. Empty: compactor.toml and the environment say it.",
+        description="Airflow connection of type hive_compactor for a metastore; {metastore} stands for its name. Empty: "
+        "compactor.toml and the environment configure the connection.",
     ),
     "pool": Option(
         type="string",
         default="default_pool",
         example="compaction",
-        description="Airflow pool of the tasks that submit to Spark: its slots bound the applications at one time.",
+        description="Airflow pool of the tasks that submit to Spark: its slots bound the number of applications at a time.",
     ),
     "airflow_pools": Option(
         type="string",
         default="",
         example="night=compaction_night,etl=compaction_etl",
         description="Compaction pool = Airflow pool, separated by commas: requests of these pools are submitted by tasks "
-        "of their own, which wait for slots of that Airflow pool. Empty: all are in the pool above.",
+        "of their own, which wait for slots of that Airflow pool. Empty: all use the pool above.",
     ),
     "approval_bytes": Option(
         type="string",
         default="",
         example="1TB",
-        description="Above this size of what compact_table would read, a person has to approve it. Empty: nobody is asked.",
+        description="A person must approve a compact_table that would read more than this. Empty: no approval is needed.",
     ),
     "linger": Option(
         type="string",
         default="",
         example="600",
-        description="Seconds that an application without a slot waits for further batches after its own, so that a start "
-        "is paid once. Empty: it ends.",
+        description="Seconds that an application without a slot waits for further batches after its own, to save "
+        "start-ups. Empty: it ends.",
     ),
     "spark_conn_id": Option(
         type="string",
         default="spark_default",
-        description="Airflow connection of the cluster. Where there is no such connection Spark runs as local[*].",
+        description="Airflow connection of the cluster. Without such a connection Spark runs as local[*].",
     ),
     "spark_binary": Option(
         type="string",
@@ -79,28 +79,28 @@ OPTIONS: dict[str, Option] = {
         type="string",
         default="",
         example="cluster",
-        description="Where drivers run: client or cluster. Empty: as the connection of the cluster says.",
+        description="Where drivers run: client or cluster. Empty: as configured in the connection of the cluster.",
     ),
     "launcher": Option(
         type="string",
         default="spark-submit",
         example="process",
         description="How a driver in client mode is started. With spark-submit it is a child of its task and holds a "
-        "slot; with process it is a process of its own on the worker's machine, for which the task waits without a slot. "
+        "slot; with process it is a separate process on the worker's machine, and the task waits for it without a slot. "
         "In cluster mode on YARN and Kubernetes no slot is held either way.",
     ),
     "driver_logs": Option(
         type="string",
         default="",
         example="/var/log/compactor",
-        description="Folder for the output of drivers that are processes of their own. Empty: compactor-drivers beside "
+        description="Folder for the output of drivers that are separate processes. Empty: compactor-drivers beside "
         "Airflow's logs.",
     ),
     "principal": Option(
         type="string",
         default="",
         example="compactor/host@EXAMPLE.COM",
-        description="Kerberos principal of applications that run as nobody else. Empty: the connection's.",
+        description="Kerberos principal of applications that impersonate no user. Empty: the connection's.",
     ),
     "keytab": Option(
         type="string",
@@ -111,30 +111,30 @@ OPTIONS: dict[str, Option] = {
     "table_assets": Option(
         type="boolean",
         default="False",
-        description="Whether a batch that has ended tells Airflow of each table that it compacted, as an event of asset "
-        "hive://METASTORE/DATABASE/TABLE, for DAGs that wait for one. A batch of which an entry failed tells nothing.",
+        description="Whether a finished batch creates an event of asset hive://METASTORE/DATABASE/TABLE for each table it "
+        "compacted, for DAGs that wait for one. A batch with a failed entry creates none.",
     ),
     "notifier": Option(
         type="string",
         default="",
         example="site_alerts.compaction",
-        description="Dotted name of a notifier that is made already, in a module of the site: it is called with the "
-        "task's context and the alarms that are new. Empty: they are logged and measured only.",
+        description="Dotted name of a notifier instance in a module of the site: it is called with the task's context and "
+        "the new alarms. Empty: alarms are only logged and measured.",
     ),
     "poll_seconds": Option(
         type="float",
         default="5",
-        description="Seconds between two looks at the change marker, so also the least time between two scans.",
+        description="Seconds between two checks of the change marker, and thus the minimum time between two scans.",
     ),
     "worker_interval": Option(
         type="integer",
         default="300",
-        description="Seconds after which the worker looks at the queue though no event told it to.",
+        description="Seconds after which the worker checks the queue even without an event.",
     ),
     "cleaner_interval": Option(
         type="integer",
         default="60",
-        description="Seconds after which the cleaner looks again, for readers that were in its way may have ended.",
+        description="Seconds after which the cleaner tries again, as readers that blocked it may have ended.",
     ),
     "housekeeper_interval": Option(
         type="integer",

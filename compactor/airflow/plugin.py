@@ -1,4 +1,4 @@
-"""The plugin, registered by entry point; it is imported by every Airflow component and so stays empty of work."""
+"""The plugin, registered by entry point; every Airflow component imports it, so importing it does no work."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-PREFIX = "/compactor"  #: of our addresses, below that of Airflow itself
+PREFIX = "/compactor"  #: of our URLs, below Airflow's own
 _App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class LazyPage:
-    """The page, built when the first request comes: only the API server ever has one."""
+    """The page, built on the first request, which only the API server ever gets."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await self._app(scope, receive, send)
@@ -28,7 +28,7 @@ class LazyPage:
 
 
 def _below_airflow(path: str) -> str:
-    """``path`` as a browser asks for it, where Airflow itself may stand below a prefix."""
+    """Returns ``path`` as a browser requests it; Airflow itself may be below a prefix."""
     return urlsplit(conf.get("api", "base_url", fallback="") or "").path.rstrip("/") + path
 
 

@@ -1,4 +1,4 @@
-"""What Airflow's provider manager asks for: connection type, configuration section, asset URIs, modules."""
+"""The description for Airflow's provider manager: connection type, configuration section, asset URIs, modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from compactor.airflow.options import CONNECTION_TYPE, OPTIONS, SECTION
 
 
 def provider_info() -> dict[str, Any]:
-    """The provider's description, by the entry point ``apache_airflow_provider``."""
+    """Returns the provider's description, for the entry point ``apache_airflow_provider``."""
     return {
         "package-name": "hive-compactor",
         "name": "Hive Compactor",
@@ -49,7 +49,7 @@ def _connection_type() -> dict[str, Any]:
 
 
 def _assets() -> dict[str, Any]:
-    """How Airflow treats URIs of scheme ``hive``. No handler of scheme ``hive`` comes with another provider."""
+    """Returns the handlers for URIs of scheme ``hive``, for which no other provider has any."""
     module = "compactor.airflow.assets"
     return {
         "schemes": ["hive"],

@@ -1,4 +1,4 @@
-"""Sensors: wait for a change of the metastore, wait for requests to be done. Neither holds a worker slot."""
+"""Sensors that wait for a change of the metastore, and for requests to end. Neither holds a worker slot."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from airflow.triggers.base import StartTriggerArgs
 
 
 def marker_variable(metastore: str) -> str:
-    """The Airflow variable that keeps the change marker which the last scan of ``metastore`` started from."""
+    """Returns the name of the Airflow variable with the change marker from which the last scan started."""
     return f"compactor_marker__{metastore}"
 
 
 def plain(marker: str) -> str:
-    """The marker as the metastore gave it.
+    """Returns the marker as the metastore gave it.
 
-    Airflow writes as JSON what a trigger that ends its task pushes, and again when it is stored (``TaskSuccessEvent``), so
-    that a text comes back in quotes. Kept so, it would never equal what the next trigger sees, which would fire forever.
+    Airflow encodes the value of a trigger that ends its task (``TaskSuccessEvent``) as JSON twice, so a text comes back in
+    quotes. Stored with them, it would never equal the marker that the next trigger reads, which would fire forever.
     """
     return marker.strip('"')
 
 
 class ChangeSensor(BaseSensorOperator):
-    """Succeeds when there may be something to find; its value is the change marker then.
+    """Succeeds when a scan may find something, with the change marker as its value.
 
-    The scheduler hands it straight to the triggerer, and the trigger ends it: no worker process in between.
+    The scheduler hands it straight to the triggerer, and the trigger ends it, without a worker process in between.
     """
 
     template_fields: Sequence[str] = ("seen",)
@@ -46,7 +46,7 @@ class ChangeSensor(BaseSensorOperator):
         )
 
     def execute(self, context: Any) -> None:
-        """The way of ``dag.test`` and of executors that start it all the same: defer from here."""
+        """Defers from here, for ``dag.test`` and for executors that start the task anyway."""
         from compactor.airflow.triggers import ChangeTrigger
 
         self.defer(
@@ -61,10 +61,10 @@ class ChangeSensor(BaseSensorOperator):
 
 
 class RequestsSensor(BaseSensorOperator):
-    """Waits until the requests ``ids`` are no longer queued or worked on; skipped where the form says not to wait.
+    """Waits until the requests ``ids`` are no longer queued or being worked on; skipped if the form says not to wait.
 
     Raises:
-        AirflowFailException: a request ended otherwise than compacted, or the time is over.
+        AirflowFailException: a request did not end as compacted, or the wait timed out.
     """
 
     template_fields: Sequence[str] = ("ids",)
@@ -77,7 +77,7 @@ class RequestsSensor(BaseSensorOperator):
 
     def execute(self, context: Any) -> None:
         if not context["params"]["wait"]:
-            raise AirflowSkipException("not to be waited for")
+            raise AirflowSkipException("the form says not to wait")
         from compactor.airflow.triggers import EntriesTrigger
 
         self.defer(
@@ -96,5 +96,5 @@ class RequestsSensor(BaseSensorOperator):
 
         wrong = {int(entry): state for entry, state in event.items() if not tasks.went_well(state)}
         if wrong:
-            raise AirflowFailException(tasks.complaint(self.metastore, wrong))
+            raise AirflowFailException(tasks.failure_message(self.metastore, wrong))
         return dict(event)

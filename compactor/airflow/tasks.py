@@ -1,4 +1,4 @@
-"""What the tasks do: one pass of a role, in plain values. Imported when a task or trigger runs, not to parse DAGs."""
+"""The work of the DAGs' tasks: one pass of a role, in plain values. Imported when a task runs, not to parse DAGs."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from compactor.metastore.marker import change_marker
 from compactor.service.answers.preview import Preview, preview
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.mode import Mode, may
-from compactor.service.requests.request import parse_table, request_compaction
+from compactor.service.requests.request import RebalanceOptions, parse_table, request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 
 log = logging.getLogger(__name__)
-#: Labels of entries that nobody will work on any more.
+#: Labels of entries that are queued or being worked on.
 _UNDER_WAY = frozenset({State.INITIATED.label, State.WORKING.label})
 _WELL = frozenset({State.READY_FOR_CLEANING.label, State.SUCCEEDED.label, State.REFUSED.label})
 
 
-def look(metastore: str) -> tuple[str, float]:
-    """The change marker now, with a digest of the settings, and ``hive.compactor.check.interval`` in seconds."""
+def read_marker(metastore: str) -> tuple[str, float]:
+    """Reads the change marker, with a digest of the settings, and ``hive.compactor.check.interval`` in seconds."""
     with CompactorHook(metastore).get_conn() as site:
         interval = site.settings.milliseconds("hive.compactor.check.interval") / 1000
         settings = hashlib.sha256(repr(site.settings.explain()).encode()).hexdigest()
@@ -39,11 +39,11 @@ def look(metastore: str) -> tuple[str, float]:
 
 
 def scan(metastore: str) -> tuple[dict[str, int], bool]:
-    """One pass of the initiator.
+    """Runs one pass of the initiator.
 
     Returns:
-        The entries that wait for a worker now, counted by pool ("" for none); and whether aborted transactions are past
-        their threshold, which is the cleaner's work.
+        The number of entries waiting for a worker, by pool ("" for none); and whether aborted transactions exceed their
+        threshold, which is the cleaner's work.
     """
     with CompactorHook(metastore).get_conn() as site:
         found = initiate(site)
@@ -52,7 +52,7 @@ def scan(metastore: str) -> tuple[dict[str, int], bool]:
 
 
 def waiting(site: Site) -> dict[str, int]:
-    """Queue entries for our workers that no batch has reserved, counted by pool; whoever queued them."""
+    """Counts, by pool, the queue entries for our workers that no batch has reserved, whoever queued them."""
     if not may(site.settings, Mode.COMPACT):
         return {}
     reserved = site.state.batches.reserved(site.name) if site.state is not None else frozenset()
@@ -61,7 +61,7 @@ def waiting(site: Site) -> dict[str, int]:
 
 
 def plan(metastore: str) -> list[dict[str, Any]]:
-    """Batches for what waits, as arguments of ``CompactionSubmitOperator``."""
+    """Plans batches of the waiting entries, as arguments of ``CompactionSubmitOperator``."""
     with CompactorHook(metastore).get_conn() as site:
         if not may(site.settings, Mode.COMPACT):
             log.info("metastore %s: compactor.mode leaves the work to Hive's workers", metastore)
@@ -69,8 +69,8 @@ def plan(metastore: str) -> list[dict[str, Any]]:
         batches = plan_batches(site)
     pool = text("pool")
     if batches and pool != OPTIONS["pool"].default:
-        # A task cannot ask which pools there are, and Airflow lets a task of an unknown pool wait without a word.
-        log.info("batches wait for a slot of pool %s; where it is missing: airflow pools set %s 2 Spark", pool, pool)
+        # A task cannot list the pools, and Airflow lets a task with an unknown pool wait silently.
+        log.info("batches wait for a slot of pool %s; if it is missing: airflow pools set %s 2 Spark", pool, pool)
     for batch in batches:
         log.info("batch %s: %s entries, %s bytes, pool %s", batch.batch_id, batch.entries, batch.bytes, batch.pool)
     return [
@@ -88,7 +88,7 @@ def plan(metastore: str) -> list[dict[str, Any]]:
 
 
 def ready_for_cleaning(metastore: str) -> int:
-    """How many entries wait for the cleaner."""
+    """Counts the entries that wait for the cleaner."""
     with CompactorHook(metastore).get_conn() as site:
         if not may(site.settings, Mode.CLEAN):
             return 0
@@ -96,10 +96,10 @@ def ready_for_cleaning(metastore: str) -> int:
 
 
 def clean_once(metastore: str) -> dict[str, object]:
-    """One pass of the cleaner. What waits says for whom.
+    """Runs one pass of the cleaner; its result says what waiting entries wait for.
 
     Raises:
-        CompactorError: an entry cannot be cleaned; the others are.
+        CompactorError: an entry could not be cleaned; the others were.
     """
     with CompactorHook(metastore).get_conn() as site:
         found = clean(site)
@@ -110,7 +110,7 @@ def clean_once(metastore: str) -> dict[str, object]:
 
 
 def keep_house_once(metastore: str) -> dict[str, object]:
-    """One pass of the housekeeper."""
+    """Runs one pass of the housekeeper."""
     with CompactorHook(metastore).get_conn() as site:
         found = keep_house(site).to_json()
     log.info("housekeeper: %s", found)
@@ -118,10 +118,10 @@ def keep_house_once(metastore: str) -> dict[str, object]:
 
 
 def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
-    """The tables that ``names`` stand for, each once; a pattern stands for transactional tables only.
+    """Returns the tables that match ``names``, each once; a pattern only matches transactional tables.
 
     Raises:
-        NotFound: a table is not there, or nothing matches a pattern.
+        NotFound: a table does not exist, or nothing matches a pattern.
     """
     found: dict[str, None] = {}
     with CompactorHook(metastore).get_conn() as site:
@@ -139,22 +139,22 @@ def tables_of(metastore: str, names: Iterable[str]) -> list[str]:
 
 
 def dry_run(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[dict[str, object]]:
-    """What a compaction would read and write, partition by partition; nothing is queued.
+    """Returns what a compaction would read and write, partition by partition; queues nothing.
 
     Raises:
-        CompactorError: a table cannot be compacted so, and why.
+        CompactorError: a table cannot be compacted in this way; the message says why.
     """
     plans: list[dict[str, object]] = []
     with CompactorHook(metastore).get_conn() as site:
         for table in tables:
             for one in preview(site, table, partition=arguments["partition"], type=arguments["type"]):
                 plans.append(one.to_json())
-                told = one.error or one.nothing or _told(one)
-                log.info("%s %s: %s", one.type.label.lower(), one.entity, told)
+                summary = one.error or one.nothing or _summary(one)
+                log.info("%s %s: %s", one.type.label.lower(), one.entity, summary)
     return plans
 
 
-def _told(one: Preview) -> str:
+def _summary(one: Preview) -> str:
     does = (
         f"reads {one.input_bytes} bytes of {', '.join(one.inputs)}, writes {', '.join(one.outputs)}; copies "
         f"{one.cost.bytes_copied} bytes, re-encodes {one.cost.bytes_reencoded}"
@@ -163,17 +163,19 @@ def _told(one: Preview) -> str:
 
 
 def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any]) -> list[int]:
-    """Queues a request for each table or partition; the ids of the entries. What is queued already is told and left.
+    """Queues a request for each table or partition and returns the entries' ids; logs those already queued.
 
     Raises:
-        CompactorError: nothing was queued, and why.
+        CompactorError: nothing was queued; the message says why.
     """
+    others = dict(arguments)
+    rebalance = RebalanceOptions(buckets=others.pop("buckets", None), order_by=others.pop("order_by", None))
     ids: list[int] = []
     refused: list[str] = []
     with CompactorHook(metastore).get_conn() as site:
         for table in tables:
             try:
-                enqueued = request_compaction(site, table=table, **arguments)
+                enqueued = request_compaction(site, table=table, rebalance=rebalance, **others)
             except Refused as error:
                 log.warning("%s", error)
                 refused.append(str(error))
@@ -187,28 +189,28 @@ def request(metastore: str, tables: Iterable[str], arguments: Mapping[str, Any])
 
 
 def states(metastore: str, ids: Iterable[int]) -> dict[int, str]:
-    """Each entry's state in the words of SHOW COMPACTIONS, from the queue or the history."""
+    """Returns each entry's state in the words of SHOW COMPACTIONS, from the queue or the history."""
     with CompactorHook(metastore).get_conn() as site:
         return {entry: site.metastore.entries.get(entry).state.label for entry in ids}
 
 
 def under_way(found: Mapping[int, str]) -> bool:
-    """True while one of ``states`` is queued or worked on."""
+    """Returns true while any of the states in ``found`` is queued or being worked on."""
     return any(state in _UNDER_WAY for state in found.values())
 
 
 def went_well(state: str) -> bool:
-    """True for compacted (cleaned or not) and for nothing to do."""
+    """Returns true for a compacted entry (cleaned or not) and for one with nothing to do."""
     return state in _WELL
 
 
-def complaint(metastore: str, wrong: Mapping[int, str]) -> str:
-    """One sentence per entry of ``wrong``, with the error that its row keeps."""
+def failure_message(metastore: str, wrong: Mapping[int, str]) -> str:
+    """Returns one sentence per entry of ``wrong``, with the error in its row."""
     lines = []
     with CompactorHook(metastore).get_conn() as site:
         for entry_id, state in wrong.items():
             entry = site.metastore.entries.get(entry_id)
-            after = " when the time to wait was over" if state in _UNDER_WAY else ""
+            after = " when the wait timed out" if state in _UNDER_WAY else ""
             lines.append(
                 f"compaction {entry_id} of {entry.entity}: {state}{after}" + (f": {entry.error}" if entry.error else "")
             )

@@ -1,4 +1,4 @@
-"""Triggers: what waits without a worker slot. They run in the triggerer's event loop, database work in threads."""
+"""Triggers, which wait without a worker slot. They run in the triggerer's event loop; database work runs in threads."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TaskSuccessEvent, TriggerEvent
 
-# At module level on purpose: imported inside run() it would hold up the event loop of every other trigger.
+# At module level on purpose: an import inside run() would block the event loop of every other trigger.
 from compactor.airflow import batch_progress, tasks
-from compactor.airflow.end_reason import ENDED, state_of, waits_again
+from compactor.airflow.end_reason import ENDED, is_waiting_again, task_state
 from compactor.errors import CompactorError
 from compactor.service.batches.control import BatchStatus
 
 log = logging.getLogger(__name__)
-#: Seconds after which a database that could not be read is tried again.
+#: Seconds before a database that could not be read is tried again.
 TROUBLE_PAUSE = 30.0
 
 
 class ChangeTrigger(BaseTrigger):
-    """Fires once the metastore's change marker differs from ``seen``, or ``hive.compactor.check.interval`` is over.
+    """Fires once the metastore's change marker differs from ``seen``, or ``hive.compactor.check.interval`` has passed.
 
-    ``seen`` is the marker that the last scan started from, so nothing that happens between two runs is missed, and a
-    backlog that stays as it is does not fire again. A scan comes at most every ``poll_seconds``.
+    ``seen`` is the marker from which the last scan started, so no change between two runs is missed, and an unchanged
+    backlog does not fire again. A scan starts at most every ``poll_seconds``.
     """
 
     def __init__(self, *, metastore: str, seen: str, poll_seconds: float, ends_task: bool = True) -> None:
@@ -51,7 +51,7 @@ class ChangeTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_seconds)
             waited += self.poll_seconds
             try:
-                marker, interval = await asyncio.to_thread(tasks.look, self.metastore)
+                marker, interval = await asyncio.to_thread(tasks.read_marker, self.metastore)
             except CompactorError as trouble:
                 log.warning(
                     "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
@@ -65,9 +65,9 @@ class ChangeTrigger(BaseTrigger):
 
 
 class EntriesTrigger(BaseTrigger):
-    """Fires once no entry of ``ids`` is queued or worked on any more, or after ``timeout_seconds``.
+    """Fires once no entry of ``ids`` is queued or being worked on, or after ``timeout_seconds``.
 
-    The event says how each stands: ``{"41": "ready for cleaning"}``.
+    The event has the state of each entry: ``{"41": "ready for cleaning"}``.
     """
 
     def __init__(self, *, metastore: str, ids: Sequence[int], poll_seconds: float, timeout_seconds: float) -> None:
@@ -100,10 +100,10 @@ class EntriesTrigger(BaseTrigger):
 
 
 class BatchTrigger(BaseTrigger):
-    """Fires once nobody works on a batch any more; the event says how it stands. Meanwhile it logs each entry's way.
+    """Fires once a batch is no longer being worked on, with its status as the event; logs its entries' progress meanwhile.
 
-    A triggerer that ends, or hands the trigger on, leaves the application alone. A person who ends the task, by marking
-    it, ends the application and its requests; one who clears it ends the application only, for a new one to follow.
+    A triggerer that ends, or hands the trigger on, leaves the application running. A person who ends the task by marking it
+    ends the application and its requests; clearing the task only ends the application, and a new one follows.
     """
 
     def __init__(self, *, metastore: str, batch_id: int, poll_seconds: float) -> None:
@@ -122,7 +122,7 @@ class BatchTrigger(BaseTrigger):
         before: batch_progress.BatchProgress | None = None
         while True:
             try:
-                progress = await asyncio.to_thread(batch_progress.look, self.metastore, self.batch_id)
+                progress = await asyncio.to_thread(batch_progress.read_progress, self.metastore, self.batch_id)
             except CompactorError as trouble:
                 log.warning(
                     "metastore %s cannot be read, tried again in %s s: %s", self.metastore, TROUBLE_PAUSE, trouble
@@ -138,18 +138,17 @@ class BatchTrigger(BaseTrigger):
             await asyncio.sleep(self.poll_seconds)
 
     async def on_kill(self) -> None:
-        """Airflow calls this where a person acted, but also on a triggerer that was taken for dead: that task waits on.
+        """Ends the application if a person ended or cleared the task.
 
-        A quick scheduler may have a cleared task wait again by now, for the same application.
+        Airflow also calls this in a triggerer that was presumed dead; then the task still waits elsewhere. After a clear, a
+        fast scheduler may already have the task waiting again for the same application.
         """
-        state = await asyncio.to_thread(state_of, self.task_instance)
-        if state == "deferred" and not await asyncio.to_thread(waits_again, self.task_instance):
+        state = await asyncio.to_thread(task_state, self.task_instance)
+        if state == "deferred" and not await asyncio.to_thread(is_waiting_again, self.task_instance):
             log.info("batch %s: the task waits elsewhere; its application goes on", self.batch_id)
         elif state in ENDED:
-            log.info(
-                "batch %s: the task was marked %s; its application is ended, and its requests", self.batch_id, state
-            )
+            log.info("batch %s: the task was marked %s; ending its application and its requests", self.batch_id, state)
             await asyncio.to_thread(batch_progress.abort, self.metastore, self.batch_id)
         else:
-            log.info("batch %s: the task was cleared; its application is ended", self.batch_id)
+            log.info("batch %s: the task was cleared; ending its application", self.batch_id)
             await asyncio.to_thread(batch_progress.release, self.metastore, self.batch_id, "its task was cleared")

@@ -1,1 +1,1 @@
-"""Applications that launchers start."""
+"""Spark applications that launchers start."""

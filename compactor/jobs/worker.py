@@ -1,8 +1,8 @@
-"""The one contract of an application: ``worker.py --metastore NAME --batch ID [--linger SECONDS]``.
+"""The driver of an application, with one contract: ``worker.py --metastore NAME --batch ID [--linger SECONDS]``.
 
-A file for spark-submit, ``python -m compactor.jobs.worker`` for any other launcher. The driver alone speaks to the
-database, whose address it takes from its environment or compactor.toml; nothing secret stands on its command line.
-With ``--linger`` it then takes further batches of the same route, until there was none for so long.
+It is a file for spark-submit, and ``python -m compactor.jobs.worker`` for any other launcher. Only the driver connects to
+the database, with the URL from its environment or compactor.toml; its command line contains no secret. With ``--linger``
+it then takes further batches of the same route, until none has come for that long.
 Exit codes: 0 the pass ended (also when the batch is another driver's), 1 an entry or the pass failed, 2 usage.
 """
 
@@ -26,13 +26,13 @@ from compactor.spark.session import is_alive, session
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Works on one batch or more and prints what became of each as one line of JSON."""
+    """Runs one batch or more and prints the result of each as one line of JSON."""
     given = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True)
     for chatty in ("py4j", "pyspark"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     flags = dict(pair.partition("=")[::2] for pair in given.set)
-    if given.max_seconds is not None:  # of one entry, too: it publishes what is whole by then
+    if given.max_seconds is not None:  # also the limit of one entry: it publishes what is complete by then
         flags.setdefault("compactor.max.time", f"{max(1, int(given.max_seconds))}s")
     failed = False
 
@@ -55,17 +55,19 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="compactor-worker", description=__doc__)
     parser.add_argument("--metastore", default="default", help="name of the metastore")
     parser.add_argument("--batch", type=int, required=True, help="id of a planned batch")
-    parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help="wait so long for another batch")
-    parser.add_argument("--max-seconds", type=float, default=None, help="after which nothing more is begun")
+    parser.add_argument("--linger", type=float, default=0.0, metavar="SECONDS", help="wait this long for another batch")
+    parser.add_argument("--max-seconds", type=float, default=None, help="begin nothing more after this time")
     parser.add_argument("--config", default=None, help="path of compactor.toml")
-    parser.add_argument("--verify", choices=("fast", "full"), default="fast", help="full: compare all that is written")
+    parser.add_argument(
+        "--verify", choices=("fast", "full"), default="fast", help="full: compare all output with the input"
+    )
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting")
     return parser
 
 
 def _work(site: Site, given: argparse.Namespace, report: Callable[[WorkerPass], None]) -> None:
     started = time.monotonic()
-    # Whatever launched it: the batch's own conf holds. It may name only what the site's allow-list has.
+    # The batch's own conf applies, whatever the launcher. It can only have keys of the site's allow-list.
     spark = session(f"compactor-{given.metastore}-{given.batch}", conf=own_state(site).batches.get(given.batch).conf)
     try:
         context = spark.sparkContext

@@ -1,1 +1,1 @@
-"""The page inside Airflow's UI: what every table needs, what runs, who is in the way, what it brought."""
+"""The page inside Airflow's UI: the state of every table, the queue, blockers, the history and settings."""

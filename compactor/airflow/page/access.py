@@ -1,4 +1,4 @@
-"""Who may see and who may act, as Airflow's auth manager says of the DAGs of the metastore."""
+"""The rights to see and to act, derived from Airflow's rights on the DAGs of the metastore."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from compactor.airflow.configuration import dag_id, metastore_names
 
 
 def metastore_of(request: Request) -> str:
-    """The metastore that the route names.
+    """Returns the metastore in the route.
 
     Raises:
-        HTTPException: 404, it is none of those that Airflow's configuration names.
+        HTTPException: 404, Airflow's configuration does not name it.
     """
     name = str(request.path_params["metastore"])
     if name not in metastore_names():
         raise HTTPException(
             status.HTTP_404_NOT_FOUND,
-            f"There is no metastore {name!r}; [compactor] metastores names {', '.join(metastore_names())}.",
+            f"There is no metastore {name!r}; [compactor] metastores has {', '.join(metastore_names())}.",
         )
     return name
 
 
 def may_see(request: Request, user: GetUserDep) -> None:
-    """Who may look at the DAG that compacts this metastore."""
+    """Requires the right to see the DAG that compacts this metastore."""
     requires_access_dag("GET", None, dag_id("compaction_worker", metastore_of(request)))(request, user)
 
 
 def may_see_any(request: Request, user: GetUserDep) -> None:
-    """Who may look at the DAGs of one of the metastores: for what is the same for all."""
+    """Requires the right to see any metastore's DAG, for content that is the same for all metastores."""
     refused: HTTPException | None = None
     for name in metastore_names():
         try:
@@ -43,17 +43,17 @@ def may_see_any(request: Request, user: GetUserDep) -> None:
 
 
 def may_compact(request: Request, user: GetUserDep) -> None:
-    """Who may trigger ``compact_table``."""
+    """Requires the right to trigger ``compact_table``."""
     requires_access_dag("POST", DagAccessEntity.RUN, dag_id("compact_table", metastore_of(request)))(request, user)
 
 
 def may_abort(request: Request, user: GetUserDep) -> None:
-    """Who may change ``acid_housekeeper``, which aborts transactions too; they may be anybody's."""
+    """Requires the right to change ``acid_housekeeper``, which also aborts transactions of any user."""
     requires_access_dag("PUT", None, dag_id("acid_housekeeper", metastore_of(request)))(request, user)
 
 
 def rights(request: Request, user: GetUserDep) -> dict[str, bool]:
-    """What this user may do, for a page that offers nothing else; each action asks again."""
+    """Returns the user's rights, so that the page offers nothing else; each action checks them again."""
     found = {}
     for what, check in (("compact", may_compact), ("abort", may_abort)):
         try:

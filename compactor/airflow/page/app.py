@@ -1,4 +1,4 @@
-"""The page as an application below Airflow's own: files, what they ask for, and what may be done."""
+"""The page as an application inside Airflow's own: static files, queries and actions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from compactor.errors import BadSetting, CompactorError, DatabaseUnavailable, No
 log = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
 VIEWS = ("tables", "queue", "blocked", "history", "settings")
-#: Nothing but what we ship, inside Airflow's own pages only.
+#: Only our own files may load, and only Airflow's own pages may embed them.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'self'",
@@ -36,8 +36,8 @@ _STATUS: tuple[tuple[type[CompactorError], int], ...] = (
 )
 _SENTENCES = {
     status.HTTP_401_UNAUTHORIZED: "You are not logged in to Airflow, or your login has ended. Log in and try again.",
-    status.HTTP_403_FORBIDDEN: "Your role in Airflow does not allow this. Ask who administers Airflow for the right to "
-    "trigger the DAG compact_table.",
+    status.HTTP_403_FORBIDDEN: "Your role in Airflow does not allow this. Ask your Airflow administrator for the right "
+    "to trigger the DAG compact_table.",
 }
 
 pages = APIRouter()
@@ -45,13 +45,13 @@ pages = APIRouter()
 
 @pages.get("/", dependencies=[Depends(may_see_any)])
 def first() -> RedirectResponse:
-    """The tables of the first metastore."""
+    """Redirects to the tables of the first metastore."""
     return RedirectResponse(f"{metastore_names()[0]}/{VIEWS[0]}")
 
 
 @pages.get("/.static/{name}", dependencies=[Depends(may_see_any)])
 def static(name: str) -> FileResponse:
-    """A file that we ship; no metastore's name begins with a dot."""
+    """Serves one of our files; no metastore's name begins with a dot."""
     path = STATIC / name
     if path.parent != STATIC or not path.is_file() or path.suffix not in _TYPES:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no file {name}.")
@@ -60,14 +60,14 @@ def static(name: str) -> FileResponse:
 
 @pages.get("/{metastore}/{view}", dependencies=[Depends(may_see)])
 def page(view: str) -> FileResponse:
-    """The page; which view it shows it reads from its address."""
+    """Serves the page; it reads its view from its URL."""
     if view not in VIEWS:
         raise HTTPException(status.HTTP_404_NOT_FOUND, f"There is no view {view}; there are {', '.join(VIEWS)}.")
     return FileResponse(STATIC / "index.html", media_type="text/html")
 
 
 def build() -> FastAPI:
-    """The application. Nothing describes itself to who is not logged in."""
+    """Builds the application, without API documentation, which would be public."""
     app = FastAPI(title="Compactor", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(queries.router, prefix="/{metastore}/api")
     app.include_router(actions.router, prefix="/{metastore}/api")
@@ -94,8 +94,8 @@ def _refused(request: Request, error: Exception) -> JSONResponse:
 
 def _not_allowed(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    told = error.detail if str(error.detail).endswith(".") else _SENTENCES.get(error.status_code, error.detail)
-    return JSONResponse({"detail": told}, error.status_code, headers=error.headers)
+    detail = error.detail if str(error.detail).endswith(".") else _SENTENCES.get(error.status_code, error.detail)
+    return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
 
 
 def _not_understood(request: Request, error: Exception) -> JSONResponse:
@@ -106,5 +106,5 @@ def _not_understood(request: Request, error: Exception) -> JSONResponse:
 
 def _broken(request: Request, error: Exception) -> JSONResponse:
     log.error("%s %s broke", request.method, request.url.path, exc_info=error)
-    told = "Something broke while this was worked out; the log of Airflow's api-server says what."
-    return JSONResponse({"detail": told}, status.HTTP_500_INTERNAL_SERVER_ERROR)
+    detail = "An internal error occurred; the log of Airflow's api-server has the details."
+    return JSONResponse({"detail": detail}, status.HTTP_500_INTERNAL_SERVER_ERROR)

@@ -1,4 +1,4 @@
-"""What the page asks for. Nothing here writes, and only ``explain`` lists a directory: the one that is asked about."""
+"""The queries of the page. They write nothing, and only ``explain`` lists a directory, that of its table or partition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Offset = Annotated[int, Query(ge=0)]
 
 @router.get("/overview")
 def read_overview(metastore: Metastore, request: Request, user: GetUserDep) -> dict[str, Any]:
-    """What stands above every view."""
+    """Returns the data shown above every view."""
     with CompactorHook(metastore).get_conn() as site:
         state = site.state
         return {
@@ -65,7 +65,7 @@ def read_tables(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> dict[str, Any]:
-    """Tables and partitions as the initiator last saw them."""
+    """Returns tables and partitions as the initiator last saw them."""
     with CompactorHook(metastore).get_conn() as site:
         return overview.tables_page(
             site, find=find, outcome=outcome, order=order, descending=descending, limit=limit, offset=offset
@@ -74,7 +74,7 @@ def read_tables(
 
 @router.get("/explain")
 def explain(metastore: Metastore, table: str, partition: str | None = None) -> dict[str, Any]:
-    """What would happen to one table or partition now; its directory is listed."""
+    """Returns what would happen to one table or partition now; lists its directory."""
     database, name = parse_table(table)
     with CompactorHook(metastore).get_conn() as site:
         considered = consider_now(site, Entity(database=database, table=name, partition=partition))
@@ -87,7 +87,7 @@ def explain(metastore: Metastore, table: str, partition: str | None = None) -> d
 def read_queue(
     metastore: Metastore, find: Find = "", state: str = "", limit: Limit = 50, offset: Offset = 0
 ) -> dict[str, Any]:
-    """The queue, oldest first."""
+    """Returns the queue, oldest first."""
     wanted = _state(state)
     with CompactorHook(metastore).get_conn() as site:
         return overview.queue_page(site, find=find, state=wanted, limit=limit, offset=offset).to_json()
@@ -95,7 +95,7 @@ def read_queue(
 
 @router.get("/blocked")
 def read_blocked(metastore: Metastore) -> dict[str, Any]:
-    """Who keeps the cleaner away, and from what."""
+    """Returns the transactions that block the cleaner, and what they block."""
     with CompactorHook(metastore).get_conn() as site:
         return {"rows": [holder.to_json() for holder in blocking_transactions(site)]}
 
@@ -104,7 +104,7 @@ def read_blocked(metastore: Metastore) -> dict[str, Any]:
 def read_history(
     metastore: Metastore, find: Find = "", state: str = "", limit: Limit = 50, offset: Offset = 0
 ) -> dict[str, Any]:
-    """What has ended, newest first."""
+    """Returns the ended compactions, newest first."""
     wanted = _state(state)
     states = None if wanted is None else (wanted,)
     with CompactorHook(metastore).get_conn() as site:
@@ -113,14 +113,14 @@ def read_history(
 
 @router.get("/runs")
 def read_runs(metastore: Metastore) -> dict[str, Any]:
-    """The figures of our newest runs, for plots."""
+    """Returns the figures of our newest runs, for plots."""
     with CompactorHook(metastore).get_conn() as site:
         return {"rows": list(overview.newest_runs(site, _RUNS))}
 
 
 @router.get("/settings")
 def read_settings(metastore: Metastore, table: str = "") -> dict[str, Any]:
-    """Every setting with its value and source, of one table where one is named, else of the metastore."""
+    """Returns every setting with its value and source, for one table if given, else for the metastore."""
     with CompactorHook(metastore).get_conn() as site:
         settings, kept = site.settings, []
         if table.strip():
@@ -140,7 +140,7 @@ def read_settings(metastore: Metastore, table: str = "") -> dict[str, Any]:
 
 
 def _state(label: str) -> State | None:
-    """A state by the words of SHOW COMPACTIONS; None for no word.
+    """Returns the state with the given label of SHOW COMPACTIONS; None for no label.
 
     Raises:
         BadSetting: there is no such state.

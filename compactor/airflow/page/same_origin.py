@@ -1,21 +1,22 @@
-"""Actions come from our own page alone: Airflow's login is a cookie that a browser sends from anywhere."""
+"""Restricts actions to our own page: Airflow's login is a cookie that a browser sends from any site."""
 
 from __future__ import annotations
 
 from fastapi import HTTPException, Request, status
 
-HEADER = "X-Compactor"  #: which no form can send, and no script of another origin without being allowed to
+HEADER = "X-Compactor"  #: no form can send it, nor a script of another origin without permission
 
 
 def from_our_page(request: Request) -> None:
-    """Nothing, where the request bears our header and the browser does not say that another origin made it.
+    """Checks that the request has our header and that the browser does not attribute it to another origin.
 
     Raises:
-        HTTPException: 403, otherwise.
+        HTTPException: 403, it fails the check.
     """
     site = request.headers.get("sec-fetch-site", "same-origin")
     if HEADER not in request.headers or site != "same-origin":
         raise HTTPException(
             status.HTTP_403_FORBIDDEN,
-            f"This was not asked for by the page itself (header {HEADER} and the same origin are wanted); nothing was done.",
+            f"This request did not come from the page itself (wanted: header {HEADER} and the same origin); nothing was "
+            "done.",
         )

@@ -1,4 +1,4 @@
-"""Tells the DAG of the worker that requests wait, as ``compact_table`` does."""
+"""Announces waiting requests to the worker's DAG, as ``compact_table`` does."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ log = logging.getLogger(__name__)
 
 
 def announce(metastore: str, entries: int) -> bool:
-    """Makes an event of the asset that the worker's DAG waits for.
+    """Creates an event of the asset that the worker's DAG waits for.
 
-    Where there is none, or Airflow's database refuses it, the worker finds the entries at its next interval.
+    If there is no such asset, or Airflow's database refuses the event, the worker finds the entries at its next interval.
 
     Returns:
-        Whether there is such an event now.
+        True if the event was created.
     """
     uri = requested(metastore).uri
     try:

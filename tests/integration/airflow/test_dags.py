@@ -237,8 +237,8 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
     from airflow.sdk.exceptions import AirflowFailException
 
     from compactor.airflow import tasks
-    from compactor.airflow.dags import told_once
-    from compactor.airflow.form import fields, wish
+    from compactor.airflow.dags import fail_without_retry
+    from compactor.airflow.form import fields, parse_form
 
     run = run_dag("compact_table", **conf)
     assert run.state == "failed"
@@ -247,8 +247,8 @@ def test_a_bad_request_fails_with_our_message_and_queues_nothing(
     form = {name: field.value for name, field in fields().items()}
 
     def ask() -> None:
-        with told_once():
-            asked_for = wish(form | conf)
+        with fail_without_retry():
+            asked_for = parse_form(form | conf)
             tasks.request("default", tasks.tables_of("default", asked_for.tables), asked_for.arguments)
 
     with pytest.raises(AirflowFailException, match=message):

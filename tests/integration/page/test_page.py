@@ -88,7 +88,7 @@ def test_a_table_is_explained_and_compacted(shown: Shown, login: Login, site: Si
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("hive.compactor.delta.num.threshold of 7 or more")
     dialog.get_by_role("button", name="Look now").click()
-    expect(dialog).to_contain_text("Nothing to do")
+    expect(dialog).to_contain_text("Not needed")
     dialog.get_by_role("button", name="Compact…").click()
     dialog.get_by_label("Type").select_option("minor")
     dialog.get_by_label("Pool").fill("night")
@@ -179,7 +179,7 @@ def test_who_blocks_the_cleaner_is_named_and_aborted(shown: Shown, login: Login,
     expect(page.locator("tbody tr")).to_contain_text("laptop-7")
     page.get_by_role("button", name=f"Abort transaction {txn}").click()
     page.get_by_role("button", name="Abort the transaction").click()
-    expect(page.get_by_text("Nobody keeps the cleaner away.")).to_be_visible()
+    expect(page.get_by_text("Nothing blocks the cleaner.")).to_be_visible()
     assert site.metastore.transactions.state(TxnId(txn)) == "a"
     assert audited(shown, "compactor_abort_transaction") == [("opal", str(txn))]
 

@@ -82,7 +82,7 @@ def test_without_a_notifier_it_is_logged(caplog: pytest.LogCaptureFixture) -> No
 
 
 @pytest.mark.parametrize(
-    ("path", "message"), [("no.such.thing", "cannot be imported"), ("pathlib.Path", "made already")]
+    ("path", "message"), [("no.such.thing", "cannot be imported"), ("pathlib.Path", "an instance of a notifier")]
 )
 def test_a_notifier_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", path)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from compactor.airflow import batch_progress, driver_processes
-from compactor.airflow.batch_progress import BatchProgress, Next, next_step
+from compactor.airflow.batch_progress import BatchProgress, NextStep, next_step
 from compactor.compaction.states import State
 from compactor.deployment import open_deployment
 from compactor.rewrite.run.runner import InProcessRunner
@@ -25,20 +25,20 @@ def progress(status: BatchStatus, *still_open: int) -> BatchProgress:
 @pytest.mark.parametrize(
     ("status", "still_open", "launches", "wanted"),
     [
-        (BatchStatus.WAITS, (1,), 0, Next.LAUNCH),
-        (BatchStatus.UNDER_WAY, (1,), 0, Next.WATCH),
-        (BatchStatus.UNDER_WAY, (), 1, Next.WATCH),
-        (BatchStatus.LOST, (1,), 0, Next.RENEW),
-        (BatchStatus.LOST, (1,), 2, Next.RENEW),
-        (BatchStatus.LOST, (), 1, Next.CONCLUDE),
-        (BatchStatus.RELEASED, (1,), 1, Next.RENEW),
-        (BatchStatus.RELEASED, (), 0, Next.CONCLUDE),
-        (BatchStatus.ENDED, (), 0, Next.CONCLUDE),
-        (BatchStatus.ENDED, (1,), 1, Next.CONCLUDE),
-        (BatchStatus.ENDED, (1,), 0, Next.RENEW),
+        (BatchStatus.WAITS, (1,), 0, NextStep.LAUNCH),
+        (BatchStatus.UNDER_WAY, (1,), 0, NextStep.WATCH),
+        (BatchStatus.UNDER_WAY, (), 1, NextStep.WATCH),
+        (BatchStatus.LOST, (1,), 0, NextStep.RENEW),
+        (BatchStatus.LOST, (1,), 2, NextStep.RENEW),
+        (BatchStatus.LOST, (), 1, NextStep.CONCLUDE),
+        (BatchStatus.RELEASED, (1,), 1, NextStep.RENEW),
+        (BatchStatus.RELEASED, (), 0, NextStep.CONCLUDE),
+        (BatchStatus.ENDED, (), 0, NextStep.CONCLUDE),
+        (BatchStatus.ENDED, (1,), 1, NextStep.CONCLUDE),
+        (BatchStatus.ENDED, (1,), 0, NextStep.RENEW),
     ],
 )
-def test_what_comes_next(status: BatchStatus, still_open: tuple[int, ...], launches: int, wanted: Next) -> None:
+def test_what_comes_next(status: BatchStatus, still_open: tuple[int, ...], launches: int, wanted: NextStep) -> None:
     assert next_step(progress(status, *still_open), launches) is wanted
 
 
@@ -70,14 +70,14 @@ def planned(deployment: Site, warehouse: Path, metastore_url: str, monkeypatch: 
 
 def test_from_planned_to_ended(planned: tuple[Site, int]) -> None:
     _, batch = planned
-    assert batch_progress.look("default", batch).status is BatchStatus.WAITS
-    batch_progress.launched("default", batch, "application_1")
-    found = batch_progress.look("default", batch)
+    assert batch_progress.read_progress("default", batch).status is BatchStatus.WAITS
+    batch_progress.record_launch("default", batch, "application_1")
+    found = batch_progress.read_progress("default", batch)
     assert (found.status, found.application, len(found.still_open)) == (BatchStatus.UNDER_WAY, "application_1", 1)
     assert found.compacted == {}
     with open_deployment() as other:
         run_batch(other, batch, InProcessRunner())
-    found = batch_progress.look("default", batch)
+    found = batch_progress.read_progress("default", batch)
     assert (found.status, found.still_open, found.failed) == (BatchStatus.ENDED, (), {})
     assert list(found.entries.values()) == ["default.t: ready for cleaning"]
     assert found.compacted == {("default", "t"): tuple(found.entries)}
@@ -87,16 +87,16 @@ def test_a_driver_that_is_a_dead_process_is_lost_at_once(planned: tuple[Site, in
     _, batch = planned
     name = driver_processes.start(["true"], dict(os.environ), tmp_path / "log")
     os.waitpid(int(name.split(":")[2]), 0)
-    batch_progress.launched("default", batch, name)
-    assert batch_progress.look("default", batch).status is BatchStatus.LOST
+    batch_progress.record_launch("default", batch, name)
+    assert batch_progress.read_progress("default", batch).status is BatchStatus.LOST
     assert batch_progress.renew("default", batch, "its driver died")
-    assert batch_progress.look("default", batch).status is BatchStatus.WAITS
+    assert batch_progress.read_progress("default", batch).status is BatchStatus.WAITS
 
 
 def test_released_the_requests_stay_and_aborted_they_go(planned: tuple[Site, int]) -> None:
     site, batch = planned
     batch_progress.release("default", batch, "its task was cleared")
-    assert batch_progress.look("default", batch).status is BatchStatus.RELEASED
+    assert batch_progress.read_progress("default", batch).status is BatchStatus.RELEASED
     assert [e.state for e in site.metastore.entries.queue()] == [State.INITIATED]
     assert batch_progress.renew("default", batch, "again")
     batch_progress.abort("default", batch)
@@ -110,5 +110,5 @@ def test_a_failed_entry_says_why(planned: tuple[Site, int]) -> None:
     entry = site.metastore.claims.claim("compactor-worker-h-1-x", "1", pool_timeout_ms=0, ids=[number])
     assert entry is not None
     site.metastore.endings.finish(entry, State.FAILED, "bucket_00000 is damaged")
-    found = batch_progress.look("default", batch)
+    found = batch_progress.read_progress("default", batch)
     assert found.failed == {number: f"compaction {number} of default.t: failed: bucket_00000 is damaged"}

@@ -8,7 +8,7 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.sdk.execution_time.xcom import XCom
 from airflow.utils.state import TaskInstanceState
 
-from compactor.airflow.end_reason import WAITING_TRY, ended_by_person, state_of, waits_again
+from compactor.airflow.end_reason import WAITING_TRY, ended_by_person, is_waiting_again, task_state
 
 
 def ti(map_index: int) -> Any:
@@ -36,7 +36,7 @@ def test_the_api_says_it(
         return answer
 
     monkeypatch.setattr(RuntimeTaskInstance, "get_task_states", staticmethod(states))
-    assert state_of(ti(map_index)) == wanted
+    assert task_state(ti(map_index)) == wanted
     assert ended_by_person(ti(map_index)) is by_person
     assert asked["map_index"] == (map_index if map_index >= 0 else None)
     assert (asked["dag_id"], asked["task_ids"], asked["run_ids"]) == ("d", ["compact"], ["r"])
@@ -52,5 +52,5 @@ def test_a_later_try_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, left: i
         return left
 
     monkeypatch.setattr(XCom, "get_one", found)
-    assert waits_again(SimpleNamespace(**vars(ti(3)), try_number=2)) is again
+    assert is_waiting_again(SimpleNamespace(**vars(ti(3)), try_number=2)) is again
     assert asked == {"key": WAITING_TRY, "dag_id": "d", "task_id": "compact", "run_id": "r", "map_index": 3}

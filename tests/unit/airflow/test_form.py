@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from compactor.airflow.form import fields, wish
+from compactor.airflow.form import fields, parse_form
 from compactor.errors import CompactorError
 
 FORM: dict[str, Any] = {name: field.value for name, field in fields().items()} | {"table": "demo.flights"}
 
 
 def test_an_untouched_form_asks_for_a_major_compaction_of_the_table() -> None:
-    found = wish(FORM)
+    found = parse_form(FORM)
     assert (found.tables, found.dry_run) == (("demo.flights",), False)
     assert found.arguments == {
         "partition": None,
@@ -24,18 +24,18 @@ def test_an_untouched_form_asks_for_a_major_compaction_of_the_table() -> None:
 
 
 def test_what_is_typed_is_trimmed() -> None:
-    found = wish(
+    found = parse_form(
         FORM | {"table": " a.b , a.c*,", "pool": " night ", "type": "rebalance", "buckets": 4, "order_by": "x desc"}
     )
     assert found.tables == ("a.b", "a.c*")
     assert (found.arguments["pool"], found.arguments["buckets"], found.arguments["order_by"]) == ("night", 4, "x desc")
-    assert wish(FORM | {"partition": " month=1 "}).arguments["partition"] == "month=1"
+    assert parse_form(FORM | {"partition": " month=1 "}).arguments["partition"] == "month=1"
 
 
 @pytest.mark.parametrize("table", ["", None, "flights", "a.b.c", ".flights", "demo.", "a.b,c"])
 def test_a_table_without_its_database_is_refused_in_our_words(table: str | None) -> None:
     with pytest.raises(CompactorError, match=r"wanted: DATABASE\.TABLE"):
-        wish(FORM | {"table": table})
+        parse_form(FORM | {"table": table})
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_table_without_its_database_is_refused_in_our_words(table: str | None)
 )
 def test_what_does_not_go_together_is_told_in_a_sentence(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(CompactorError, match=message):
-        wish(FORM | changed)
+        parse_form(FORM | changed)
 
 
 def test_every_field_has_a_label_and_a_help_text() -> None:

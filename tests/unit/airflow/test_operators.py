@@ -197,5 +197,5 @@ def test_the_name_that_spark_submit_tells_is_taken(
 def test_without_a_name_the_submit_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", YARN)
     operator = submit(spark_binary="/bin/true")
-    with pytest.raises(AirflowException, match="told no application"):
+    with pytest.raises(AirflowException, match="did not report an application"):
         submit_to_cluster(operator._get_hook(), operator.application)

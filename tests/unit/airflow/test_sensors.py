@@ -70,10 +70,10 @@ def test_who_does_not_want_to_wait_need_not() -> None:
 
 
 def test_a_failed_request_fails_the_task_with_what_its_row_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    def complaint(metastore: str, wrong: Any) -> str:
+    def failure_message(metastore: str, wrong: Any) -> str:
         return f"{metastore}: {wrong}"
 
-    monkeypatch.setattr(tasks, "complaint", complaint)
+    monkeypatch.setattr(tasks, "failure_message", failure_message)
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3], poll_seconds=1.0, timeout=60)
     with pytest.raises(AirflowFailException, match=r"^m: \{3: .failed.\}$"):
         sensor.execute_complete({}, {"3": "failed", "4": "succeeded"})

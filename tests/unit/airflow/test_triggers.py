@@ -44,7 +44,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *answers: Any, interval: float = 300)
             raise answer
         return answer, interval
 
-    monkeypatch.setattr(tasks, "look", look)
+    monkeypatch.setattr(tasks, "read_marker", look)
 
 
 def test_it_fires_when_the_marker_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_a_batch_is_watched_while_it_is_under_way(
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    monkeypatch.setattr(batch_progress, "look", look)
+    monkeypatch.setattr(batch_progress, "read_progress", look)
     with caplog.at_level("INFO", logger=triggers.__name__):
         event = first(BatchTrigger(metastore="m", batch_id=7, poll_seconds=0.001))
     assert event.payload == BatchStatus.ENDED.value
@@ -144,8 +144,8 @@ def test_only_what_a_person_does_ends_the_application(
     monkeypatch: pytest.MonkeyPatch, state: str | None, again: bool, wanted: list[str]
 ) -> None:
     done: list[str] = []
-    monkeypatch.setattr(triggers, "state_of", lambda ti: state)
-    monkeypatch.setattr(triggers, "waits_again", lambda ti: again)
+    monkeypatch.setattr(triggers, "task_state", lambda ti: state)
+    monkeypatch.setattr(triggers, "is_waiting_again", lambda ti: again)
     for name in ("abort", "release"):
         monkeypatch.setattr(batch_progress, name, lambda *_, name=name: done.append(name))
     trigger = BatchTrigger(metastore="m", batch_id=7, poll_seconds=1)

@@ -1,23 +1,23 @@
-/** What a view shows stands in its address, so that it can be kept and sent to others. */
+/** Keeps the state of a view in its URL, so that it can be bookmarked and shared. */
 
 export function kept(defaults) {
   const query = new URLSearchParams(location.search);
   const state = {};
   for (const [key, value] of Object.entries(defaults)) {
-    const said = query.get(key);
-    if (said == null) state[key] = value;
-    else if (typeof value === "number") state[key] = Math.max(0, Number(said) || 0);
-    else state[key] = typeof value === "boolean" ? said === "true" : said;
+    const text = query.get(key);
+    if (text == null) state[key] = value;
+    else if (typeof value === "number") state[key] = Math.max(0, Number(text) || 0);
+    else state[key] = typeof value === "boolean" ? text === "true" : text;
   }
   return state;
 }
 
 export function keep(state, defaults) {
-  const said = Object.entries(state).filter(([key, value]) => value !== defaults[key]);
-  history.replaceState(null, "", said.length ? `?${new URLSearchParams(said)}` : location.pathname);
+  const changed = Object.entries(state).filter(([key, value]) => value !== defaults[key]);
+  history.replaceState(null, "", changed.length ? `?${new URLSearchParams(changed)}` : location.pathname);
 }
 
-/** Calls when nothing was typed for a moment. */
+/** Calls the action once nothing has been typed for a moment. */
 export function settled(action, ms = 250) {
   let timer;
   return (...given) => {

@@ -1,4 +1,4 @@
-/** Calls of our own server: same origin, Airflow's login, and the header that no other origin can send. */
+/** Calls our own server: same origin, Airflow's login, and the header that no other origin can send. */
 
 export const metastore = location.pathname.split("/").at(-2);
 export const view = location.pathname.split("/").at(-1);

@@ -1,4 +1,4 @@
-/** Who keeps the cleaner away, and from how much. */
+/** The transactions that block the cleaner, and how much they block. */
 
 import { read } from "./api.js";
 import { confirm } from "./dialogs.js";
@@ -12,8 +12,8 @@ export async function show(given) {
   const { rows } = await read("blocked");
   const held = rows.length ? Math.max(...rows.map((row) => row.bytes_waiting)) : 0;
   const text = rows.length
-    ? `${count(rows.length)} open ${rows.length === 1 ? "transaction keeps" : "transactions keep"} the cleaner from removing up to ${bytes(held)}. Directories stay until whoever may still read them has ended.`
-    : "Nobody keeps the cleaner away.";
+    ? `${count(rows.length)} open ${rows.length === 1 ? "transaction keeps" : "transactions keep"} the cleaner from removing up to ${bytes(held)}. Directories stay until every transaction that may still read them has ended.`
+    : "Nothing blocks the cleaner.";
   fill(shell.place, h("p", { class: "lead" }, text), rows.length ? table({ caption: "Open transactions that the cleaner waits for, oldest first", rows, columns: columns(), empty: "" }) : null);
 }
 
@@ -24,7 +24,7 @@ function columns() {
     { label: "Host", cell: (row) => row.host },
     { label: "Kind", cell: (row) => [row.type.replace("_", " "), row.agent ? h("span", { class: "partition" }, row.agent) : null] },
     { label: "Open for", align: "right", cell: (row) => duration(row.age_ms) },
-    { label: "Holds", align: "right", help: "Bytes that our compactions have made obsolete and that this transaction may still read", cell: (row) => bytes(row.bytes_waiting) },
+    { label: "Holds", align: "right", help: "Bytes made obsolete by our compactions that this transaction may still read", cell: (row) => bytes(row.bytes_waiting) },
     { label: "Compactions", wide: true, cell: compactions },
     { label: "", cell: (row) => shell.overview.rights.abort
       ? h("button", { type: "button", class: "quiet", "aria-label": `Abort transaction ${row.txnid}`, onclick: () => abort(row) }, "Abort…") : null },
@@ -39,7 +39,7 @@ function compactions(row) {
 function abort(row) {
   confirm({
     title: `Abort transaction ${row.txnid}?`,
-    text: "Whoever runs it gets an error, and what it wrote is never seen. This cannot be taken back.",
+    text: "Its client gets an error, and no reader ever sees its writes. This cannot be undone.",
     facts: [["User", `${row.user} on ${row.host}`], ["Kind", row.type.replace("_", " ")], ["Open for", duration(row.age_ms)], ["Holds", `${count(row.compactions.length)} compactions, ${bytes(row.bytes_waiting)}`]],
     button: "Abort the transaction", danger: true, path: `transactions/${row.txnid}/abort`, done: shell.refresh,
   });

@@ -1,4 +1,4 @@
-/** Questions before anything is done, inside the page: the frame that Airflow puts it in has no dialogs of a browser. */
+/** Confirmation dialogs inside the page: the frame that Airflow puts it in allows no dialogs of the browser. */
 
 import { act } from "./api.js";
 import { fill, h } from "./dom.js";
@@ -29,7 +29,7 @@ export function open(title, content, { wide = false } = {}) {
   if (!dialog.open) dialog.showModal();
 }
 
-/** Asks; does it; tells what came of it, and stays open with the reason when it was refused. */
+/** Asks for confirmation, acts and shows the result; stays open with the reason if the action was refused. */
 export function confirm({ title, text, facts = [], fields = [], button, danger = false, path, body = () => ({}), done }) {
   const problem = h("p", { role: "alert", class: "problem" });
   const go = h("button", { type: "submit", class: danger ? "danger" : "primary" }, button);
@@ -69,9 +69,9 @@ export function askToCompact({ table = "", partition = "", done }) {
   }));
   confirm({
     title: "Compact a table",
-    text: "Puts a request into the queue. Thresholds do not apply; readers notice nothing.",
+    text: "Queues a request. Thresholds do not apply; readers are not affected.",
     fields: [field("Table", name), field("Partition", part), field("Type", type), field("Pool", pool),
-      field("Properties", more, "Overrides for this one request, KEY=VALUE, one a line.")],
+      field("Properties", more, "Overrides for this request, KEY=VALUE, one per line.")],
     button: "Compact",
     path: "compact",
     body: () => ({ table: name.value, partition: part.value || null, type: type.value, pool: pool.value || null, properties: properties() }),

@@ -1,4 +1,4 @@
-/** Elements without markup in strings: whatever a table is called, it stays text. */
+/** Creates elements without markup in strings: a table's name is always treated as text. */
 
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -18,7 +18,7 @@ export function fill(element, ...children) {
   element.replaceChildren(...children.flat(9).filter((child) => child != null && child !== false));
 }
 
-/** A table with a caption for who can't see it. Columns: {key, label, align, sort, help, cell(row)}. */
+/** A table with a caption for screen readers. Columns: {key, label, align, sort, help, cell(row)}. */
 export function table({ caption, columns, rows, empty, order, descending, onSort }) {
   const head = columns.map((column) => {
     const sorted = column.sort && order === column.sort;
@@ -43,7 +43,7 @@ function kind(column) {
   return column.align === "right" ? "number" : column.wide ? "wide" : column.label ? null : "actions";
 }
 
-/** Previous and next of a list that the server pages. */
+/** Previous and next buttons for a list that the server pages. */
 export function pager({ offset, limit, total, onMove }) {
   const last = Math.min(offset + limit, total);
   const text = total ? `${(offset + 1).toLocaleString("en")}–${last.toLocaleString("en")} of ${total.toLocaleString("en")}` : "none";
@@ -62,7 +62,7 @@ export function entity(name, partition) {
   return [h("span", { class: "name" }, name), partition == null ? null : h("span", { class: "partition" }, partition)];
 }
 
-/** A link out of the frame that Airflow puts us in, which lets nothing open a window but what is in Airflow's own page. */
+/** A link out of the frame that Airflow puts us in, in which only elements of Airflow's own page may open a window. */
 export function external(href, text) {
   const go = (event) => {
     if (parent === window) return;
@@ -78,7 +78,7 @@ function known(element) {
   return element.dataset.sort || element.getAttribute("aria-label") || element.textContent;
 }
 
-/** Runs what draws ``place`` anew; who was on a button there is on the same button of the new drawing. */
+/** Redraws ``place`` and restores the focus to the same button afterwards. */
 export async function keepingFocus(place, work) {
   const before = document.activeElement;
   const was = before && before !== place && place.contains(before) ? [before.tagName, known(before)] : null;
@@ -87,7 +87,7 @@ export async function keepingFocus(place, work) {
   [...place.querySelectorAll(was[0])].find((element) => known(element) === was[1])?.focus();
 }
 
-/** A bar of so many percent. */
+/** A bar filled to a percentage. */
 export function bar(percent, kind, label, role) {
   const filled = h("span", { class: `filled ${kind}` });
   filled.style.width = `${percent}%`;

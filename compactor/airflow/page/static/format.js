@@ -1,4 +1,4 @@
-/** Values as people read them. */
+/** Formats values for people. */
 
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
@@ -23,7 +23,7 @@ export function percent(value) {
   return part && part < 1 ? "< 1 %" : `${Math.round(part)} %`;
 }
 
-/** How long, in its largest unit. */
+/** Formats a duration in its largest unit. */
 export function duration(ms) {
   if (ms == null) return "–";
   const steps = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
@@ -40,7 +40,7 @@ export function moment(ms) {
   return new Date(ms).toLocaleString();
 }
 
-/** Seconds as short as they may be. */
+/** Formats seconds in short form. */
 export function seconds(value) {
   if (value == null) return "–";
   return value < 1 ? `${Number((value * 1000).toPrecision(2))} ms` : `${value.toFixed(1)} s`;

@@ -1,4 +1,4 @@
-/** What each run did, and what it brought. */
+/** The ended compactions, with the work and the effect of each run. */
 
 import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
@@ -59,11 +59,11 @@ function columns() {
     { label: "Directories", align: "right", cell: run((r) => change(r.directories_before, r.directories_after, count)) },
     { label: "Files", align: "right", cell: run((r) => change(r.files_before, r.files_after, count)) },
     { label: "Size", align: "right", cell: run((r) => change(r.bytes_before, r.bytes_after, bytes)) },
-    { label: "Copied", align: "right", help: "Bytes of stripes that were taken over as they were", cell: run((r) => bytes(r.bytes_copied)) },
-    { label: "Re-encoded", align: "right", help: "Bytes that had to be decoded and written anew", cell: run((r) => bytes(r.bytes_reencoded)) },
+    { label: "Copied", align: "right", help: "Bytes of stripes copied unchanged", cell: run((r) => bytes(r.bytes_copied)) },
+    { label: "Re-encoded", align: "right", help: "Bytes that had to be decoded and encoded again", cell: run((r) => bytes(r.bytes_reencoded)) },
     { label: "Cost", align: "right", help: "Bytes read and written", cell: run((r) => bytes(r.bytes_moved)) },
     { label: "Time", align: "right", cell: (row) => duration(row.run ? row.run.seconds * 1000 : row.duration) },
-    { label: "Opening", align: "right", help: "Measured: time to list and open what was read, and what was made instead, as a reader does before its first row; the slower one over the faster one is the return", cell: run(opening) },
+    { label: "Opening", align: "right", help: "Measured: time to list and open the input files and the output files, as a reader does before its first row; the return is the slower over the faster", cell: run(opening) },
     { label: "State", wide: true, cell: (row) => [h("span", { class: `chip ${KINDS[row.state] || "plain"}` }, row.state), row.errormessage ? h("span", { class: "because" }, row.errormessage) : null] },
     { label: "", cell: (row) => row.can_retry && shell.overview.rights.compact
       ? h("button", { type: "button", class: "quiet", "aria-label": `Retry compaction ${row.compactionid}`, onclick: () => retry(row) }, "Retry…") : null },

@@ -1,4 +1,4 @@
-/** The shell: which view, which metastore, light or dark, and when to look again. */
+/** The page's shell: view, metastore, theme and refresh. */
 
 import { metastore, read, view } from "./api.js";
 import { askToCompact, complain, forget } from "./dialogs.js";
@@ -11,7 +11,7 @@ import * as settings from "./settings.js";
 import * as tables from "./tables.js";
 
 const VIEWS = { tables: ["Tables", tables], queue: ["Queue", queue], blocked: ["Blocked", blocked], history: ["History", history], settings: ["Settings", settings] };
-const EVERY = 15000; // ms between two looks of a page that is in view
+const EVERY = 15000; // ms between two refreshes of a visible page
 const place = document.getElementById("view");
 const [title, chosen] = VIEWS[view];
 const shell = { overview: null, refresh, place };

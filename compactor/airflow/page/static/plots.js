@@ -1,5 +1,5 @@
-/** Plots of our newest runs. Each says in words what it shows; the table below has every number.
- * They are drawn by ``redraw``, once all of them have their place and so their width. */
+/** Plots of our newest runs. Each has a sentence that sums it up; the table below has every number.
+ * ``redraw`` draws them once all of them are laid out and have their width. */
 
 import { fill, h } from "./dom.js";
 import { bytes, count, seconds } from "./format.js";
@@ -71,6 +71,6 @@ export function drawFiles(place, runs) {
   const before = last.map((run) => run.files_before);
   const after = last.map((run) => run.files_after);
   const sum = (values) => values.reduce((a, b) => a + b, 0);
-  figure(place, "files", "Files before and after", `The last ${count(last.length)} runs made ${count(sum(after))} files of ${count(sum(before))}.`,
+  figure(place, "files", "Files before and after", `The last ${count(last.length)} runs turned ${count(sum(before))} files into ${count(sum(after))}.`,
     [{ label: "before", stroke: "--plot-3", values: before }, { label: "after", stroke: "--plot-1", values: after }], count);
 }

@@ -1,4 +1,4 @@
-/** What waits, what runs, and how far it is. */
+/** The queue: waiting and running compactions, and their progress. */
 
 import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
@@ -46,7 +46,7 @@ function columns() {
     { label: "ID", align: "right", cell: (row) => String(row.compactionid) },
     { label: "Type", cell: (row) => row.type.toLowerCase() },
     { label: "State", cell: (row) => h("span", { class: `chip ${{ working: "busy", "ready for cleaning": "good" }[row.state] || "plain"}` }, row.state) },
-    { label: "Asked", cell: (row) => ago(row.enqueuetime, shell.overview.now, duration) },
+    { label: "Requested", cell: (row) => ago(row.enqueuetime, shell.overview.now, duration) },
     { label: "Pool", cell: (row) => row.poolname },
     { label: "Worker", cell: worker },
     { label: "Progress", wide: true, cell: progress },
@@ -66,15 +66,15 @@ function progress(row) {
   const batch = row.batch ? h("span", { class: "partition" }, `batch ${row.batch.batch}: ${row.batch.done} of ${row.batch.entries} entries done`) : null;
   if (row.state !== "working") return [h("span", {}, /^(a|the) /.test(row.waits_for || "") ? `waits for ${row.waits_for}` : row.waits_for), batch];
   const expected = row.expected_ms;
-  const meter = expected ? bar(Math.min(95, Math.round(100 * row.working_ms / expected)), "busy", "Time gone of the time that the last one took", "progressbar") : null;
-  return [h("span", {}, `works for ${duration(row.working_ms)}`, expected ? `, the last one took ${duration(expected)}` : ""), meter, batch];
+  const meter = expected ? bar(Math.min(95, Math.round(100 * row.working_ms / expected)), "busy", "Elapsed time as a share of the previous run's", "progressbar") : null;
+  return [h("span", {}, `working for ${duration(row.working_ms)}`, expected ? `, the previous run took ${duration(expected)}` : ""), meter, batch];
 }
 
 function cancel(row) {
   const name = `${row.dbname}.${row.tabname}${row.partname == null ? "" : `/${row.partname}`}`;
   confirm({
     title: `Cancel compaction ${row.compactionid}?`,
-    text: row.state === "working" ? "Its worker is stopped and what it staged is removed. Readers notice nothing." : "It is taken off the queue.",
+    text: row.state === "working" ? "Its worker is stopped and its staged files are removed. Readers are not affected." : "It is taken off the queue.",
     facts: [["Table", name], ["Type", row.type.toLowerCase()], ["State", row.state]],
     button: "Cancel the compaction", danger: true, path: `compactions/${row.compactionid}/cancel`, done: shell.refresh,
   });

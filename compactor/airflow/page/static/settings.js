@@ -1,4 +1,4 @@
-/** Which value is in force, and where it comes from. */
+/** The settings: values in force and their sources. */
 
 import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
@@ -25,10 +25,10 @@ export async function show(given) {
   await load();
 }
 
-async function change(changes, anew = false) {
+async function change(changes, reload = false) {
   Object.assign(state, changes);
   keep(state, DEFAULTS);
-  if (anew) await load().catch(complain);
+  if (reload) await load().catch(complain);
   else draw();
 }
 
@@ -48,16 +48,16 @@ function draw() {
     columns: [
       { label: "Setting", cell: (row) => h("code", {}, row.key) },
       { label: "Value", cell: (row) => [h("code", {}, row.value || "(empty)"), row.unit && !["text", "boolean"].includes(row.unit) ? h("span", { class: "partition" }, row.unit) : null] },
-      { label: "From", cell: (row) => [h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source), said(row)] },
+      { label: "From", cell: (row) => [h("span", { class: `chip ${row.source === "default" ? "plain" : "busy"}` }, row.source), author(row)] },
       { label: "Effect", wide: true, cell: (row) => row.effect },
       ...(state.table && shell.overview.rights.compact ? [{ label: "", cell: actions }] : []),
     ],
   }), spark.length ? [h("h2", {}, "Spark"), h("dl", { class: "facts" }, spark.map(([key, value]) => [h("dt", {}, h("code", {}, key)), h("dd", {}, value)]))] : null,
-  found.ignored.length ? [h("h2", {}, "Said in vain"), h("ul", {}, found.ignored.map(({ property, reason }) => h("li", {}, h("code", {}, property), `: ${reason}`)))] : null);
+  found.ignored.length ? [h("h2", {}, "Ignored properties"), h("ul", {}, found.ignored.map(({ property, reason }) => h("li", {}, h("code", {}, property), `: ${reason}`)))] : null);
 }
 
-/** Who said it, where that was here. */
-function said(row) {
+/** The author of an override. */
+function author(row) {
   const one = row.source === "override" ? found.overrides.find(({ key }) => key === row.key) : null;
   return one ? h("span", { class: "partition" }, `by ${one.by}, ${moment(one.at)}`) : null;
 }
@@ -73,7 +73,7 @@ function actions(row) {
 function override(row) {
   const value = h("input", { name: "value", value: row.value, autocomplete: "off", required: true });
   confirm({
-    title: `Override ${row.key} for ${state.table}?`, text: `${row.effect} The value is kept in Compactor's own state and goes before the table's and the database's properties, which stay as they are. Hive knows nothing of it.`,
+    title: `Override ${row.key} for ${state.table}?`, text: `${row.effect} The value is kept in Compactor's own state and takes precedence over the properties of the table and the database, which do not change. Hive does not see it.`,
     facts: [["Now", `${row.value || "(empty)"}, from ${row.source}`]], fields: [h("label", { class: "field" }, h("span", {}, "Value"), value)],
     button: "Override", path: "override", body: () => ({ table: state.table, key: row.key, value: value.value }), done: load,
   });
@@ -81,7 +81,7 @@ function override(row) {
 
 function remove(row) {
   confirm({
-    title: `Remove the override of ${row.key} for ${state.table}?`, text: "What the properties of the table and its database, or the metastore's configuration say holds again.",
+    title: `Remove the override of ${row.key} for ${state.table}?`, text: "The properties of the table and its database, or else the metastore's configuration, apply again.",
     facts: [["Now", row.value]], button: "Remove the override", path: "override", body: () => ({ table: state.table, key: row.key }), done: load,
   });
 }

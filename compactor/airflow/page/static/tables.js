@@ -1,4 +1,4 @@
-/** What every table needs, from the initiator's last look. */
+/** All tables and partitions, with the decisions of the initiator's last look. */
 
 import { read } from "./api.js";
 import { keep, kept, settled } from "./address.js";
@@ -8,8 +8,8 @@ import { bytes, count, duration, moment, percent } from "./format.js";
 
 const DEFAULTS = { find: "", outcome: "", order: "health", descending: false, offset: 0 };
 const LIMIT = 50;
-const OUTCOMES = [["", "All decisions"], ["due", "Due for compaction"], ["calm", "Nothing to do"], ["skipped", "Skipped"], ["error", "Errors"]];
-const WORDS = { major: "Major", minor: "Minor", rebalance: "Rebalance", cleanonly: "Clean", abortcleanup: "Clean aborts", notneeded: "Nothing to do", skipped: "Skipped", error: "Error" };
+const OUTCOMES = [["", "All decisions"], ["due", "Due for compaction"], ["calm", "Not needed"], ["skipped", "Skipped"], ["error", "Errors"]];
+const WORDS = { major: "Major", minor: "Minor", rebalance: "Rebalance", cleanonly: "Clean only", abortcleanup: "Abort clean-up", notneeded: "Not needed", skipped: "Skipped", error: "Error" };
 const KINDS = { notneeded: "good", skipped: "plain", error: "bad" };
 const state = kept(DEFAULTS);
 let cards;
@@ -52,7 +52,7 @@ async function load() {
 }
 
 function empty(overview) {
-  if (!overview.remembers) return "Nothing is remembered here: mode observe without a state_url keeps no state.";
+  if (!overview.remembers) return "Nothing is stored here: mode observe without a state_url keeps no state.";
   if (state.find || state.outcome) return "No table matches.";
   return `The initiator has looked at nothing yet. Unpause the DAG ${overview.dags.compaction_initiator}.`;
 }
@@ -64,7 +64,7 @@ function summary(overview) {
     onclick: () => { filter.querySelector("select").value = outcome; change({ outcome, offset: 0 }); } }, h("strong", {}, value), h("span", {}, label));
   return [card("tables and partitions", count(all), "", ""),
     card("due for compaction", count(of("major", "minor", "rebalance", "cleanonly", "abortcleanup")), "warn", "due"),
-    card("nothing to do", count(of("notneeded")), "good", "calm"), card("skipped", count(of("skipped")), "", "skipped"),
+    card("not needed", count(of("notneeded")), "good", "calm"), card("skipped", count(of("skipped")), "", "skipped"),
     card("errors", count(of("error")), of("error") ? "bad" : "", "error"),
     h("p", { class: "muted looked" }, overview.looked_at ? ["The initiator looked ", ago(overview.looked_at, overview.now, duration), "."] : "The initiator has not looked yet.")];
 }
@@ -76,8 +76,8 @@ function columns(overview) {
     { label: "Health", sort: "health", help: "0 to 100: deltas to merge, deletes, small files, aborts", cell: health },
     { label: "Deltas", sort: "deltas", largest: true, align: "right", cell: figure("deltas", count) },
     { label: "In deltas", sort: "delta_bytes", largest: true, align: "right", help: "Bytes in deltas", cell: figure("delta_bytes", bytes) },
-    { label: "Deletes", sort: "delete_ratio", largest: true, align: "right", help: "Part of the bytes in delete deltas", cell: figure("delete_ratio", percent) },
-    { label: "Small files", sort: "small_files", largest: true, align: "right", help: "Files below 16 MB that could be part of another one, of all files",
+    { label: "Deletes", sort: "delete_ratio", largest: true, align: "right", help: "Share of the bytes in delete deltas", cell: figure("delete_ratio", percent) },
+    { label: "Small files", sort: "small_files", largest: true, align: "right", help: "Files below 16 MB that could be joined with another one, of all files",
       cell: (row) => row.figures ? `${count(row.figures.small_files)} / ${count(row.figures.files)}` : h("span", { class: "muted" }, "–") },
     { label: "Size", sort: "bytes", largest: true, align: "right", cell: figure("bytes", bytes) },
     { label: "Aborts", sort: "aborts", largest: true, align: "right", help: "Aborted transactions that are not forgotten yet", cell: figure("aborts", count) },
@@ -107,7 +107,7 @@ async function explain(row) {
     fill(fresh, h("p", { class: "muted" }, "Looking…"));
     try {
       const found = await read("explain", { table: row.table, partition: row.partition });
-      fill(fresh, h("h3", {}, "Now"), told(found));
+      fill(fresh, h("h3", {}, "Now"), verdict(found));
     } catch (error) {
       fill(fresh, h("p", { class: "problem" }, error.message));
     }
@@ -125,31 +125,31 @@ async function explain(row) {
     rights.compact && row.paused ? h("button", { type: "button", class: "quiet", onclick: () => resume(row) }, "Resume…") : null,
     rights.compact && row.outcome === "skipped" && !row.paused ? h("button", { type: "button", class: "quiet", onclick: () => consider(row) }, "Consider again…") : null,
     rights.compact ? h("button", { type: "button", class: "primary", onclick: () => askToCompact({ table: row.table, partition: row.partition, done: shell.refresh }) }, "Compact…") : null);
-  open(name, h("div", {}, told(row), fresh, h("h3", {}, "Figures"), h("dl", { class: "facts" }, facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)])), buttons), { wide: true });
+  open(name, h("div", {}, verdict(row), fresh, h("h3", {}, "Figures"), h("dl", { class: "facts" }, facts.map(([key, value]) => [h("dt", {}, key), h("dd", {}, value)])), buttons), { wide: true });
 }
 
-function told(found) {
+function verdict(found) {
   const flips = found.flips.length ? [h("h3", {}, "What would change this"), h("ul", {}, found.flips.map((flip) => h("li", {}, flip)))] : null;
   return [h("p", {}, h("span", { class: `chip ${KINDS[found.outcome] || "warn"}` }, WORDS[found.outcome] || found.outcome), " ", found.because), flips];
 }
 
 function pause(row) {
   confirm({
-    title: `Pause ${row.table}?`, text: "Compactor's initiator asks for no compaction of this table, whatever its partitions need, until somebody resumes it. What waits in the queue and what is asked for by hand goes on. This is kept in Compactor's own state: the table's properties stay as they are, so Hive's own initiator, if it runs, goes on too.",
+    title: `Pause ${row.table}?`, text: "Compactor's initiator requests no compaction of this table, whatever its partitions need, until somebody resumes it. Queued and manual requests go on. The pause is kept in Compactor's own state: the table's properties do not change, so Hive's own initiator, if it runs, goes on too.",
     button: "Pause the table", path: "pause", body: () => ({ table: row.table }), done: shell.refresh,
   });
 }
 
 function resume(row) {
   confirm({
-    title: `Resume ${row.table}?`, text: "The initiator considers the table again at its next look. Rows about failures since each partition's last success leave the history too.",
+    title: `Resume ${row.table}?`, text: "The initiator considers the table again at its next pass. Rows about failures since each partition's last success are removed from the history too.",
     button: "Resume the table", path: "resume", body: () => ({ table: row.table }), done: shell.refresh,
   });
 }
 
 function consider(row) {
   confirm({
-    title: `Consider ${row.table} again?`, text: "The rows about failures since each partition's last success leave the history, so that the initiator looks at the table again.",
+    title: `Consider ${row.table} again?`, text: "The rows about failures since each partition's last success are removed from the history, so that the initiator considers the table again.",
     button: "Consider again", path: "resume", body: () => ({ table: row.table }), done: shell.refresh,
   });
 }

@@ -1,4 +1,4 @@
-/** Light or dark as Airflow around us, and by the machine's choice where we stand alone. */
+/** Light or dark theme: that of Airflow around us, or the system's if the page is not embedded. */
 
 const listeners = [];
 

@@ -39,7 +39,7 @@ def test_nobody_does_nothing(client: Caller, path: str, body: dict[str, str]) ->
 def test_a_metastore_that_nobody_named(client: Caller, path: str) -> None:
     answer = client("admin").get(f"/compactor/{path}")
     assert answer.status_code == 404
-    assert answer.json() == {"detail": "There is no metastore 'other'; [compactor] metastores names default."}
+    assert answer.json() == {"detail": "There is no metastore 'other'; [compactor] metastores has default."}
 
 
 def test_each_metastore_has_its_own_rights(client: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def test_a_table_that_failed_is_considered_again(client: Caller, site: Site, tab
     assert entry is not None
     site.metastore.endings.finish(entry, State.FAILED, "no space")
     assert post(client, "resume", {"table": "default.t"})["message"] == (
-        "default.t is considered again at the initiator's next look; 1 rows about failures left the history."
+        "The initiator considers default.t again at its next pass; 1 rows about failures were removed from the history."
     )
     assert site.metastore.entries.history() == []
 
@@ -129,7 +129,7 @@ def test_mode_observe_does_nothing(
 def test_a_table_is_paused_and_resumed(client: Caller, site: Site, table: Table, audit: Audit) -> None:
     assert post(client, "pause", {"table": "default.t"})["message"].startswith("default.t is paused")
     assert paused_tables(site) == {("default", "t")}
-    assert "considered again" in post(client, "resume", {"table": "default.t"})["message"]
+    assert "considers default.t again" in post(client, "resume", {"table": "default.t"})["message"]
     assert paused_tables(site) == frozenset()
     assert "is not paused" in post(client, "resume", {"table": "default.t"})["message"]
     assert [(event, user) for event, user, _ in audit()] == [

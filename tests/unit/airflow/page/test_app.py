@@ -77,9 +77,7 @@ def test_what_breaks_is_told_without_its_insides(client: Caller, monkeypatch: py
     monkeypatch.setattr(overview, "newest_runs", broken)
     answer = client("viewer").get("/compactor/default/api/runs")
     assert answer.status_code == 500
-    assert answer.json() == {
-        "detail": "Something broke while this was worked out; the log of Airflow's api-server says what."
-    }
+    assert answer.json() == {"detail": "An internal error occurred; the log of Airflow's api-server has the details."}
 
 
 def test_a_database_that_is_away_is_told(client: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
