@@ -23,7 +23,7 @@ PROCESSES, ROUNDS = sized(short=8, whole=16), 3
 ROOT = Path(__file__).parents[2]
 
 
-def test_sixteen_processes_get_nothing_twice(metastore: Metastore, url: str, tmp_path: Path) -> None:
+def test_many_processes_get_nothing_twice(metastore: Metastore, url: str, tmp_path: Path) -> None:
     """PROTOCOL 9: counters, claims and exclusive locks hold across processes (BEGIN IMMEDIATE, row locks)."""
     metastore.embedded_catalog.create_table(NewTable("default", "t", "/warehouse/t", [Column(name="a", type="int")]))
     total = PROCESSES * ROUNDS
