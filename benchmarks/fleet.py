@@ -28,8 +28,9 @@ from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
-from compactor.service.worker.work import Options, work_together
+from compactor.service.worker.work import work_together
 from tests.support.many import make_partitions, site_of
 
 

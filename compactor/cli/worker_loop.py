@@ -17,8 +17,8 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_entries, run_without_repair
 from compactor.service.repair import repair
 from compactor.service.site import Site
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.work import Options
 
 if TYPE_CHECKING:
     from compactor.rewrite.run.process_runner import ProcessRunner

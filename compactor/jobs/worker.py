@@ -20,7 +20,7 @@ from compactor.errors import CompactorError
 from compactor.service.batches.driver import Application, WorkerPass, run_batch
 from compactor.service.batches.resident import linger
 from compactor.service.site import Site, own_state
-from compactor.service.worker.work import Options
+from compactor.service.worker.options import Options
 from compactor.spark.runner import SparkRunner
 from compactor.spark.session import is_alive, session
 

@@ -14,8 +14,8 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
-from compactor.service.worker.work import Options
 from tests.support.beside import Beside
 from tests.support.expected import HIVE_NULL_PARTITION, difference, read_expected, step
 from tests.support.hive4 import Place

@@ -24,8 +24,8 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
-from compactor.service.worker.work import Options
 from compactor.storage.local import LocalStorage
 from tests.support.patience import until
 from tests.support.tables import entity_of

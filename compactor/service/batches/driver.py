@@ -16,8 +16,9 @@ from compactor.service import repair
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.site import Site, own_state
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.work import Options, work_together
+from compactor.service.worker.work import work_together
 from compactor.state.runs import Run
 
 log = logging.getLogger(__name__)

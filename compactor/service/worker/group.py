@@ -1,4 +1,4 @@
-"""Entries that go through the steps of a compaction together, of which each may fail alone."""
+"""Entries that go through the steps of a compaction together, each of which may fail alone."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from compactor.compaction.entry import Entity
 from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim
@@ -17,109 +18,141 @@ from compactor.rewrite.run.task_queue import Job
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
 from compactor.service.worker.bounds import Budget
-from compactor.service.worker.claim import Hold
+from compactor.service.worker.ending import end, put_back
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.service.worker.phases import Claimed, Opened, Planned
 
 log = logging.getLogger(__name__)
+_Before = TypeVar("_Before", bound=Claimed)
+_After = TypeVar("_After", bound=Claimed)
 
 
 class Group:
-    """``live`` are those that nothing has ended yet; ``told`` hears of each that has, at once.
+    """The entries that nothing has ended yet, each in its latest phase. ``report`` is called with each outcome at once.
 
     ``broken`` is the first error that is not an entry's own: a bug, or a database that doesn't answer.
     """
 
-    def __init__(self, holds: Iterable[Hold], told: Callable[[Outcome], object]) -> None:
-        self.live = list(holds)
+    def __init__(self, claimed: Iterable[Claimed], report: Callable[[Outcome], object]) -> None:
+        self._live: dict[int, Claimed] = {one.entry.id: one for one in claimed}
         self.broken: BaseException | None = None
-        self._told = told
+        self._report = report
 
-    def each(self, step: Callable[[Hold], object], holds: Iterable[Hold] | None = None) -> None:
-        """``step`` of each of ``holds`` (of all); one that fails falls out."""
-        for hold in list(self.live if holds is None else holds):
+    def still(self, entries: Iterable[_Before]) -> list[_Before]:
+        """Returns those of ``entries`` that nothing has ended."""
+        return [one for one in entries if one.entry.id in self._live]
+
+    def enter(self, entries: Iterable[Claimed]) -> None:
+        """Remembers a new phase of live entries, by which each is ended if it fails."""
+        for one in entries:
+            self._live[one.entry.id] = one
+
+    def advance(self, step: Callable[[_Before], _After | None], entries: Iterable[_Before]) -> list[_After]:
+        """Takes each of ``entries`` to the phase that ``step`` returns, and returns those that went on. One whose step
+        fails drops out; a ``step`` that has ended its entry returns None."""
+        further: list[_After] = []
+        for one in list(entries):
             try:
-                step(hold)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this entry's, and ``out`` tells it
-                self.out(hold, error)
+                after = step(one)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this entry's, and ``drop`` reports it
+                self.drop(one, error)
+                continue
+            if after is not None:
+                self._live[one.entry.id] = after
+                further.append(after)
+        return further
 
-    def done(self, hold: Hold, outcome: Outcome) -> None:
-        """``hold`` has come to its end."""
-        self.live.remove(hold)
-        seconds = time.monotonic() - hold.started
-        outcome = replace(outcome, seconds=seconds, txn=hold.txn, worker_id=hold.worker_id)
+    def each(self, step: Callable[[_Before], object], entries: Iterable[_Before]) -> list[_Before]:
+        """Does ``step`` for each of ``entries``, and returns those still in the group. One whose step fails drops out."""
+        every = list(entries)
+        for one in every:
+            try:
+                step(one)
+            except Exception as error:  # noqa: BLE001 - as above
+                self.drop(one, error)
+        return self.still(every)
+
+    def done(self, one: Claimed, outcome: Outcome) -> None:
+        """Ends an entry with its outcome."""
+        self.release(one)
+        txn = one.txn if isinstance(one, Opened) else None
+        outcome = replace(outcome, seconds=time.monotonic() - one.started, txn=txn, worker_id=one.worker_id)
         _log(outcome)
-        self._told(outcome)
+        self._report(outcome)
 
-    def out(self, hold: Hold, error: BaseException) -> None:
-        """``hold`` falls out of the group; nothing of it is left behind."""
+    def release(self, one: Claimed) -> None:
+        """Takes an entry out of the group, without an outcome."""
+        del self._live[one.entry.id]
+
+    def drop(self, one: Claimed, error: BaseException) -> None:
+        """Ends an entry by an error; nothing of it is left behind."""
         try:
             if isinstance(error, CommitUnknown):
                 raise error  # nothing may be touched before TXNS can be read again; repair does it then
             if isinstance(error, CompactorError):
-                self.done(hold, hold.ended_by(error))
+                self.done(one, end(one, error))
                 return
-            hold.put_back()
+            put_back(one)
             raise error
         except BaseException as broken:
-            log.error("%s entry %d ended in an unexpected error", hold.entry.entity, hold.entry.id, exc_info=broken)
+            log.error("%s entry %d ended in an unexpected error", one.entry.entity, one.entry.id, exc_info=broken)
             self.broken = self.broken or broken
-            if hold in self.live:
-                self.live.remove(hold)
+            self._live.pop(one.entry.id, None)
 
-    def fall(self, error: BaseException) -> None:
-        """All fall out: a step that they take together has failed."""
-        for hold in list(self.live):
-            self.out(hold, error)
+    def drop_all(self, error: BaseException) -> None:
+        """Ends all entries: a step that they take together has failed."""
+        for one in list(self._live.values()):
+            self.drop(one, error)
 
 
 class Watch:
-    """Whether the compactions of a group go on, asked of the database for all of them at once.
+    """Checks that the compactions of a group may go on, by asking the database for all of them at once.
 
-    An answer is as fresh as the question, or as one of another entry's since the last question of this one.
+    An answer is as recent as the question, or as the last question of another entry that came after this one's.
     """
 
-    def __init__(self, site: Site, heart: Heartbeat, holds: Iterable[Hold]) -> None:
+    def __init__(self, site: Site, heart: Heartbeat, entries: Iterable[Opened]) -> None:
         self._site = site
         self._heart = heart
-        self._holds = list(holds)
+        self._entries = list(entries)
         self._lock = threading.Lock()
-        self._unasked: set[Hold] = set()
+        self._unasked: set[int] = set()
         self._open: frozenset[TxnId] = frozenset()
         self._awaited: frozenset[Entity] = frozenset()
 
-    def job(self, hold: Hold, budget: Budget, units: Sequence[Unit] | None = None) -> Job:
-        """The units of what ``hold`` has planned (or ``units``, which are done before), with its questions."""
+    def job(self, planned: Planned, budget: Budget, units: Sequence[Unit] | None = None) -> Job:
+        """Returns the units of the plan (or ``units``, which come before them), with the checks between them."""
         return Job(
-            units=stage.units_with_targets(hold.site.storage, hold.the_plan) if units is None else units,
-            check=lambda: self.check(hold),
-            skips=budget.skips(hold.the_plan),
+            units=stage.units_with_targets(planned.site.storage, planned.plan) if units is None else units,
+            check=lambda: self.check(planned),
+            skips=budget.skips(planned.plan),
         )
 
-    def check(self, hold: Hold) -> None:
-        """Nothing while the compaction of ``hold`` is to go on.
+    def check(self, one: Opened) -> None:
+        """Returns if the compaction of this entry is to go on.
 
         Raises:
-            LostClaim: its transaction is not open any more.
+            LostClaim: its transaction is no longer open.
             LockNotGranted: a statement waits for its table exclusively.
         """
-        self._heart.check(hold.transaction)
+        self._heart.check(one.txn)
+        number, entity = one.entry.id, one.entry.entity
         with self._lock:
-            if hold not in self._unasked:
-                self._look()
-            self._unasked.discard(hold)
-            is_open, is_awaited = hold.transaction in self._open, hold.entry.entity in self._awaited
-        entity = hold.entry.entity
+            if number not in self._unasked:
+                self._ask()
+            self._unasked.discard(number)
+            is_open, is_awaited = one.txn in self._open, entity in self._awaited
         if not is_open:
-            raise LostClaim(f"{entity}: transaction {hold.transaction} of the compaction is not open any more")
+            raise LostClaim(f"{entity}: transaction {one.txn} of the compaction is no longer open")
         if is_awaited:
             raise LockNotGranted(f"{entity}: a statement waits for it exclusively; the compaction yields to it")
 
-    def _look(self) -> None:
+    def _ask(self) -> None:
         metastore = self._site.metastore
-        states = metastore.transactions.states([hold.transaction for hold in self._holds])
+        states = metastore.transactions.states([one.txn for one in self._entries])
         self._open = frozenset(txn for txn, state in states.items() if state == "o")
-        self._awaited = metastore.locks.awaited_exclusively([hold.entry.entity for hold in self._holds])
-        self._unasked = set(self._holds)
+        self._awaited = metastore.locks.awaited_exclusively([one.entry.entity for one in self._entries])
+        self._unasked = {one.entry.id for one in self._entries}
 
 
 def _log(outcome: Outcome) -> None:

@@ -36,7 +36,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
-from compactor.service.worker import commit as naming_module
+from compactor.service.worker import publication
 from compactor.service.worker.outcome import Result
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.local import LocalStorage
@@ -157,7 +157,7 @@ def test_the_exclusive_lock_is_tried_again_and_later_each_time(
         if len(waits) == 5:
             site.metastore.transactions.commit(reader)
 
-    monkeypatch.setattr(naming_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
+    monkeypatch.setattr(publication, "time", SimpleNamespace(monotonic=time.monotonic, sleep=wait))
     outcome = compact(patient, "minor")
     assert (outcome.result, outcome.message, len(outcome.output)) == (Result.COMPACTED, "", 2)
     assert (waits, kinds) == ([0.1, 0.2, 0.4, 0.8, 1.6], {"SHARED_READ"})

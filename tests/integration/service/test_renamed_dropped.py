@@ -16,8 +16,9 @@ from compactor.service.repair import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.work import Options, work
+from compactor.service.worker.work import work
 from tests.support.passes import clean_all
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in

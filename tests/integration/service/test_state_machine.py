@@ -42,8 +42,8 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Result
-from compactor.service.worker.work import Options
 from compactor.tables.writer import write_rows
 from tests.support.oracle import read_directory
 from tests.support.passes import clean_all, rows_without_visibility

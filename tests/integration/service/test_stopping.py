@@ -110,7 +110,7 @@ def test_a_stopped_worker_begins_no_further_unit(
         runner = Meanwhile(pool if processes else InProcessRunner(), stop)
         (outcome,) = run_entries(site, claimable(site), runner).outcomes
     assert outcome.result in (Result.LOST, Result.ABORTED)
-    assert "is not open any more" in outcome.message
+    assert "is no longer open" in outcome.message
     assert 1 <= runner.begun <= UNITS // 4  # the first parcel, of one unit or of a quarter of them
     repair(site)
     assert files_below(location) == before

@@ -125,7 +125,7 @@ def test_a_worker_notices_between_two_units_and_ends_its_row(site: Site, table: 
 
     outcome = compact(site, runner=Interrupted(before=abort))
     assert outcome.result is Result.ABORTED
-    assert "is not open any more" in outcome.message
+    assert "is no longer open" in outcome.message
     (row, *_) = site.metastore.entries.history()
     assert (row.id, row.state, row.error) == (outcome.entry.id, State.ABORTED, ABORT_MESSAGE)
     assert site.metastore.entries.queue() == []

@@ -15,7 +15,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.roles import initiator
 from compactor.service.roles.initiator import consider_now, initiate
 from compactor.service.site import Site
-from compactor.service.worker.work import Options
+from compactor.service.worker.options import Options
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings

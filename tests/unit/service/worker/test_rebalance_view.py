@@ -28,9 +28,10 @@ from compactor.rows.reader import read_snapshot
 from compactor.service.requests.request import RebalanceOptions, request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site, compactor_view
+from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.rebalance_view import allocate_write_id, must_be_possible
-from compactor.service.worker.work import Options, work
+from compactor.service.worker.work import work
 from compactor.tables.transaction import WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 from tests.support.passes import clean_all, compact, rows_without_visibility, settle
