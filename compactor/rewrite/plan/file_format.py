@@ -1,4 +1,4 @@
-"""How the files of an insert-only table are put together, by the table's format and what it says of lines."""
+"""The way the files of an insert-only table are combined, by the table's format and its properties about lines."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 
 class FileFormat(enum.Enum):
-    """How the files of an insert-only table are put together."""
+    """The way the files of an insert-only table are combined."""
 
     ORC = "ORC"  #: stripes are copied, small neighbours re-encoded
     PARQUET = "Parquet"  #: row groups are copied
-    TEXT = "text"  #: bytes one after another
+    TEXT = "text"  #: bytes are concatenated
     WHOLE = "any"  #: every file as it is, beside the others in one directory
 
 
@@ -26,16 +26,17 @@ _WIDE = ("UTF-16", "UTF-32", "UTF16", "UTF32", "UCS")
 
 
 def file_format(input_format: str | None, parameters: Mapping[str, str]) -> FileFormat:
-    """The format of a table or partition; ``parameters`` are those of the table, the partition and the serde together.
+    """Returns the format of a table or partition; ``parameters`` are those of the table, the partition and the serde
+    together.
 
-    What cannot be put into one file without decoding rows stays in files of its own, so no format is refused.
+    Files that cannot be combined without decoding rows stay as they are, so no format is refused.
     """
     found = _BY_INPUT.get(input_format or "", FileFormat.WHOLE)
     return FileFormat.WHOLE if found is FileFormat.TEXT and not _is_all_lines(parameters) else found
 
 
 def _is_all_lines(parameters: Mapping[str, str]) -> bool:
-    """Whether every byte of every file belongs to a line that readers show, and lines end in ``\\n``."""
+    """Returns true if every byte of every file belongs to a line that readers show, and lines end in ``\\n``."""
     given = {key.lower(): value for key, value in parameters.items()}
     return (
         all(given.get(key, "0").strip() in ("", "0") for key in _LINES_LEFT_OUT)

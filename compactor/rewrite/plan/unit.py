@@ -1,7 +1,7 @@
-"""One unit of work: the files of one file number, and what came out of rewriting them. Values only, so that they travel.
+"""One unit of work: the files of one file number, and the output of rewriting them. Values only, so that they travel.
 
 The unit is the file number within a partition: rows and delete events of ``bucket_00003`` meet only those of
-``bucket_00003``, since every reader does it so.
+``bucket_00003``, as in every reader.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ FIRST_WRITE_ID = WriteId(0)  #: of original rows; no event aims below it
 
 
 class Shape(enum.Enum):
-    """What a compaction makes of its inputs."""
+    """The output that a compaction makes of its inputs."""
 
     MAJOR = "base"  #: every visible row that is not deleted
     MINOR = "deltas"  #: the rows of the insert deltas, and the delete events aimed below them
 
 
-#: What a worker makes of each type of request; another type's is not a worker's.
+#: The shape of each type of request that a worker handles.
 SHAPES = {
     CompactionType.MAJOR: Shape.MAJOR,
     CompactionType.MINOR: Shape.MINOR,
-    CompactionType.REBALANCE: Shape.MAJOR,  # of which ``rewrite.full_acid.rebalance`` makes its own
+    CompactionType.REBALANCE: Shape.MAJOR,  # planned further by ``rewrite.full_acid.rebalance``
 }
 
 
@@ -49,20 +49,20 @@ class FileNumberInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebalance:
-    """What a rebalance makes of all ``parts``: ``files`` files of equally many rows, with new ROW__IDs.
+    """The work of a rebalance, which turns all ``parts`` into ``files`` files of equally many rows, with new ROW__IDs.
 
-    With ``order_by`` rows stand in that order and all have ``write_id``; else they keep their order and write IDs.
+    With ``order_by``, rows are in that order and all have ``write_id``; otherwise they keep their order and write IDs.
     """
 
     parts: tuple[FileNumberInputs, ...]
     files: int
-    write_id: WriteId  #: the rebalance's own, which its base bears
+    write_id: WriteId  #: the rebalance's own, which names its base
     order_by: tuple[OrderBy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """All that an executor needs to rewrite one file number. Paths are absolute, ids come as values."""
+    """Everything that an executor needs to rewrite one file number. Paths are absolute, ids come as values."""
 
     location: str
     staging: str
@@ -80,17 +80,19 @@ class Unit:
     stores: StoreOptions = field(default_factory=StoreOptions)
     rebalance: Rebalance | None = None  #: then ``inserts`` and ``deletes`` are those of all its parts
     file_format: FileFormat | None = None  #: of an insert-only table; None where files hold ACID rows
-    final: tuple[tuple[DeltaKind, str], ...] = ()  #: outputs' directories, where uploads go to their final keys at once
+    final: tuple[
+        tuple[DeltaKind, str], ...
+    ] = ()  #: the outputs' directories, if uploads go to their final keys at once
     version_1: bool = False  #: Hive 2's files, in which the newest event of a key counts
 
     @property
     def acid_version(self) -> bytes | None:
-        """What the output's metadata say; Hive 2's say nothing."""
+        """The ACID version in the output's metadata; Hive 2's have none."""
         return None if self.version_1 else ACID_VERSION
 
     @property
     def looks_always(self) -> bool:
-        """Whether no statistics are believed."""
+        """True if no statistics are trusted."""
         return self.full_verify or self.reads_keys
 
     @property
@@ -99,7 +101,7 @@ class Unit:
 
     @property
     def applies_from(self) -> WriteId:
-        """Delete events aimed at this write ID and later are applied: a base can't hold rows of a minor's own range."""
+        """The write ID from which on delete events are applied: a base can't hold rows of a minor's own range."""
         return FIRST_WRITE_ID if self.shape is Shape.MAJOR else self.first_write_id
 
 
@@ -115,7 +117,7 @@ class Output:
     length: int
     crc32: int
     file_name: str | None = None
-    upload: Upload | None = None  #: then nothing lies at ``path``: completing it names the file
+    upload: Upload | None = None  #: if set, there is no file at ``path``: completing the upload names it
 
     @property
     def name(self) -> str:
@@ -124,7 +126,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a unit did, in rows, events, stripes and bytes."""
+    """The figures of a unit's work: rows, events, stripes and bytes."""
 
     rows_in: int = 0
     rows_deleted: int = 0
@@ -132,7 +134,7 @@ class Figures:
     rows_out: int = 0
     events_in: int = 0
     events_invisible: int = 0
-    events_applied: int = 0  #: left out because their rows are left out too, or because nothing can hold their rows
+    events_applied: int = 0  #: dropped with their rows, or because nothing can hold their rows
     events_out: int = 0
     stripes_copied: int = 0
     stripes_encoded: int = 0
@@ -147,10 +149,10 @@ class Figures:
         return Figures(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
     def check(self, location: str, shape: Shape) -> None:
-        """That every row is accounted for, and every delete event of a minor.
+        """Checks that every row is accounted for, and every delete event of a minor.
 
         Raises:
-            VerificationFailed: otherwise.
+            VerificationFailed: one is not.
         """
         if self.rows_in != self.rows_out + self.rows_deleted + self.rows_invisible:
             raise VerificationFailed(
@@ -165,8 +167,8 @@ class Figures:
             )
 
     def handed_on(self) -> Figures:
-        """Of a step whose outputs the next one reads: what came to an end in it. Added to the next one's, both together
-        tell what went into this one and came out of that."""
+        """Returns the figures of a step whose outputs the next step reads, less what it handed on. Added to the figures of
+        the next step, they describe what went into the first step and came out of the second."""
         return replace(
             self,
             rows_in=self.rows_in - self.rows_out,
@@ -191,10 +193,10 @@ class UnitResult:
     is_done: bool = True
 
     def plus(self, outputs: tuple[Output, ...], figures: Figures) -> UnitResult:
-        """The same with these besides."""
+        """Returns the result with more outputs and figures."""
         return replace(self, outputs=(*self.outputs, *outputs), figures=self.figures + figures)
 
 
 def passed_over(unit: Unit) -> UnitResult:
-    """Stands for a unit that did not begin: its rows are where they were."""
+    """Returns the result of a unit that did not begin: its rows are where they were."""
     return UnitResult(number=unit.number, outputs=(), is_done=False)

@@ -138,7 +138,7 @@ class GroupRun:
         return group.still(opened)
 
     def _view(self, locked: Sequence[Opened]) -> list[Viewed]:
-        """Finds out what each entry may read, once nothing half done is left there."""
+        """Makes the view of each entry, once nothing half done is left there."""
         site, group = self.site, self.group
         scan = leftovers.LeftoverScan(site, [one.target for one in locked])
         swept = group.each(lambda one: scan.clear(one.target), locked)

@@ -16,7 +16,7 @@ from compactor.service.site import Look, Target, View
 
 
 def delayed_view(look: Look, target: Target, txn: TxnId | None, type: CompactionType) -> View:
-    """Returns what a compaction of ``type`` may read of ``target``: the view of ``Look.view``, less everything that some
+    """Returns the view of ``target`` for a compaction of ``type``: that of ``Look.view``, less everything that some
     open transaction does not see yet.
 
     Raises:

@@ -12,8 +12,8 @@ def _goes_on() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How a pass works. ``small_stripe_bytes`` None leaves the unit's own bound; ``stops`` returns true once the pass is
-    asked to end soon."""
+    """The options of a pass. ``small_stripe_bytes`` None leaves the unit's own bound; ``stops`` returns true once the pass
+    is asked to end soon."""
 
     full_verify: bool = False
     small_stripe_bytes: int | None = None

@@ -12,7 +12,7 @@ from compactor.rewrite.plan.unit import Figures
 
 
 class Result(enum.Enum):
-    """How a worker's work on an entry ended."""
+    """The result of a worker's work on an entry."""
 
     COMPACTED = "compacted"
     CLEAN_ONLY = "nothing to merge, obsolete directories are left to the cleaner"

@@ -70,7 +70,7 @@ class Opened(Admitted):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Viewed(Opened):
-    """What it may read is known."""
+    """Its view is known."""
 
     scope: ReadScope
 
@@ -126,6 +126,6 @@ _Phase = TypeVar("_Phase", bound=Claimed)
 
 
 def _next(phase: type[_Phase], before: Claimed, **found: Any) -> _Phase:
-    """Returns ``before`` in ``phase``, with what was ``found`` on the way."""
+    """Returns ``before`` in a later (or, to plan again, an earlier) ``phase``, with what the step found."""
     names = [field.name for field in fields(phase) if field.name not in found]
     return phase(**{name: getattr(before, name) for name in names if hasattr(before, name)}, **found)

@@ -38,7 +38,7 @@ class ReadScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What is to be planned: a compaction of type ``kind`` under transaction ``txn``.
+    """A compaction to plan: of type ``kind``, under transaction ``txn``.
 
     ``file_format`` is that of an insert-only table. ``buckets`` and ``order_by`` are those of a rebalance;
     ``small_stripe_bytes`` None leaves the unit's own bound.
@@ -98,8 +98,10 @@ class NoPlan:
 
 
 def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> ReadScope:
-    """Returns what transaction ``txn`` may read for a compaction of type ``kind``. A rebalance allocates its write ID,
-    reads at an instant of its own and heeds no ``compactor.naming.delay``: it waits for every writer.
+    """Returns the scope that transaction ``txn`` may read for a compaction of type ``kind``.
+
+    A rebalance allocates its write ID, reads at an instant of its own and ignores ``compactor.naming.delay``: it waits
+    for every writer.
 
     Raises:
         LockNotGranted: the view has to wait for other transactions; the next pass tries again.
@@ -111,7 +113,7 @@ def scope_of(look: Look, target: Target, txn: TxnId, kind: CompactionType) -> Re
 
 
 def preview_scope(site: Site, target: Target, kind: CompactionType) -> ReadScope:
-    """Returns what a compaction that began now would read. Nothing is written.
+    """Returns the scope that a compaction would read if it began now. Nothing is written.
 
     Raises:
         LockNotGranted: ``compactor.naming.delay`` admits nothing yet.

@@ -43,7 +43,7 @@ def _give_way(one: StagedEntry) -> MustBeMajor:
 
 
 def _not_as_minor(one: StagedEntry) -> str:
-    """Returns why the output of a minor can't be named as it is, whoever else reads now; empty if it can."""
+    """Returns why the output of a minor can't be named as it is, no matter who reads now; empty if it can."""
     planned = one.plan
     if planned.shape is Shape.MAJOR:
         return ""
