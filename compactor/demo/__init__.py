@@ -1,1 +1,1 @@
-"""The demo: real data, a real scheduler, and the numbers before and after."""
+"""The demo: real data, a real scheduler, and figures before and after compaction."""

@@ -19,7 +19,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit codes: 0 as promised, 1 not, 130 interrupted. Nothing that it started is left in any case."""
+    """Runs the demo and leaves no process behind. Exit codes: 0 success, 1 failure, 130 interrupted."""
     parser = argparse.ArgumentParser(prog="python -m compactor.demo", description="The demo of Compactor.")
     parser.add_argument("what", choices=("run", "up"), help="run: to the end and stop; up: leave Airflow's UI running")
     parser.add_argument("--folder", type=Path, default=Path("build/demo"), help="wiped at the beginning")
@@ -27,10 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=None, help="of Airflow; default: a free one")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
-    # SIGINT too: a shell starts what runs in the background with it ignored.
+    # SIGINT too: a shell starts background processes with it ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
-    # The table needs this width; where the terminal has less it breaks the lines itself.
+    # The table needs this width; a narrower terminal wraps the lines itself.
     console = Console()
     console.width = max(console.width, 130)
     demo = Demo(_ROOT, given.folder.resolve(), console, months=given.months, port=given.port)

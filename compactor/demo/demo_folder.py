@@ -1,4 +1,4 @@
-"""Where the demo lives: one folder that it may wipe, with a metastore, a warehouse and an Airflow of its own."""
+"""The demo's folder, which it may wipe, with its own metastore, warehouse and Airflow."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class DemoPaths:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """The folder is ours until the block ends.
+        """Locks the folder until the block ends.
 
         Raises:
-            Refused: another demo uses it now.
+            Refused: another demo is using it.
         """
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with (self.folder.parent / f"{self.folder.name}.lock").open("w") as lock:
@@ -68,13 +68,13 @@ class DemoPaths:
             yield
 
     def make(self) -> None:
-        """An empty folder with an embedded metastore in it; what an earlier demo left there goes.
+        """Creates the folder with an embedded metastore in it; removes the files of an earlier demo.
 
         Raises:
-            Refused: the folder holds something that no demo made.
+            Refused: the folder contains files that no demo made.
         """
         if self.folder.exists() and any(self.folder.iterdir()) and not (self.folder / _MARK).exists():
-            raise Refused(f"{self.folder} is not empty and no demo made it; name another folder with --folder")
+            raise Refused(f"{self.folder} is not empty and no demo made it; choose another folder with --folder")
         shutil.rmtree(self.folder, ignore_errors=True)
         self.warehouse.mkdir(parents=True)
         (self.folder / _MARK).touch()
@@ -85,11 +85,11 @@ class DemoPaths:
         database.close()
 
     def write_config(self) -> None:
-        """The compactor.toml that names this metastore."""
+        """Writes the compactor.toml for this metastore."""
         self.config.write_text(_CONFIG.format(url=self.url, warehouse=self.warehouse), "utf-8")
 
     @contextmanager
     def site(self) -> Iterator[Site]:
-        """The demo's metastore, whatever the environment says of others."""
+        """Opens the demo's metastore, ignoring the environment."""
         with open_site(configure(config_path=str(self.config), environment={})) as site:
             yield site

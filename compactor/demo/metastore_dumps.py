@@ -1,4 +1,4 @@
-"""What a dump of a metastore says about one table: the transaction tables' rows and DESCRIBE FORMATTED's text.
+"""Parses a metastore's dump of one table: the rows of the transaction tables and the text of DESCRIBE FORMATTED.
 
 Pure: text in, values out. The dumps are those of ``tests/fixtures`` (Hive 2.3, 3.1, 4.1 and Trino over Hive 3.1).
 """
@@ -26,20 +26,20 @@ class Dump:
     tables: Mapping[str, tuple[Row, ...]]
 
     def rows(self, table: str) -> tuple[Row, ...]:
-        """The rows of ``table``, none where the dump does not know it."""
+        """Returns the rows of ``table``; none if the dump does not have it."""
         return self.tables.get(table, ())
 
     def number(self, table: str, column: str) -> int | None:
-        """The one number of a one-row table such as NEXT_TXN_ID, None where it is not there."""
+        """Returns the number in a one-row table such as NEXT_TXN_ID; None if it is absent."""
         rows = self.rows(table)
         return None if not rows else int(rows[0][column] or 0)
 
 
 def parse_dump(text: str, name: str) -> Dump:
-    """The content of a ``txn_tables.txt``; ``name`` is for messages.
+    """Parses a ``txn_tables.txt``; ``name`` is for messages.
 
     Raises:
-        BadFile: a row that has not as many values as its heading has columns, or stands under no heading.
+        BadFile: a row does not have as many values as its heading has columns, or has no heading.
     """
     tables: dict[str, list[Row]] = {}
     current: tuple[list[Row], list[str]] | None = None
@@ -62,7 +62,7 @@ def parse_dump(text: str, name: str) -> Dump:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """A table as DESCRIBE FORMATTED prints it. Columns and partition keys are (name, Hive type) in their order."""
+    """A table as printed by DESCRIBE FORMATTED. Columns and partition keys are (name, Hive type) in order."""
 
     columns: tuple[tuple[str, str], ...]
     partition_keys: tuple[tuple[str, str], ...]
@@ -80,10 +80,10 @@ _COMPUTED = frozenset({"numPartitions"})  # printed among the parameters, stored
 
 
 def parse_description(text: str, name: str) -> Description:
-    """The content of a ``describe.txt``; ``name`` is for messages.
+    """Parses a ``describe.txt``; ``name`` is for messages.
 
     Raises:
-        BadFile: there is no column, or a number is none.
+        BadFile: there is no column, or a number cannot be parsed.
     """
     columns: list[tuple[str, str]] = []
     keys: list[tuple[str, str]] = []
@@ -136,5 +136,5 @@ def _description(
 
 
 def _bracketed(text: str) -> tuple[str, ...]:
-    """``[a, b]`` -> ``("a", "b")``."""
+    """Parses ``[a, b]`` into ``("a", "b")``."""
     return tuple(part.strip() for part in text.strip("[]").split(",") if part.strip())

@@ -1,4 +1,4 @@
-"""Before and after, for people as a table and for programs as JSON, and the judgement whether it is as promised."""
+"""Reports the figures before and after, as a table for people and as JSON, and checks them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFigures:
-    """One table at one moment. ``checksum`` is over all rows and their ROW__IDs, in the order of the ROW__IDs."""
+    """The figures of one table at one time. ``checksum`` covers all rows and their ROW__IDs, in order of ROW__ID."""
 
     table: str
     partitions: int  #: 0 for a table that has none
@@ -26,7 +26,7 @@ class TableFigures:
 
 
 def comparison(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> Table:
-    """What the terminal shows: each figure before -> after."""
+    """Builds the table for the terminal: each figure before -> after."""
     table = Table(title="Before -> after compaction", title_justify="left", box=box.SIMPLE)
     table.add_column("table", no_wrap=True)
     for heading in ("partitions", "directories", "files", "bytes", "rows", "seconds to read", "checksum"):
@@ -46,7 +46,7 @@ def comparison(before: Sequence[TableFigures], after: Sequence[TableFigures]) ->
 
 
 def write(path: Path, before: Sequence[TableFigures], after: Sequence[TableFigures], seconds: float) -> None:
-    """The same as JSON at ``path``."""
+    """Writes the same figures as JSON to ``path``."""
     tables = [
         {
             "table": old.table,
@@ -71,7 +71,7 @@ def write(path: Path, before: Sequence[TableFigures], after: Sequence[TableFigur
 
 
 def complaints(before: Sequence[TableFigures], after: Sequence[TableFigures]) -> list[str]:
-    """What is not as promised: one sentence each, none when all is well."""
+    """Lists the differences from the promised result, one sentence each; empty if there are none."""
     found: list[str] = []
     for old, new in zip(before, after, strict=True):
         if old.rows != new.rows:

@@ -1,4 +1,4 @@
-"""The demo itself: load, measure, let the scheduler work, ask for one more by hand, measure again, judge."""
+"""Runs the demo: load, measure, let the scheduler work, request one more by hand, measure again, check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from compactor.demo import report, tables
 from compactor.demo.demo_folder import DemoPaths
 from compactor.demo.measure import measure
 from compactor.demo.report import TableFigures
-from compactor.demo.scheduler_watch import Story
+from compactor.demo.scheduler_watch import SchedulerWatch
 from compactor.demo.servers import AirflowServers
 from compactor.errors import CompactorError
 from compactor.service.site import Site
@@ -26,14 +26,14 @@ from compactor.service.site import Site
 _AIRFLOW = {
     "AIRFLOW__COMPACTOR__POOL": "compaction",
     "AIRFLOW__COMPACTOR__POLL_SECONDS": "4",
-    # By events, unless something holds the cleaner back: a timed run that came first would leave it nothing to be told of.
+    # The cleaner should run on events unless something delays it: a timed run that came first would leave no event's work.
     "AIRFLOW__COMPACTOR__CLEANER_INTERVAL": "300",
     "AIRFLOW__COMPACTOR__HOUSEKEEPER_INTERVAL": "120",
 }
 
 
 class NotAsPromised(CompactorError):
-    """The demo came to its end, and what it found there is wrong."""
+    """The demo finished with a wrong result."""
 
 
 class Demo:
@@ -49,17 +49,17 @@ class Demo:
         self._port = port
 
     def run(self) -> None:
-        """To the end.
+        """Runs the demo to its end.
 
         Raises:
-            NotAsPromised: rows changed, or a directory stayed that should be gone.
-            CompactorError: something failed on the way.
+            NotAsPromised: rows changed, or a directory that should be gone is still there.
+            CompactorError: a step failed.
         """
         start = time.monotonic()
-        with self._running() as (servers, site, story):
-            before = self._load(servers, site, story)
-            self._scheduled(story)
-            self._by_hand(story)
+        with self._running() as (servers, site, watch):
+            before = self._load(servers, site, watch)
+            self._scheduled(watch)
+            self._by_hand(watch)
         with self._place.site() as site:
             after = _measured(site)
         seconds = time.monotonic() - start
@@ -71,10 +71,10 @@ class Demo:
         self._console.print(f"Every row and ROW__ID is as before. {seconds:.0f} s. Figures: {self._place.report}")
 
     def up(self) -> None:
-        """Until Ctrl-C: the same tables and Airflow's UI."""
-        with self._running() as (servers, site, story):
-            self._load(servers, site, story)
-            story.prepare()
+        """Keeps the same tables and Airflow's UI running until Ctrl-C."""
+        with self._running() as (servers, site, watch):
+            self._load(servers, site, watch)
+            watch.prepare()
             self._console.print(
                 f"Airflow runs at [bold]{servers.url}[/bold], log in as [bold]{servers.user}[/bold] with password "
                 f"[bold]{servers.password}[/bold]. Ctrl-C stops it.",
@@ -85,61 +85,61 @@ class Demo:
                 time.sleep(1)
 
     @contextmanager
-    def _running(self) -> Iterator[tuple[AirflowServers, Site, Story]]:
-        """A fresh place with servers that are starting; all of them are gone when the block ends, however it does."""
+    def _running(self) -> Iterator[tuple[AirflowServers, Site, SchedulerWatch]]:
+        """Prepares a fresh folder and the servers, which are all stopped when the block ends in any way."""
         with self._place.taken():
             self._place.make()
             more = _AIRFLOW | {"AIRFLOW__COMPACTOR__CONFIG": str(self._place.config)}
             servers = AirflowServers(self._place.airflow, self._root / "dags", more, port=self._port)
             try:
                 with self._place.site() as site:
-                    yield servers, site, Story(servers, site, self._console)
+                    yield servers, site, SchedulerWatch(servers, site, self._console)
             finally:
                 self._console.print("Stopping Airflow.")
                 with _undisturbed():
                     servers.stop()
 
-    def _load(self, servers: AirflowServers, site: Site, story: Story) -> list[TableFigures]:
-        """Write the tables and measure them while Airflow starts; its DAGs are paused until then."""
-        story.tell("Airflow starts: api-server, dag-processor, scheduler, triggerer")
+    def _load(self, servers: AirflowServers, site: Site, watch: SchedulerWatch) -> list[TableFigures]:
+        """Writes the tables and measures them while Airflow starts; its DAGs are paused until then."""
+        watch.report("Airflow starts: api-server, dag-processor, scheduler, triggerer")
         with ThreadPoolExecutor(1) as pool:
             starting = pool.submit(servers.start, 900)
             try:
-                tables.load(site, self._root / "tests" / "fixtures", self._place.warehouse, self._months, story.tell)
+                tables.load(site, self._root / "tests" / "fixtures", self._place.warehouse, self._months, watch.report)
                 before = _measured(site)
                 for one in before:
-                    story.tell(f"{one.table}: {one.directories} directories, {one.files} files, {one.rows:,} rows")
+                    watch.report(f"{one.table}: {one.directories} directories, {one.files} files, {one.rows:,} rows")
             except BaseException:
-                servers.stop()  # or the thread would go on waiting for an API that nobody needs any more
+                servers.stop()  # or the thread would keep waiting for an API that is no longer needed
                 raise
             starting.result()
-        story.tell(f"Airflow answers at {servers.url}")
+        watch.report(f"Airflow answers at {servers.url}")
         return before
 
-    def _scheduled(self, story: Story) -> None:
-        """What the scheduler does by itself: find, compact, clean, keep house."""
-        story.prepare()
+    def _scheduled(self, watch: SchedulerWatch) -> None:
+        """Waits for the scheduler's own work: find, compact, clean, keep house."""
+        watch.prepare()
         due = tables.due(self._months)
-        story.wait("the initiator's requests are compacted and cleaned", lambda: story.compacted(due), 900)
-        story.wait("the housekeeper has run", lambda: story.succeeded("acid_housekeeper"), 900)
+        watch.wait("the initiator's requests are compacted and cleaned", lambda: watch.compacted(due), 900)
+        watch.wait("the housekeeper has run", lambda: watch.succeeded("acid_housekeeper"), 900)
 
-    def _by_hand(self, story: Story) -> None:
-        """What somebody asks for in the form, though the tables' thresholds are far away."""
+    def _by_hand(self, watch: SchedulerWatch) -> None:
+        """Requests compactions as in the form, of tables far below their thresholds."""
         for entity in tables.BY_HAND:
             name = f"{entity.database}.{entity.table}"
-            story.tell(f"compact_table is triggered for {name}, whose thresholds a table property raised")
-            story.trigger("compact_table", {"table": name, "type": "major", "wait": True})
-        # Its tables came with compactions in their history, so only the end of the runs says that ours are done.
-        story.wait("compact_table ended", partial(story.succeeded, "compact_table", "", len(tables.BY_HAND)), 900)
-        story.wait("the requests by hand are cleaned", lambda: story.compacted(tables.BY_HAND), 900)
-        # Only now: a cleaner by the clock that is faster than one announcement leaves nothing to be told of by it.
+            watch.report(f"compact_table is triggered for {name}, whose thresholds a table property raised")
+            watch.trigger("compact_table", {"table": name, "type": "major", "wait": True})
+        # Its tables came with compactions in their history, so only the end of the runs shows that ours are done.
+        watch.wait("compact_table ended", partial(watch.succeeded, "compact_table", "", len(tables.BY_HAND)), 900)
+        watch.wait("the requests by hand are cleaned", lambda: watch.compacted(tables.BY_HAND), 900)
+        # Not earlier: a timed run of the cleaner before an announcement leaves that event no work.
         for dag in ("compaction_worker", "compaction_cleaner"):
-            story.wait(f"{dag} has run because of an event", partial(story.succeeded, dag, "asset_triggered"), 900)
+            watch.wait(f"{dag} has run because of an event", partial(watch.succeeded, dag, "asset_triggered"), 900)
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """A second Ctrl-C does not keep us from ending what we started; that takes seconds and has an end."""
+    """Ignores a second Ctrl-C while our processes are stopped, which takes seconds."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The course of the demo, as the servers and the metastore show it: what happened, and what is waited for."""
+"""Watches the demo's scheduler and metastore: prints progress and waits for events."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from compactor.compaction.states import State
 from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.service.site import Site
 
-#: In the order of unpausing: who consumes events first, so that none arrives at a paused DAG.
+#: In the order of unpausing: consumers of events first, so that no event arrives at a paused DAG.
 DAGS = ("compaction_cleaner", "compaction_worker", "acid_housekeeper", "compact_table", "compaction_initiator")
 _POLL = 0.5
 
 
-class Story:
-    """Follows what the scheduler does and tells it, one line for each change."""
+class SchedulerWatch:
+    """Follows the scheduler and prints one line for each change."""
 
     def __init__(self, servers: AirflowServers, site: Site, console: Console) -> None:
         self._servers = servers
@@ -29,12 +29,12 @@ class Story:
         self._runs: dict[tuple[str, str], str] = {}
         self._queue = ""
 
-    def tell(self, text: str) -> None:
-        """One line of progress, with the seconds since the beginning."""
+    def report(self, text: str) -> None:
+        """Prints one line of progress, with the seconds since the start."""
         self._console.print(f"[dim]{time.monotonic() - self._start:6.1f} s[/dim]  {text}", highlight=False)
 
     def prepare(self) -> None:
-        """Create the pool and let the DAGs run."""
+        """Creates the pool and unpauses the DAGs."""
         self._servers.call("POST", "/api/v2/pools", {"name": "compaction", "slots": 1})
         self.wait("all DAGs are known", self._dags_known, 300)
         for dag in DAGS:
@@ -48,25 +48,25 @@ class Story:
         return {dag["dag_id"] for dag in found} >= set(DAGS)
 
     def compacted(self, entities: Collection[Entity]) -> bool:
-        """Whether each of ``entities`` is compacted and cleaned, and nothing else waits."""
+        """Returns true if all of ``entities`` are compacted and cleaned, and nothing else waits."""
         done = {e.entity for e in self._site.metastore.entries.history() if e.state is State.SUCCEEDED}
         return done >= set(entities) and not self._site.metastore.entries.queue()
 
     def succeeded(self, dag: str, kind: str = "", times: int = 1) -> bool:
-        """Whether so many runs of ``dag`` whose id begins with ``kind`` ended well."""
+        """Returns true if at least ``times`` runs of ``dag`` with an id that begins with ``kind`` succeeded."""
         ended = [run for (d, run), state in self._runs.items() if d == dag and state == "success"]
         return sum(run.startswith(kind) for run in ended) >= times
 
     def trigger(self, dag: str, conf: Mapping[str, Any]) -> str:
-        """Start ``dag`` as the form does; the run's id."""
+        """Triggers ``dag`` as the form does and returns the run's id."""
         answer = self._servers.call("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": dict(conf)})
         return str(answer["dag_run_id"])
 
     def wait(self, what: str, done: Callable[[], bool], timeout: float) -> None:
-        """Watch until ``done``.
+        """Watches until ``done``.
 
         Raises:
-            ServersFailed: a component ended, a run or a request failed, or it takes longer than ``timeout`` seconds.
+            ServersFailed: a component ended, a run or a request failed, or ``timeout`` seconds have passed.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -78,7 +78,7 @@ class Story:
             time.sleep(_POLL)
 
     def _is(self, done: Callable[[], bool]) -> bool:
-        """Tells what is new. An answer that a busy machine is late with is asked for once more the next time."""
+        """Prints changes and checks ``done``; a call that fails on a busy machine is repeated the next time."""
         try:
             self._watch()
             return done()
@@ -89,13 +89,13 @@ class Story:
         for run in self._changed():
             dag, state = run["dag_id"], run["state"]
             if state != "queued":
-                self.tell(f"{dag} [bold]{state}[/bold] ({run['run_type'].replace('_', ' ')})")
+                self.report(f"{dag} [bold]{state}[/bold] ({run['run_type'].replace('_', ' ')})")
             if state == "failed":
                 raise ServersFailed(f"{dag} failed in run {run['dag_run_id']}: {self._why(dag, run['dag_run_id'])}")
         queue = self._queue_text()
         if queue != self._queue:
             self._queue = queue
-            self.tell(f"compactions: {queue or 'none in the queue'}")
+            self.report(f"compactions: {queue or 'none in the queue'}")
         failed = [e for e in self._site.metastore.entries.history() if e.state is State.FAILED]
         if failed:
             raise ServersFailed(f"compaction {failed[0].id} of {failed[0].entity} failed: {failed[0].error}")
@@ -106,7 +106,7 @@ class Story:
         )["dag_runs"]
         for run in reversed(runs):
             key = (run["dag_id"], run["dag_run_id"])
-            # The initiator's run spends its life waiting for a change; that it waits is no news.
+            # The initiator's run always waits for a change, so its running state is not reported.
             if self._runs.get(key) != run["state"]:
                 self._runs[key] = run["state"]
                 if (run["dag_id"], run["state"]) != ("compaction_initiator", "running"):
@@ -119,7 +119,7 @@ class Story:
         return ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
 
     def _why(self, dag: str, run: str) -> str:
-        """Which task failed, and the end of its log."""
+        """Returns the failed task and the end of its log."""
         path = f"/api/v2/dags/{dag}/dagRuns/{run}/taskInstances"
         for task in self._servers.call("GET", path)["task_instances"]:
             if task["state"] == "failed":
@@ -133,7 +133,7 @@ class Story:
                 files = sorted(logs.rglob("*.log"))
                 end = files[-1].read_text("utf-8", errors="replace")[-4000:] if files else "no log"
                 return f"task {task['task_id']}, {logs}\n{end}"
-        return "no task says why"
+        return "no task has failed"
 
     def _state(self) -> str:
         runs = [f"{dag} {state}" for (dag, _), state in self._runs.items() if state != "success"]

@@ -1,6 +1,6 @@
-"""Airflow's four components as children of this process, each in a session of its own, and nothing left of them.
+"""Runs Airflow's four components as children of this process, each in its own session, and leaves none behind.
 
-Not ``airflow standalone``: a signal to that reaches the parent only and orphans the rest.
+This is not ``airflow standalone``, in which a signal only reaches the parent and orphans the rest.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from compactor.errors import CompactorError
 
 log = logging.getLogger(__name__)
 COMPONENTS = ("api-server", "dag-processor", "scheduler", "triggerer")
-#: In the environment of every child, so that what escaped from its process group is found again.
+#: In the environment of every child, so that processes that left its group are found again.
 _MARK = "COMPACTOR_DEMO_RUN"
-#: What would lead the demo to a metastore, an Airflow or a Spark that is not its own.
+#: Variables that would lead the demo to a metastore, an Airflow or a Spark other than its own.
 _NOT_INHERITED = ("AIRFLOW_", "COMPACTOR_", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _GRACE = 10.0  #: seconds between SIGTERM and SIGKILL
 
@@ -38,14 +38,14 @@ class ServersFailed(CompactorError):
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody listens on now."""
+    """Returns a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def environment(home: Path, dags: Path, port: int, more: Mapping[str, str]) -> dict[str, str]:
-    """What all components need to find each other, on top of this process's environment."""
+    """Returns this process's environment plus the variables by which the components find each other."""
     url = f"http://127.0.0.1:{port}"
     venv = str(Path(sys.executable).parent)
     inherited = {key: value for key, value in os.environ.items() if not key.startswith(_NOT_INHERITED)}
@@ -116,10 +116,10 @@ class AirflowServers:
         return self.home / "component-logs"
 
     def start(self, timeout: float = 300) -> None:
-        """Create Airflow's database, start the components and wait until the API answers.
+        """Creates Airflow's database, starts the components and waits until the API answers.
 
         Raises:
-            ServersFailed: something ended or does not answer in time; the message has the end of its log.
+            ServersFailed: a component ended or does not answer in time; the message has the end of its log.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         passwords = self.home / "passwords.json"
@@ -140,7 +140,7 @@ class AirflowServers:
     def _launch(self, name: str, arguments: list[str]) -> None:
         with self._lock, ExitStack() as stack:
             if self._stopped:
-                raise ServersFailed(f"{name} is not started any more: stopped meanwhile")
+                raise ServersFailed(f"{name} is not started: the servers have been stopped meanwhile")
             output = stack.enter_context((self.logs / f"{name}.log").open("ab"))
             self._children[name] = subprocess.Popen(
                 [*self._command, *arguments],
@@ -159,7 +159,7 @@ class AirflowServers:
         return True
 
     def check(self) -> None:
-        """Nothing while all components run.
+        """Checks that all components are running.
 
         Raises:
             ServersFailed: one has ended.
@@ -169,17 +169,17 @@ class AirflowServers:
                 raise ServersFailed(f"airflow {name} ended with {child.returncode}: {self.tail(name)}")
 
     def tail(self, component: str, lines: int = 25) -> str:
-        """Where the log of ``component`` is, and its end."""
+        """Returns the path and the last lines of the log of ``component``."""
         path = self.logs / f"{component}.log"
         text = path.read_text("utf-8", errors="replace") if path.exists() else ""
         return "\n".join([str(path), *text.splitlines()[-lines:]])
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, timeout: float = 120) -> Any:
-        """One call of Airflow's REST API; the JSON of the answer.
+        """Calls Airflow's REST API and returns the JSON of the response.
 
         Raises:
             ServersFailed: the status is not 2xx; the message has the body.
-            OSError: nobody answers.
+            OSError: there is no response.
         """
         if self._token is None:
             login = {"username": self.user, "password": self.password}
@@ -195,7 +195,7 @@ class AirflowServers:
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", **headers},
         )
-        # No proxy of the environment stands between us and the loopback interface.
+        # The loopback interface is reached without the environment's proxy.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=timeout) as answer:
@@ -207,7 +207,7 @@ class AirflowServers:
             raise ServersFailed(f"{method} {path} answered {error.code}: {found[:2000]}") from None
 
     def stop(self) -> None:
-        """End every process that belongs to the components; returns once none is left. May be called twice."""
+        """Ends every process of the components and returns once none is left. May be called twice."""
         with self._lock:
             self._stopped = True
             children = list(self._children.values())
@@ -231,7 +231,7 @@ class AirflowServers:
         return False
 
     def _marked(self) -> Iterator[int]:
-        """Living processes that were started with our mark. Where there is no /proc, none is known."""
+        """Yields the live processes started with our mark; none if there is no /proc."""
         wanted = f"{_MARK}={self._mark}".encode()
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -263,8 +263,9 @@ def _signal_group(group: int, number: signal.Signals) -> None:
 
 
 def _group_lives(group: int) -> bool:
-    """Whether a process of it runs. Orphans that have ended stay in it where the first process of the machine, as in many a
-    container, takes no notice of them.
+    """Returns true if a process of the group is running.
+
+    Ended orphans stay in the group if the machine's first process does not reap them, as in many containers.
     """
     try:
         os.killpg(group, 0)
@@ -275,7 +276,7 @@ def _group_lives(group: int) -> bool:
 
 
 def _stat(folder: Path) -> list[str]:
-    """State, parent, group and more of a process; nothing once it is gone."""
+    """Returns state, parent, group and more of a process; empty once it is gone."""
     try:
         return (folder / "stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""The demo's tables: a year of flights that our writer makes, and three that a real Hive or Trino wrote."""
+"""The demo's tables: a year of flights written by our writer, and three tables written by a real Hive or Trino."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from compactor.acid import bucket
 from compactor.compaction.entry import Entity
 from compactor.demo import flights
 from compactor.demo.fixtures import register_fixture
-from compactor.demo.flights import Change, StoryStep
+from compactor.demo.flights import Change, ChangeKind
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import ROW_ID_COLUMNS
@@ -26,8 +26,8 @@ _THRESHOLDS = "compactorthreshold.hive.compactor.delta."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Foreign:
-    """A table of the fixtures: whose it is, and properties that make the initiator take or leave it."""
+class FixtureTable:
+    """A table of the fixtures, with properties that make the initiator take it or leave it."""
 
     name: str
     step: str
@@ -36,46 +36,46 @@ class Foreign:
 
 _TAKE = {f"{_THRESHOLDS}num.threshold": "1"}
 _LEAVE = {f"{_THRESHOLDS}num.threshold": "1000", f"{_THRESHOLDS}pct.threshold": "1000"}
-FOREIGN = (
-    Foreign(name="hive31_aborts", step="hive-3.1/f3_abort/s1_aborts", properties=_TAKE),
-    Foreign(name="hive41_query", step="hive-4.1/q1_query/s1_minor_not_cleaned", properties=_LEAVE),
-    Foreign(name="trino_deletes", step="trino-476/t8_nobucket_multi/s1_trino_deletes", properties=_TAKE),
+FIXTURE_TABLES = (
+    FixtureTable(name="hive31_aborts", step="hive-3.1/f3_abort/s1_aborts", properties=_TAKE),
+    FixtureTable(name="hive41_query", step="hive-4.1/q1_query/s1_minor_not_cleaned", properties=_LEAVE),
+    FixtureTable(name="trino_deletes", step="trino-476/t8_nobucket_multi/s1_trino_deletes", properties=_TAKE),
 )
 FLIGHTS = "flights"
-TABLES = tuple((DATABASE, name) for name in (FLIGHTS, *(one.name for one in FOREIGN)))
-#: Tables that the initiator leaves alone, for somebody to ask for.
-BY_HAND = tuple(Entity(database=DATABASE, table=one.name) for one in FOREIGN if one.properties is _LEAVE)
+TABLES = tuple((DATABASE, name) for name in (FLIGHTS, *(one.name for one in FIXTURE_TABLES)))
+#: Tables that the initiator leaves alone, to be requested by hand.
+BY_HAND = tuple(Entity(database=DATABASE, table=one.name) for one in FIXTURE_TABLES if one.properties is _LEAVE)
 
 
 def due(months: int) -> list[Entity]:
-    """What the initiator is to find by itself."""
+    """Returns the tables and partitions that the initiator must find by itself."""
     partitions = [
         Entity(database=DATABASE, table=FLIGHTS, partition=partition(month)) for month in range(1, months + 1)
     ]
-    return partitions + [Entity(database=DATABASE, table=one.name) for one in FOREIGN if one.properties is _TAKE]
+    return partitions + [Entity(database=DATABASE, table=one.name) for one in FIXTURE_TABLES if one.properties is _TAKE]
 
 
 def partition(month: int) -> str:
-    """A month's PART_NAME."""
+    """Returns a month's PART_NAME."""
     return f"{flights.PARTITION_KEY}={month}"
 
 
-def load(site: Site, fixtures: Path, warehouse: Path, months: int, tell: Callable[[str], None]) -> None:
-    """Make and fill every table of ``TABLES``, with the first ``months`` of flights."""
+def load(site: Site, fixtures: Path, warehouse: Path, months: int, report: Callable[[str], None]) -> None:
+    """Creates and fills every table of ``TABLES``, with the first ``months`` of flights."""
     site.metastore.embedded_catalog.create_database(DATABASE, str(warehouse / f"{DATABASE}.db"))
-    # Transaction ids stand in the names of fixtures' directories, so these come before any transaction of ours.
-    for one in FOREIGN:
+    # Transaction ids are part of the fixtures' directory names, so these come before any transaction of ours.
+    for one in FIXTURE_TABLES:
         made = register_fixture(site.metastore, fixtures / one.step, warehouse, database=DATABASE, table=one.name)
         for key, value in one.properties.items():
             site.metastore.embedded_catalog.set_table_parameter(made, key, value)
-    tell(f"{len(FOREIGN)} tables that Hive 3.1, Hive 4.1 and Trino wrote are registered")
-    # With a connection that stays open SQLite does not tidy its log at the end of each of a thousand others.
+    report(f"{len(FIXTURE_TABLES)} tables that Hive 3.1, Hive 4.1 and Trino wrote are registered")
+    # While one connection stays open, SQLite does not checkpoint its log at the end of each of a thousand others.
     with site.metastore.database.read():
-        _Flights(site, warehouse, months).write(tell)
+        _Flights(site, warehouse, months).write(report)
 
 
 class _Flights:
-    """``demo.flights`` on its way into the warehouse."""
+    """Writes ``demo.flights`` into the warehouse."""
 
     def __init__(self, site: Site, warehouse: Path, months: int) -> None:
         self._site = site
@@ -100,8 +100,8 @@ class _Flights:
             location.mkdir(parents=True)
         return table
 
-    def write(self, tell: Callable[[str], None]) -> None:
-        changes = flights.story(list(self._days))
+    def write(self, report: Callable[[str], None]) -> None:
+        changes = flights.planned_changes(list(self._days))
         for change in changes:
             try:
                 with writing(self._site) as txn:
@@ -111,11 +111,11 @@ class _Flights:
             except _ChangedMindError:
                 continue
         aborted = sum(not change.commits for change in changes)
-        tell(f"{DATABASE}.{FLIGHTS}: {len(changes) - aborted} transactions committed, {aborted} aborted")
+        report(f"{DATABASE}.{FLIGHTS}: {len(changes) - aborted} transactions committed, {aborted} aborted")
 
     def _apply(self, txn: Transaction, change: Change) -> None:
         entity = Entity(database=DATABASE, table=FLIGHTS, partition=partition(change.month))
-        if change.kind is StoryStep.LOAD:
+        if change.kind is ChangeKind.LOAD:
             statement = txn.statement(entity, WriteOperation.INSERT)
             _insert(statement, self._days[change.month, change.day])
             if change.commits:
@@ -124,12 +124,12 @@ class _Flights:
         old = self._known(change)
         old = old.filter(flights.affected(change, old))
         _delete(txn.statement(entity, WriteOperation.DELETE), old)
-        if change.kind is StoryStep.CORRECT:
+        if change.kind is ChangeKind.CORRECT:
             new = flights.corrected(old.drop_columns(list(ROW_ID_COLUMNS)))
             _insert(txn.statement(entity, WriteOperation.INSERT), new)
 
     def _known(self, change: Change) -> pa.Table:
-        """The day's rows with the ROW__IDs that its load gave them; in this story no day is changed twice."""
+        """Returns the day's rows with the ROW__IDs from its load; no day is changed twice in this demo."""
         day = change.month, change.day
         return _with_row_ids(self._loaded[day], self._days[day])
 
@@ -155,7 +155,7 @@ def _delete(statement: WriteStatement, rows: pa.Table) -> None:
 
 
 def _with_row_ids(statement: WriteStatement, rows: pa.Table) -> pa.Table:
-    """``rows`` behind the ROW__IDs that they got when ``statement`` wrote them into file 0."""
+    """Returns ``rows`` after the ROW__IDs they got when ``statement`` wrote them into file 0."""
     count = rows.num_rows
     columns = (
         np.full(count, statement.write_id, dtype=np.int64),
@@ -168,4 +168,4 @@ def _with_row_ids(statement: WriteStatement, rows: pa.Table) -> pa.Table:
 
 
 class _ChangedMindError(Exception):
-    """Makes a transaction of the story abort."""
+    """Makes a transaction abort."""

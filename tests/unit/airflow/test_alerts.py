@@ -54,7 +54,7 @@ def late(
     return deployment
 
 
-def test_a_condition_is_measured_each_time_and_told_once(
+def test_an_alarm_is_measured_each_time_and_notified_once(
     late: Site, variables: dict[str, str], gauges: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", f"{__name__}.notifier")
@@ -84,13 +84,13 @@ def test_without_a_notifier_it_is_logged(caplog: pytest.LogCaptureFixture) -> No
 @pytest.mark.parametrize(
     ("path", "message"), [("no.such.thing", "cannot be imported"), ("pathlib.Path", "an instance of a notifier")]
 )
-def test_a_notifier_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
+def test_a_bad_notifier_is_named(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__NOTIFIER", path)
     with pytest.raises(BadSetting, match=message):
         alerts.configured_notifier()
 
 
-def test_a_notifier_of_airflow_s_own_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notifier_of_airflow_works(monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk import BaseNotifier
 
     class Noting(BaseNotifier):

@@ -33,17 +33,17 @@ class Named(NamedTuple):
         ("hive://default/demo/flights/Carrier=AA", "hive://default/demo/flights/Carrier=AA"),
     ],
 )
-def test_whoever_means_a_table_means_one_asset(written: str, meant: str) -> None:
+def test_every_spelling_of_a_table_is_one_asset(written: str, meant: str) -> None:
     assert Asset(written).uri == meant
 
 
 @pytest.mark.parametrize("written", ["hive://archive", "hive://archive/demo", "hive:///demo/flights"])
-def test_what_names_no_table_is_refused_where_it_is_written(written: str) -> None:
+def test_a_uri_without_a_table_is_refused_when_parsed(written: str) -> None:
     with pytest.raises(ValueError, match="hive://METASTORE/DATABASE/TABLE"):
         Asset(written)
 
 
-def test_our_own_events_stand_beside_the_tables() -> None:
+def test_our_own_assets_cannot_collide_with_tables() -> None:
     for asset in (requested("archive"), compacted("archive")):
         assert sanitize_uri(urlsplit(asset.uri)).geturl() == asset.uri
         assert asset.name == asset.uri

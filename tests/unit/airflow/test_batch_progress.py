@@ -38,11 +38,11 @@ def progress(status: BatchStatus, *still_open: int) -> BatchProgress:
         (BatchStatus.ENDED, (1,), 0, NextStep.RENEW),
     ],
 )
-def test_what_comes_next(status: BatchStatus, still_open: tuple[int, ...], launches: int, wanted: NextStep) -> None:
+def test_the_next_step(status: BatchStatus, still_open: tuple[int, ...], launches: int, wanted: NextStep) -> None:
     assert next_step(progress(status, *still_open), launches) is wanted
 
 
-def test_only_news_is_told() -> None:
+def test_only_news_is_reported() -> None:
     first = BatchProgress(batch_id=3, status=BatchStatus.UNDER_WAY, entries={1: "a.b: initiated", 2: "a.c: initiated"})
     second = BatchProgress(
         batch_id=3,
@@ -93,7 +93,7 @@ def test_a_driver_that_is_a_dead_process_is_lost_at_once(planned: tuple[Site, in
     assert batch_progress.read_progress("default", batch).status is BatchStatus.WAITS
 
 
-def test_released_the_requests_stay_and_aborted_they_go(planned: tuple[Site, int]) -> None:
+def test_a_release_keeps_the_requests_and_an_abort_ends_them(planned: tuple[Site, int]) -> None:
     site, batch = planned
     batch_progress.release("default", batch, "its task was cleared")
     assert batch_progress.read_progress("default", batch).status is BatchStatus.RELEASED

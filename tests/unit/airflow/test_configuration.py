@@ -65,7 +65,7 @@ def test_airflow_pools_of_compaction_pools(monkeypatch: pytest.MonkeyPatch) -> N
             configuration.airflow_pools()
 
 
-def test_the_size_above_which_a_person_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_above_which_a_person_must_approve(monkeypatch: pytest.MonkeyPatch) -> None:
     assert configuration.approval_bytes() is None
     monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "2kb")
     assert configuration.approval_bytes() == 2048

@@ -24,7 +24,7 @@ TOUCHING = ("open", "sqlite3.connect", "socket.connect", "socket.getaddrinfo", "
 
 
 class _Watch:
-    """Audit hooks cannot be taken off again, so there is one, and it listens only when told to."""
+    """An audit hook, which can never be removed, so there is one that only listens while switched on."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any]] | None = None
@@ -138,7 +138,7 @@ def test_batches_wait_in_the_configured_pool(monkeypatch: pytest.MonkeyPatch) ->
     assert worker.get_task("compact").partial_kwargs["retries"] == 2
 
 
-def test_tables_are_told_of_only_where_that_is_wanted(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_events_are_only_created_if_configured(dags: dict[str, DAG], monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(dags["compaction_worker"].get_task("compact").partial_kwargs["outlets"]) == []
     monkeypatch.setenv("AIRFLOW__COMPACTOR__TABLE_ASSETS", "True")
     (alias,) = compaction_dags("archive")[1].get_task("compact").partial_kwargs["outlets"]
@@ -148,7 +148,7 @@ def test_tables_are_told_of_only_where_that_is_wanted(dags: dict[str, DAG], monk
         compaction_dags("archive")
 
 
-def test_what_announces_is_a_teardown_so_a_failed_batch_fails_the_run(dags: dict[str, DAG]) -> None:
+def test_the_announcement_is_a_teardown_so_a_failed_batch_fails_the_run(dags: dict[str, DAG]) -> None:
     announce = dags["compaction_worker"].get_task("announce")
     assert announce.is_teardown
     assert not announce.on_failure_fail_dagrun
@@ -160,7 +160,7 @@ def test_the_form_of_compact_table(dags: dict[str, DAG]) -> None:
     assert set(dags["compact_table"].task_ids) == {"plan", "not_only_a_dry_run", "request", "done"}
 
 
-def test_a_person_is_asked_above_the_configured_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_must_approve_above_the_configured_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIRFLOW__COMPACTOR__APPROVAL_BYTES", "1TB")
     dag = compaction_dags("default")[4]
     assert dag.get_task("approve").upstream_task_ids == {"is_large"}

@@ -35,13 +35,13 @@ def test_nothing_of_the_parent_s_files_is_inherited(tmp_path: Path) -> None:
     assert log.read_text("utf-8") == "['0', '1', '2', '3'] /dev/null\n"
 
 
-def test_a_number_that_is_used_anew_is_somebody_else() -> None:
+def test_a_reused_process_id_is_another_process() -> None:
     host, pid = socket.gethostname(), os.getpid()
     assert driver_processes.is_gone(f"process:{host}:{pid}:1")
     assert not driver_processes.end(f"process:{host}:{pid}:1")
 
 
-def test_of_others_nothing_is_known() -> None:
+def test_processes_of_other_machines_are_not_judged() -> None:
     for name in (None, "application_17_1", "spark:compactor-driver", "process:elsewhere:1:1"):
         assert not driver_processes.is_gone(name)
         assert not driver_processes.end(name)

@@ -44,7 +44,7 @@ def test_the_api_says_it(
 
 @pytest.mark.parametrize(("left", "again"), [(None, False), (2, False), (3, True)])
 def test_a_later_try_says_that_it_waits(monkeypatch: pytest.MonkeyPatch, left: int | None, again: bool) -> None:
-    """In XCom is what this one left, or what a later try has left since."""
+    """XCom has the number that this try left, or one that a later try has left since."""
     asked: dict[str, Any] = {}
 
     def found(**what: Any) -> int | None:

@@ -23,7 +23,7 @@ def test_an_untouched_form_asks_for_a_major_compaction_of_the_table() -> None:
     }
 
 
-def test_what_is_typed_is_trimmed() -> None:
+def test_typed_values_are_trimmed() -> None:
     found = parse_form(
         FORM | {"table": " a.b , a.c*,", "pool": " night ", "type": "rebalance", "buckets": 4, "order_by": "x desc"}
     )
@@ -48,13 +48,13 @@ def test_a_table_without_its_database_is_refused_in_our_words(table: str | None)
         ({"properties": {"compactor.x": 7}}, r'property compactor\.x is 7; wanted: text.*"compactor\.x": "7"'),
     ],
 )
-def test_what_does_not_go_together_is_told_in_a_sentence(changed: dict[str, Any], message: str) -> None:
+def test_contradictory_values_are_reported_in_a_sentence(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(CompactorError, match=message):
         parse_form(FORM | changed)
 
 
 def test_every_field_has_a_label_and_a_help_text() -> None:
-    """Those without a section stand first and open; a section starts closed."""
+    """Fields without a section come first and are open; a section starts closed."""
     found = fields()
     for field in found.values():
         assert field.schema["title"]

@@ -43,7 +43,7 @@ def test_without_a_connection_configuration_says_it_all(tmp_path: Path, monkeypa
 
 
 def test_airflow_makes_the_hook_of_a_connection_for_its_form(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the form's button *Test* does: from the connection's type to the hook, to an answer of the metastore."""
+    """The form's button *Test* leads from the connection's type to the hook, and to an answer of the metastore."""
     place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     said = {"conn_type": CONNECTION_TYPE, "password": place.url, "host": str(place.warehouse)}
@@ -69,7 +69,7 @@ def test_a_configured_connection_that_is_missing_is_an_error(monkeypatch: pytest
 
 @pytest.mark.usefixtures("connection")
 def test_the_driver_inherits_the_password_and_nobody_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not on the command line, not in Spark's configuration, not in what Airflow stores of the task."""
+    """It is not on the command line, in Spark's configuration, or in Airflow's record of the task."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
     for name in ("COMPACTOR_METASTORE_URL", "COMPACTOR_WAREHOUSE", "COMPACTOR_HIVE_CONF"):
         monkeypatch.setenv(name, "")  # so that what the operator sets is undone after the test

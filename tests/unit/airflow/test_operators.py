@@ -77,12 +77,12 @@ def test_a_table_property_is_never_rendered_as_a_template() -> None:
     assert operator.conf == {"spark.executor.memory": "{{ var.value.secret }}"}
 
 
-def test_the_application_stands_alone_in_its_folder() -> None:
+def test_the_application_is_alone_in_its_folder() -> None:
     """spark-submit puts the folder on sys.path: a neighbour named like a module would hide it."""
     assert [p.name for p in APPLICATION.parent.glob("*.py") if p.name != "__init__.py"] == ["worker.py"]
 
 
-def test_the_driver_learns_where_the_configuration_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_gets_the_path_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     assert driver_environment() == {"PYSPARK_PYTHON": sys.executable}
     monkeypatch.setenv("AIRFLOW__COMPACTOR__CONFIG", "/etc/c.toml")
     assert driver_environment()["COMPACTOR_CONFIG"] == "/etc/c.toml"
@@ -160,7 +160,7 @@ def test_the_configured_deploy_mode_beats_the_connection_s(monkeypatch: pytest.M
     assert not detaches(submit()._get_hook())
 
 
-def test_principal_and_keytab_are_of_who_runs_as_himself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_principal_and_keytab_are_dropped_when_impersonating(monkeypatch: pytest.MonkeyPatch) -> None:
     """spark-submit refuses --proxy-user with --principal."""
     monkeypatch.setenv("AIRFLOW__COMPACTOR__PRINCIPAL", "compactor@EXAMPLE.COM")
     monkeypatch.setenv("AIRFLOW__COMPACTOR__KEYTAB", "/etc/c.keytab")
@@ -180,7 +180,7 @@ def test_principal_and_keytab_are_of_who_runs_as_himself(monkeypatch: pytest.Mon
         (KUBERNETES, "INFO x: submission ID spark:compactor-8f-driver into Kubernetes", "etl:compactor-8f-driver"),
     ],
 )
-def test_the_name_that_spark_submit_tells_is_taken(
+def test_the_name_that_spark_submit_reports_is_returned(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, connection: str, says: str, wanted: str
 ) -> None:
     from airflow.providers.apache.spark.hooks import spark_submit

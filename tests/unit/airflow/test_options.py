@@ -12,7 +12,7 @@ NUMBERS = {"integer": int, "float": float}
 
 
 @pytest.mark.parametrize(("key", "option"), OPTIONS.items())
-def test_defaults_and_examples_are_of_the_type_that_is_told(key: str, option: Option) -> None:
+def test_defaults_and_examples_are_of_the_documented_type(key: str, option: Option) -> None:
     assert option.type in ("string", "boolean", *NUMBERS)
     assert option.type != "boolean" or option.default in ("True", "False")
     for text in (option.default, option.example):

@@ -38,7 +38,7 @@ def test_every_module_and_class_that_it_names_is_there() -> None:
 
 
 def test_airflow_takes_connection_type_form_section_and_uris() -> None:
-    """What Airflow itself has of us after it has looked at every provider; what it does not like it leaves out."""
+    """Airflow's own view of us after it has loaded every provider; it leaves out whatever it rejects."""
     found, at_work = ProvidersManager(), ProvidersManagerTaskRuntime()
     hook = at_work.hooks["hive_compactor"]
     assert hook is not None

@@ -17,7 +17,7 @@ def changed() -> ChangeSensor:
 
 @pytest.mark.parametrize("pushed", ["6-6-0-ab", '"6-6-0-ab"'])
 def test_a_marker_is_kept_as_the_metastore_gave_it(pushed: str) -> None:
-    """Airflow's triggerer stores what ends a task with quotes around; kept so, no marker would ever be seen again."""
+    """Airflow's triggerer stores the value of an ending task in quotes; with them no marker would ever match again."""
     assert plain(pushed) == "6-6-0-ab"
 
 
@@ -31,7 +31,7 @@ def test_the_scheduler_starts_the_trigger_without_a_worker() -> None:
 
 
 def test_the_marker_of_the_last_scan_is_a_template_of_the_trigger() -> None:
-    """The triggerer renders those keyword arguments only that are template fields of the sensor."""
+    """The triggerer only renders keyword arguments that are template fields of the sensor."""
     sensor = changed()
     assert sensor.start_trigger_args is not None
     assert "seen" in sensor.template_fields
@@ -63,13 +63,13 @@ def test_the_wait_for_requests_ends_well_when_all_are_done() -> None:
     assert sensor.execute_complete({}, event) == event
 
 
-def test_who_does_not_want_to_wait_need_not() -> None:
+def test_waiting_can_be_skipped() -> None:
     sensor = RequestsSensor(task_id="done", metastore="m", ids=[3], poll_seconds=1.0, timeout=60)
     with pytest.raises(AirflowSkipException):
         sensor.execute({"params": {"wait": False}})
 
 
-def test_a_failed_request_fails_the_task_with_what_its_row_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_request_fails_the_task_with_its_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def failure_message(metastore: str, wrong: Any) -> str:
         return f"{metastore}: {wrong}"
 

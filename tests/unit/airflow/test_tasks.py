@@ -61,7 +61,7 @@ def test_a_dry_run_queues_nothing(site: Site, caplog: pytest.LogCaptureFixture) 
     assert site.metastore.entries.queue() == []
 
 
-def test_one_table_that_is_queued_already_holds_back_no_other(site: Site) -> None:
+def test_a_table_already_queued_does_not_stop_the_others(site: Site) -> None:
     first = tasks.request("default", ["default.fa"], ARGUMENTS)
     assert len(tasks.request("default", ["default.fa", "default.fb"], ARGUMENTS)) == 1
     with pytest.raises(Refused, match=f"id={first[0]}"):

@@ -47,7 +47,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, *answers: Any, interval: float = 300)
     monkeypatch.setattr(tasks, "read_marker", look)
 
 
-def test_it_fires_when_the_marker_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_fires_when_the_marker_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     looks(monkeypatch, "a", "a", "b")
     event = first(ChangeTrigger(metastore="m", seen="a", poll_seconds=0.001, ends_task=False))
     assert event.payload == "b"
@@ -67,7 +67,7 @@ def test_without_a_change_it_fires_once_the_check_interval_is_over(monkeypatch: 
     assert event.payload == "a"
 
 
-def test_a_database_that_is_away_for_a_while_does_not_fail_the_task(
+def test_a_database_that_is_down_for_a_while_does_not_fail_the_task(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(triggers, "TROUBLE_PAUSE", 0.001)
@@ -140,7 +140,7 @@ def test_a_batch_is_watched_while_it_is_under_way(
         ("running", False, ["release"]),
     ],
 )
-def test_only_what_a_person_does_ends_the_application(
+def test_only_a_persons_action_ends_the_application(
     monkeypatch: pytest.MonkeyPatch, state: str | None, again: bool, wanted: list[str]
 ) -> None:
     done: list[str] = []

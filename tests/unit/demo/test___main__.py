@@ -16,7 +16,7 @@ KINDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """``main`` takes the process for its own; pytest has it back after."""
+    """Restores the signal handlers and logging that ``main`` sets for the whole process."""
     before = {kind: signal.getsignal(kind) for kind in KINDS}
     level = logging.getLogger().level
     yield
@@ -54,7 +54,7 @@ def test_every_signal_stops_it(monkeypatch: pytest.MonkeyPatch, what: str, code:
     assert main([what]) == code
 
 
-def test_what_is_told_is_not_read_as_markup(
+def test_printed_text_is_not_read_as_markup(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def broken(demo: Demo) -> None:

@@ -9,7 +9,7 @@ from compactor.demo.demo_folder import DemoPaths
 from compactor.errors import Refused
 
 
-def test_a_place_has_an_embedded_metastore_that_may_be_cleaned(tmp_path: Path) -> None:
+def test_a_demo_folder_has_an_embedded_metastore_in_mode_clean(tmp_path: Path) -> None:
     place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     with place.site() as site:
@@ -27,7 +27,7 @@ def test_the_environment_cannot_lead_it_to_another_metastore(tmp_path: Path, mon
     assert not (tmp_path / "precious.db").exists()
 
 
-def test_a_second_run_begins_anew(tmp_path: Path) -> None:
+def test_a_second_run_starts_from_scratch(tmp_path: Path) -> None:
     place = DemoPaths(folder=tmp_path / "demo")
     place.make()
     (place.warehouse / "old").mkdir()

@@ -191,7 +191,7 @@ def test_a_taken_directory_is_refused_before_anything_is_written(metastore: Meta
     assert metastore.catalog.tables() == []
 
 
-def test_what_is_no_step_is_not_found(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_step_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match=r"no txn_tables\.txt"):
         read_step(tmp_path)
 

@@ -4,17 +4,17 @@ import pyarrow as pa
 import pytest
 
 from compactor.demo import flights
-from compactor.demo.flights import Change, StoryStep, affected, by_day, corrected, story
+from compactor.demo.flights import Change, ChangeKind, affected, by_day, corrected, planned_changes
 from compactor.errors import NotFound
 
 DAYS = [(month, day) for month in (1, 2) for day in range(1, 29)]
 
 
 def test_a_load_a_day_then_late_corrections_of_each_month() -> None:
-    changes = story(DAYS)
+    changes = planned_changes(DAYS)
     committed = [change for change in changes if change.commits]
     assert [(c.month, c.day) for c in committed[: len(DAYS)]] == DAYS
-    assert {c.kind for c in committed[: len(DAYS)]} == {StoryStep.LOAD}
+    assert {c.kind for c in committed[: len(DAYS)]} == {ChangeKind.LOAD}
     assert sorted((c.month, c.kind.name) for c in committed[len(DAYS) :]) == [
         (1, "CANCEL"),
         (1, "CORRECT"),
@@ -25,7 +25,7 @@ def test_a_load_a_day_then_late_corrections_of_each_month() -> None:
 
 def test_three_transactions_abort_before_the_last_write_of_their_month() -> None:
     """An aborted directory behind everything else would stay until the abort threshold; these go with the compaction."""
-    changes = story(DAYS)
+    changes = planned_changes(DAYS)
     aborted = [at for at, change in enumerate(changes) if not change.commits]
     assert len(aborted) == 3
     for at in aborted:
@@ -55,12 +55,12 @@ def test_days_come_in_the_order_of_the_calendar_without_the_partition_key() -> N
 
 
 def test_a_cancellation_is_about_flights_that_never_left() -> None:
-    found = affected(Change(kind=StoryStep.CANCEL, month=1, day=15), sample())
+    found = affected(Change(kind=ChangeKind.CANCEL, month=1, day=15), sample())
     assert found.to_pylist() == [False, False, True, False]
 
 
 def test_a_correction_is_about_early_arrivals_of_one_carrier() -> None:
-    change = Change(kind=StoryStep.CORRECT, month=1, day=20)
+    change = Change(kind=ChangeKind.CORRECT, month=1, day=20)
     mask = affected(change, sample())
     assert mask.to_pylist() == [False, True, False, False]
     after = corrected(sample().filter(mask))

@@ -22,7 +22,7 @@ BEFORE = TableFigures(
 AFTER = replace(BEFORE, directories=12, files=24, bytes=8_000_000, seconds=0.5)
 
 
-def test_what_is_as_promised_has_no_complaint() -> None:
+def test_a_promised_result_has_no_complaint() -> None:
     assert complaints([BEFORE], [AFTER]) == []
 
 
@@ -36,7 +36,7 @@ def test_another_checksum_is_complained_about() -> None:
     assert "rows or ROW__IDs changed" in found
 
 
-def test_a_directory_too_many_is_complained_about() -> None:
+def test_an_extra_directory_is_complained_about() -> None:
     (found,) = complaints([BEFORE], [replace(AFTER, directories=13)])
     assert "wanted: 12" in found
 

@@ -18,9 +18,7 @@ def console() -> Console:
 
 
 @pytest.mark.parametrize("what", [Demo.run, Demo.up], ids=["run", "up"])
-def test_what_no_demo_made_is_left_as_it_is_and_nothing_is_started(
-    tmp_path: Path, console: Console, what: object
-) -> None:
+def test_a_folder_that_no_demo_made_is_left_alone(tmp_path: Path, console: Console, what: object) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "thesis.txt").write_text("years of work", "utf-8")
     demo = Demo(ROOT, tmp_path / "demo", console)

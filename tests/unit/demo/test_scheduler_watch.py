@@ -1,4 +1,4 @@
-"""What the story tells and when it gives up, with servers that answer from a script."""
+"""Progress of the demo and when it gives up, with servers that answer from a script."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from compactor.compaction.entry import Entity, Request
 from compactor.compaction.states import CompactionType, State
 from compactor.demo import scheduler_watch as module
 from compactor.demo.demo_folder import DemoPaths
-from compactor.demo.scheduler_watch import DAGS, Story
+from compactor.demo.scheduler_watch import DAGS, SchedulerWatch
 from compactor.demo.servers import AirflowServers, ServersFailed
 from compactor.service.site import Site
 
 
 class Answers:
-    """Airflow's REST API as far as the story calls it."""
+    """The calls of Airflow's REST API that the demo makes."""
 
     def __init__(self, logs: Path) -> None:
         self.logs = logs / "component-logs"
@@ -63,16 +63,16 @@ def servers(tmp_path: Path) -> Answers:
 
 
 @pytest.fixture
-def story(site: Site, servers: Answers, monkeypatch: pytest.MonkeyPatch) -> Story:
+def story(site: Site, servers: Answers, monkeypatch: pytest.MonkeyPatch) -> SchedulerWatch:
     monkeypatch.setattr(module, "_POLL", 0.01)
-    return Story(cast(AirflowServers, servers), site, Console(file=StringIO(), width=200))
+    return SchedulerWatch(cast(AirflowServers, servers), site, Console(file=StringIO(), width=200))
 
 
-def told(story: Story) -> str:
+def told(story: SchedulerWatch) -> str:
     return str(story._console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def test_consumers_of_events_are_let_run_before_who_makes_them(story: Story, servers: Answers) -> None:
+def test_consumers_of_events_are_unpaused_before_producers(story: SchedulerWatch, servers: Answers) -> None:
     story.prepare()
     patched = [path.rpartition("/")[2] for method, path in servers.calls if method == "PATCH"]
     assert patched == list(DAGS)
@@ -80,13 +80,13 @@ def test_consumers_of_events_are_let_run_before_who_makes_them(story: Story, ser
     assert ("POST", "/api/v2/pools") in servers.calls
 
 
-def test_a_dag_file_that_cannot_be_imported_ends_it(story: Story, servers: Answers) -> None:
+def test_a_dag_file_that_cannot_be_imported_ends_it(story: SchedulerWatch, servers: Answers) -> None:
     servers.errors = [{"stack_trace": "SyntaxError: oh"}]
     with pytest.raises(ServersFailed, match="cannot be imported: SyntaxError: oh"):
         story.prepare()
 
 
-def test_each_change_is_told_once(story: Story, servers: Answers) -> None:
+def test_each_change_is_reported_once(story: SchedulerWatch, servers: Answers) -> None:
     servers.run("compaction_worker", "asset_triggered__1", "running")
     story.wait("x", lambda: True, 1)
     story.wait("x", lambda: True, 1)
@@ -98,7 +98,7 @@ def test_each_change_is_told_once(story: Story, servers: Answers) -> None:
     assert not story.succeeded("compaction_worker", times=2)
 
 
-def test_a_failed_run_ends_it_with_the_log_of_its_task(story: Story, servers: Answers, tmp_path: Path) -> None:
+def test_a_failed_run_ends_it_with_the_log_of_its_task(story: SchedulerWatch, servers: Answers, tmp_path: Path) -> None:
     log = tmp_path / "logs" / "dag_id=compaction_worker" / "run_id=manual__1" / "task_id=compact" / "attempt=1.log"
     log.parent.mkdir(parents=True)
     log.write_text("no space left on device", "utf-8")
@@ -107,7 +107,7 @@ def test_a_failed_run_ends_it_with_the_log_of_its_task(story: Story, servers: An
         story.wait("x", lambda: False, 5)
 
 
-def test_a_failed_compaction_ends_it_with_the_error_of_its_row(story: Story, site: Site) -> None:
+def test_a_failed_compaction_ends_it_with_the_error_of_its_row(story: SchedulerWatch, site: Site) -> None:
     entity = Entity(database="d", table="t")
     request = Request(entity=entity, type=CompactionType.MAJOR, initiator="test")
     number = site.metastore.requests.request(request)
@@ -117,8 +117,8 @@ def test_a_failed_compaction_ends_it_with_the_error_of_its_row(story: Story, sit
         story.wait("x", lambda: False, 5)
 
 
-def test_an_answer_that_is_late_is_asked_for_again(
-    story: Story, servers: Answers, monkeypatch: pytest.MonkeyPatch
+def test_a_late_response_is_requested_again(
+    story: SchedulerWatch, servers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = servers.call
     late = iter([TimeoutError("timed out")])
@@ -133,12 +133,12 @@ def test_an_answer_that_is_late_is_asked_for_again(
     story.wait("x", lambda: story.succeeded("compaction_worker"), 300)
 
 
-def test_what_takes_too_long_says_what_was_waited_for(story: Story) -> None:
+def test_a_time_out_says_what_was_waited_for(story: SchedulerWatch) -> None:
     with pytest.raises(ServersFailed, match=r"in vain: the sun rises\. Queue: empty"):
         story.wait("the sun rises", lambda: False, 0.05)
 
 
-def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: Story, site: Site) -> None:
+def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: SchedulerWatch, site: Site) -> None:
     entity = Entity(database="d", table="t")
     assert story.compacted([])
     number = site.metastore.requests.request(Request(entity=entity, type=CompactionType.MAJOR, initiator="test"))
@@ -147,6 +147,6 @@ def test_all_is_compacted_when_each_has_ended_well_and_nothing_waits(story: Stor
     assert not story.compacted([entity])
 
 
-def test_a_run_is_triggered_as_the_form_does(story: Story, servers: Answers) -> None:
+def test_a_run_is_triggered_as_the_form_does(story: SchedulerWatch, servers: Answers) -> None:
     assert story.trigger("compact_table", {"table": "demo.t"}) == "manual__1"
     assert ("POST", "/api/v2/dags/compact_table/dagRuns") in servers.calls

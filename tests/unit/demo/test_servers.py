@@ -95,8 +95,8 @@ def test_all_components_run_and_none_is_left(tmp_path: Path, fake: list[str], mo
     servers.stop()
 
 
-def test_who_has_ended_and_is_not_buried_does_not_live() -> None:
-    """As orphans in a container whose first process buries nobody: they kept each stop waiting for all of its time."""
+def test_a_zombie_does_not_count_as_alive() -> None:
+    """Such orphans in a container whose first process reaps none made every stop wait for its full time."""
     child = subprocess.Popen(["sleep", "600"], start_new_session=True)
     assert _group_lives(child.pid)
     child.kill()
@@ -106,7 +106,7 @@ def test_who_has_ended_and_is_not_buried_does_not_live() -> None:
     child.wait()
 
 
-def test_a_component_that_ends_is_told_with_the_end_of_its_log(
+def test_a_component_that_ends_is_reported_with_the_end_of_its_log(
     tmp_path: Path, fake: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("compactor.demo.servers._GRACE", 1.0)
