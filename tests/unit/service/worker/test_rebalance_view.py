@@ -453,9 +453,9 @@ def test_what_cannot_be_made_is_refused_when_it_is_asked_for(
 
 
 def test_buckets_and_order_are_a_rebalances(site: Site, table: Table) -> None:
-    for asked in ({"buckets": 2}, {"order_by": "a"}):
+    for options in (RebalanceOptions(buckets=2), RebalanceOptions(order_by="a")):
         with pytest.raises(Refused, match="ask for rebalance"):
-            request_compaction(site, table="default.t", type="major", **asked)  # type: ignore[arg-type]
+            request_compaction(site, table="default.t", type="major", rebalance=options)
 
 
 def test_what_hive_asked_for(site: Site, table: Table) -> None:
