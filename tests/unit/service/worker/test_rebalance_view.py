@@ -454,7 +454,7 @@ def test_what_cannot_be_made_is_refused_when_it_is_asked_for(
 
 def test_buckets_and_order_are_a_rebalances(site: Site, table: Table) -> None:
     for options in (RebalanceOptions(buckets=2), RebalanceOptions(order_by="a")):
-        with pytest.raises(Refused, match="ask for rebalance"):
+        with pytest.raises(Refused, match="ask for a rebalance"):
             request_compaction(site, table="default.t", type="major", rebalance=options)
 
 
