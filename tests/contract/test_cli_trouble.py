@@ -84,7 +84,7 @@ def test_a_missing_table(place: Place, run: Callable[..., Result]) -> None:
     place.server.sql(f"DROP TABLE {name};", place.name)
     sentence = said(run(place.url, "show", "locks"))
     assert "HIVE_LOCKS" in sentence
-    assert "not what VERSION says" in sentence
+    assert "not the one that VERSION names" in sentence
 
 
 @pytest.mark.parametrize(("version", "instead"), [("2.3.0", "doctor --before-hive-3"), ("5.0.0", "4.0.0")])

@@ -140,7 +140,7 @@ def test_a_table_that_is_missing(metastore: Metastore, place: Place) -> None:
     metastore.transactions.open("u", "h")
     name = '"MIN_HISTORY_LEVEL"' if place.server.kind == "postgresql" else "MIN_HISTORY_LEVEL"
     place.server.sql(f"DROP TABLE {name};", place.name)
-    with pytest.raises(DatabaseUnavailable, match=r"MIN_HISTORY_LEVEL.*not what VERSION says"):
+    with pytest.raises(DatabaseUnavailable, match=r"MIN_HISTORY_LEVEL.*not the one that VERSION names"):
         metastore.transactions.open("u", "h")
     assert metastore.transactions.newest() == 1
 
