@@ -48,6 +48,10 @@ class NotEnoughHistory(CompactorError):
     """A snapshot is older than the oldest remaining base, so its rows can no longer be read."""
 
 
+class Disagreement(Refused):
+    """The files of a table and its metastore contradict each other; nothing is done there until a person has looked."""
+
+
 class LostClaim(CompactorError):
     """The queue entry or its transaction now belongs to another process; the former holder stops without a trace."""
 

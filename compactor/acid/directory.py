@@ -29,7 +29,8 @@ class AcidDirectory:
     ``aborted`` are top-level names (for an original file in a sub-directory, its path) that the given snapshot does not
     need. ``left_out`` are directories that hold an open write ID, or reach above the list's high watermark.
     ``unseen`` are ``_v`` directories whose transaction is neither valid nor aborted. ``unparsable`` are names that begin
-    like an ACID directory's but are not valid: nothing is decided while there is one.
+    like an ACID directory's but are not valid, and ACID directories below the top level: nothing is decided while there
+    is one.
     """
 
     base: AcidDir | None = None

@@ -108,7 +108,10 @@ class FoundDelta(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedListing:
-    """A listing sorted by the names in it; ``inside`` gives the files of each top-level directory."""
+    """A listing sorted by the names in it; ``inside`` gives the files of each top-level directory.
+
+    ``unparsable`` are names that begin like a base or delta and are none, and those of bases and deltas that lie deeper.
+    """
 
     bases: tuple[FoundBase, ...]
     deltas: tuple[FoundDelta, ...]
@@ -140,7 +143,11 @@ class SortedListing:
                 unparsable.append(name)
                 continue
             if acid is None:
-                originals += [f for f in inside[name] if not is_skipped_below(f.path)]  # ``name`` itself is not skipped
+                for file in inside[name]:
+                    if (nested := _nested(file.path)) is not None:
+                        unparsable.append(nested)
+                    elif not is_skipped_below(file.path):  # ``name`` itself is not skipped
+                        originals.append(file)
             elif acid.visibility_txn_id in exempt and acid.visibility_txn_id:
                 continue
             elif isinstance(acid, Base):
@@ -153,7 +160,7 @@ class SortedListing:
             deltas=tuple(deltas),
             originals=tuple(_data_file(f) for f in sorted(originals, key=_PATH)),
             inside=MappingProxyType({name: tuple(files) for name, files in inside.items()}),
-            unparsable=tuple(unparsable),
+            unparsable=tuple(dict.fromkeys(unparsable)),
         )
 
     def acid_dir(self, name: str, acid: Base | Delta) -> AcidDir:
@@ -176,6 +183,22 @@ class SortedListing:
             raw=any(f.raw for f in data),
             unnumbered=tuple(unnumbered),
         )
+
+
+def _nested(path: str) -> str | None:
+    """Returns the base or delta below the top level that ``path`` lies in, None where there is none.
+
+    It is another table's, or somebody's copy: its rows are no originals of this table (PROTOCOL 11.13).
+    """
+    parts = path.split("/")
+    for depth, part in enumerate(parts[1:-1], start=2):
+        try:
+            if parse_directory(part) is None:
+                continue
+        except BadName:
+            pass
+        return "/".join(parts[:depth])
+    return None
 
 
 def _data_file(file: FileStatus, *, has_flush_length: bool = False) -> DataFile:

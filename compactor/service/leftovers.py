@@ -7,12 +7,13 @@ are left as they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
 from compactor.errors import BadName, CompactorError, LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import naming, removal
+from compactor.service.agreement import Given, files_prove, must_lose_nothing
 from compactor.service.exclusive import renames, while_removing
 from compactor.service.site import Site, Target, View
 
@@ -32,7 +33,7 @@ def hider(site: Site, target: Target | None, *, is_alone: bool = False) -> Calla
         if target is None or not can_hide_early(site, target, is_alone=is_alone):
             return
         try:
-            hide_names_of(site, target, txn, newest)
+            _hide_names_of(site, target, txn, newest)
         except StorageError as error:
             log.warning("%s: directories that transaction %d named are not hidden yet: %s", target.entity, txn, error)
 
@@ -44,24 +45,34 @@ def can_hide_early(site: Site, target: Target, *, is_alone: bool = False) -> boo
     return site.metastore.dialect.layout.has_visibility and (is_alone or renames(site, target))
 
 
-def hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
-    removal.hide(site.storage, target.location, naming.names_of(site.storage, target.location, txn), until=newest)
+def _hide_names_of(site: Site, target: Target, txn: TxnId, newest: TxnId) -> None:
+    """Hides what an open transaction named, if its files prove that no row is lost; ``clear_aborted`` asks for more."""
+    names = naming.names_of(site.storage, target.location, txn)
+    if names and not files_prove(site, target, names):
+        log.warning("%s: directories that transaction %d named are not hidden yet: inputs are gone", target.entity, txn)
+        return
+    removal.hide(site.storage, target.location, names, until=newest)
 
 
-def clear_aborted(site: Site, target: Target, txn: TxnId) -> None:
+def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: bool = True) -> None:
     """Hides the directories that an aborted compaction named and removes its staging directory.
 
     TXNS alone says that it aborted: directories of a committed, open or forgotten transaction are left as they are.
 
+    Args:
+        may_have_named: false for a compaction that staged nothing: a directory with its number is not its own
+            (PROTOCOL 11.3).
+
     Raises:
         LockNotGranted: there are named directories, the store has no rename, and the table is in use.
+        Disagreement: a named directory may be the only copy of some rows (PROTOCOL 11.5).
     """
     location = target.location
     state = site.metastore.transactions.state(txn)
     if state == "o":
         return
     names_tell = site.metastore.dialect.layout.has_visibility  # without it, a number in a name is not this metastore's
-    if names_tell and state == "a" and (named := naming.names_of(site.storage, location, txn)):
+    if may_have_named and names_tell and state == "a" and (named := naming.names_of(site.storage, location, txn)):
         _hide(site, target, named)
     site.storage.remove(f"{location}/{staging_name(txn)}")
     if names_tell:
@@ -69,6 +80,7 @@ def clear_aborted(site: Site, target: Target, txn: TxnId) -> None:
 
 
 def _hide(site: Site, target: Target, names: Sequence[str]) -> None:
+    must_lose_nothing(site, target, names)
     with while_removing(site, target):
         removal.hide(site.storage, target.location, names, until=site.metastore.transactions.newest())
 
@@ -78,6 +90,7 @@ def clear_leftovers(site: Site, target: Target) -> tuple[str, ...]:
 
     Raises:
         LockNotGranted: there are such directories, the store has no rename, and the table is in use.
+        Disagreement: a name has a number that this metastore cannot have given, or may be the only copy of some rows.
     """
     return LeftoverScan(site, [target]).clear(target)
 
@@ -86,31 +99,39 @@ class LeftoverScan:
     """Clears the leftovers of several targets, with one query for all their transactions.
 
     Storage is read before TXNS, so a transaction without a row in TXNS was not opened in the meantime.
+
+    Args:
+        own: by location, the transaction that was opened just now for the compaction there.
     """
 
-    def __init__(self, site: Site, targets: Iterable[Target]) -> None:
+    def __init__(self, site: Site, targets: Iterable[Target], own: Mapping[str, TxnId] | None = None) -> None:
         self._site = site
+        self._own = own or {}
         self._children: dict[str, tuple[str, ...]] = {}
         self._errors: dict[str, CompactorError] = {}
-        for target in targets:
+        scanned = list(targets)
+        for target in scanned:
             try:
                 self._children[target.location] = site.storage.children(target.location)
             except CompactorError as error:
                 self._errors[target.location] = error
         self._named = {place: _with_visibility(children) for place, children in self._children.items()}
-        owners = {owner for children in self._children.values() for c in children if (owner := parse_staging(c))}
-        txns = owners.union(*(named.values() for named in self._named.values()))
-        self._states = site.metastore.transactions.states(sorted(txns)) if txns else {}
+        everything = [child for children in self._children.values() for child in children]
+        owners = {owner for child in everything if (owner := parse_staging(child))}
+        self._given = Given(site, (target.table for target in scanned), everything, owners)
 
     def clear(self, target: Target) -> tuple[str, ...]:
         """Clears the leftovers of one target; see ``clear_leftovers``."""
         place = target.location
         if place in self._errors:
             raise self._errors[place]
+        self._given.must_explain(target, self._children[place], self._own.get(place))
+        rows = self._given.rows
         doomed: list[str] = []
         if self._site.metastore.dialect.layout.has_visibility:
             removal.abort_uploads(self._site.storage, place, self._is_gone)
-            doomed = [name for name, txn in self._named[place].items() if self._states.get(txn) == "a"]
+            named = self._named[place].items()
+            doomed = [name for name, txn in named if (row := rows.get(txn)) is not None and row.state == "a"]
         if doomed:
             _hide(self._site, target, doomed)
         if not any(parse_staging(child) or parse_hidden(child) for child in self._children[place]):
@@ -118,7 +139,7 @@ class LeftoverScan:
         return removal.remove_leftovers(
             self._site.storage,
             place,
-            is_alive=lambda txn: self._states.get(txn) == "o",
+            is_alive=lambda txn: (row := rows.get(txn)) is not None and row.is_open,
             lowest_open=self._site.lowest_open(),
         )
 

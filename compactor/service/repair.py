@@ -12,10 +12,12 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, LockNotGranted, NotFound, StorageError, TryAgain
+from compactor.errors import BadFile, Disagreement, LockNotGranted, NotFound, StorageError, TryAgain
 from compactor.ids import TxnId
 from compactor.metastore.queue.endings import is_being_aborted
-from compactor.service.leftovers import can_hide_early, clear_aborted, clear_leftovers, hide_names_of, hider
+from compactor.rewrite.publish import naming, removal
+from compactor.service.agreement import must_lose_nothing
+from compactor.service.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
@@ -43,13 +45,14 @@ def repair(site: Site) -> tuple[Repaired, ...]:
         return ()
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
     working = [e for e in site.metastore.entries.working() if (e.worker_id or "").startswith(PREFIX)]
+    spared: set[TxnId] = set()
     if working:
         deadline = site.metastore.now_ms() - timeouts[0]
         silent = {t.id for t in site.metastore.transactions.open_transactions() if t.last_heartbeat < deadline}
         for entry in working:
-            if entry.txn_id in silent:
-                _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0])
-    site.metastore.transactions.time_out(timeouts[0], repl_timeout_ms=timeouts[1])
+            if entry.txn_id in silent and not _hide_before_locks_end(site, entry, entry.txn_id, timeouts[0]):
+                spared.add(entry.txn_id)
+    site.metastore.transactions.time_out(timeouts[0], repl_timeout_ms=timeouts[1], spared=spared)
     done: list[Repaired] = []
     for entry in working:
         because = _evidence_of_loss(site, entry)
@@ -60,25 +63,36 @@ def repair(site: Site) -> tuple[Repaired, ...]:
             done.append(take_back(site, entry, because))
         except (StorageError, LockNotGranted) as error:
             log.warning("%s entry %d: the leftovers of its lost worker stay for now: %s", entry.entity, entry.id, error)
+        except Disagreement as error:
+            log.error("%s entry %d: the leftovers of its lost worker stay: %s", entry.entity, entry.id, error)
     return tuple(done)
 
 
-def _hide_before_locks_end(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> None:
+def _hide_before_locks_end(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> bool:
     """Times out the transaction of a lost worker, after hiding the directories it has named.
 
     If the store has no rename, or somebody else was faster, ``take_back`` hides them.
+
+    Returns:
+        False if its output may be the only copy of some rows; the transaction stays open (PROTOCOL 11.5).
     """
     target = target_of(site, entry)
     if target is None or not can_hide_early(site, target):
-        return
+        return True
     try:
+        proven = naming.names_of(site.storage, target.location, txn)
+        must_lose_nothing(site, target, proven)
         with site.metastore.transactions.timing_out(txn, timeout_ms) as newest:
             if newest is not None:
-                hide_names_of(site, target, txn, newest)
+                removal.hide(site.storage, target.location, proven, until=newest)
+    except Disagreement as error:
+        log.error("%s entry %d: the transaction of its lost worker stays open: %s", entry.entity, entry.id, error)
+        return False
     except (StorageError, TryAgain) as error:
         log.warning(
             "%s entry %d: directories named by its lost worker are not hidden yet: %s", entry.entity, entry.id, error
         )
+    return True
 
 
 def abort_and_hide(site: Site, entry: Entry, txn: TxnId, because: str) -> bool:
@@ -127,6 +141,7 @@ def take_back(site: Site, entry: Entry, because: str) -> Repaired:
 
     Raises:
         StorageError: the worker's leftovers cannot be removed; the row stays as it is for the next pass.
+        Disagreement: they may be the only copy of some rows (PROTOCOL 11.5); the row stays as it is.
     """
     aborted = is_being_aborted(entry)
     if entry.txn_id is not None:

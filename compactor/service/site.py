@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 from compactor import __version__
 from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import Listing
 from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import DEFAULT, POOL, PoolPolicy, settings_at
@@ -208,6 +209,7 @@ class View:
 
     txns: ValidTxnList
     write_ids: ValidWriteIdList  #: the compactor's variant of the list
+    listing: Listing
     directory: AcidDirectory
 
 
@@ -240,7 +242,8 @@ class Look:
             write_ids = replace(write_ids, high_watermark=up_to, aborted=aborted)
         listing = self.site.storage.listing(target.location)
         exempt = frozenset() if own is None else frozenset({own})
-        return View(txns=txns, write_ids=write_ids, directory=acid_directory(listing, write_ids, txns, exempt=exempt))
+        directory = acid_directory(listing, write_ids, txns, exempt=exempt)
+        return View(txns=txns, write_ids=write_ids, listing=listing, directory=directory)
 
 
 def must_be_unsorted(entity: Entity, table: Table, partition: Partition | None) -> None:

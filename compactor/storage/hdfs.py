@@ -208,6 +208,11 @@ class HdfsStorage:
             if self._status(path) is not None:
                 raise StorageError(f"cannot remove {path}: it is still there after its removal")
 
+    def identity(self, path: str) -> str | None:
+        with _errors("look at", path):
+            status = self._status(path)
+            return None if status is None or not status.get("fileId") else str(status["fileId"])
+
     def may_write(self, path: str) -> bool | None:
         try:
             self._ask("CHECKACCESS", "GET", path, fsaction="-wx")

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
-from compactor.storage import exclusive_rename
+from compactor.storage import exclusive_rename, file_identity
 from compactor.storage.build_listing import ListedButAbsent, consistent_listing, data_format
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.deferred_uploads import Deferring
@@ -173,6 +173,13 @@ class LocalStorage:
             if durable:
                 with contextlib.suppress(FileNotFoundError):  # the parent is gone too
                     _sync(os.path.dirname(path))
+
+    def identity(self, path: str) -> str | None:
+        with _errors("look at", path):
+            try:
+                return file_identity.identity(path)
+            except FileNotFoundError:
+                return None
 
     def may_write(self, path: str) -> bool | None:
         return os.access(path, os.W_OK | os.X_OK)

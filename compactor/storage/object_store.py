@@ -221,6 +221,9 @@ class ObjectStorage:
         with ThreadPoolExecutor(PARALLEL, thread_name_prefix="storage") as pool:
             list(pool.map(act, many))
 
+    def identity(self, path: str) -> str | None:
+        return None
+
     def may_write(self, path: str) -> bool | None:
         return None
 

@@ -95,6 +95,10 @@ class Storage(Protocol):
         """Removes a file or directory with its content; does nothing if it does not exist. Without ``durable`` it may exist
         again after a crash of the machine."""
 
+    def identity(self, path: str) -> str | None:
+        """Returns what tells the file or directory at ``path`` from another one created there later (PROTOCOL 11.8); it
+        survives a rename. None where nothing is there, or the store knows no such thing."""
+
     def may_write(self, path: str) -> bool | None:
         """Returns true if this user may create and remove entries of the directory ``path``, None if the store can't say."""
 

@@ -112,6 +112,9 @@ class Stores:
     def remove(self, path: str, *, durable: bool = True) -> None:
         self.of(path).remove(path, durable=durable)
 
+    def identity(self, path: str) -> str | None:
+        return self.of(path).identity(path)
+
     def may_write(self, path: str) -> bool | None:
         return self.of(path).may_write(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -11,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from compactor.acid.directory import acid_directory
+from compactor.acid.names import staging_name
 from compactor.compaction.entry import Entity
+from compactor.ids import TxnId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
@@ -48,6 +51,20 @@ def make_table(site: Site, warehouse: Path, name: str = "t", *, database: str = 
 
 def entity_of(table: Table) -> Entity:
     return Entity(database=table.database, table=table.name)
+
+
+def leave_manifest(table: Table, txn: TxnId, *names: str) -> None:
+    """What a worker that died left beside the directories ``names`` that it had named: the list of what it read."""
+    location = Path(table.location)
+    files = [path for path in sorted(location.glob("*/*")) if path.is_file()]
+    read = [path for path in files if path.parent.name not in names and not path.parent.name.startswith("_")]
+    staging = location / staging_name(txn)
+    staging.mkdir(exist_ok=True)
+    manifest = {
+        "inputs": [{"path": f"{path.parent.name}/{path.name}", "length": path.stat().st_size} for path in read],
+        "directories": [{"name": name} for name in names],
+    }
+    (staging / "manifest.json").write_text(json.dumps(manifest))
 
 
 class _Changed(Exception):

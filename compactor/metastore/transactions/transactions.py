@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from sqlalchemy import Connection, case, delete, func, insert, select, update
@@ -263,6 +263,15 @@ class Transactions:
             rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE).where(TXNS.c.TXN_ID.in_(txns)))
             return {TxnId(row.TXN_ID): row.TXN_STATE for row in rows}
 
+    def rows(self, txns: Collection[TxnId]) -> dict[TxnId, TxnRow]:
+        """Returns state and type of those of ``txns`` that have a row, in one statement."""
+        if not txns:
+            return {}
+        with self._database.read() as conn:
+            query = select(TXNS.c.TXN_ID, TXNS.c.TXN_STATE, TXNS.c.TXN_TYPE).where(TXNS.c.TXN_ID.in_(sorted(txns)))
+            found = conn.execute(query).all()
+        return {TxnId(row[0]): TxnRow(state=row[1], type=TxnType(row[2] or 0)) for row in found}
+
     def snapshot(self, own: TxnId | None = None, *, open_txn_timeout_ms: int | None = None) -> ValidTxnList:
         """Returns the snapshot of a reader that starts now; open compactions count as open, like every writer.
 
@@ -329,8 +338,18 @@ class Transactions:
             ]
 
     @retried
-    def time_out(self, timeout_ms: int = TIMEOUT_MS, *, repl_timeout_ms: int = REPL_TIMEOUT_MS) -> list[TxnId]:
-        """Aborts transactions without a heartbeat for longer than their timeout; locks without a transaction go too."""
+    def time_out(
+        self,
+        timeout_ms: int = TIMEOUT_MS,
+        *,
+        repl_timeout_ms: int = REPL_TIMEOUT_MS,
+        spared: Collection[TxnId] = (),
+    ) -> list[TxnId]:
+        """Aborts transactions without a heartbeat for longer than their timeout; locks without a transaction go too.
+
+        Args:
+            spared: transactions that stay open whatever their age (PROTOCOL 11.5).
+        """
         with self._database.write() as conn:
             now = now_ms(conn)
             heard = HIVE_LOCKS.c.HL_LAST_HEARTBEAT
@@ -339,7 +358,8 @@ class Transactions:
             deadline = case((replicated, now - repl_timeout_ms), else_=now - timeout_ms)
             expired = select(TXNS.c.TXN_ID).where(TXNS.c.TXN_STATE == OPEN, TXNS.c.TXN_LAST_HEARTBEAT < deadline)
             ids = conn.execute(self._dialect.for_update(expired.order_by(TXNS.c.TXN_ID))).scalars().all()
-            return [TxnId(txn) for txn in ids if txn_rows.mark_aborted(conn, self._dialect, TxnId(txn), TIMED_OUT)]
+            silent = [TxnId(txn) for txn in ids if txn not in spared]
+            return [txn for txn in silent if txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)]
 
     def _commit(self, conn: Connection, txn: TxnId, type: TxnType, commit_id: TxnId) -> None:
         # Without MIN_HISTORY_LEVEL Hive uses WRITE_SET to find every transaction that wrote.

@@ -7,10 +7,10 @@ A directory loses its final name by one rename and is emptied only under a hidde
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from compactor.acid.names import Hidden, parse_hidden, parse_staging
-from compactor.errors import StorageError
+from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
@@ -18,7 +18,18 @@ from compactor.storage.protocol import Storage
 log = logging.getLogger(__name__)
 
 
-def hide(storage: Storage, location: str, names: Iterable[str], until: TxnId) -> tuple[str, ...]:
+def identities(storage: Storage, location: str, names: Iterable[str]) -> dict[str, str | None]:
+    """Returns the identity of each of ``names`` in ``location``, None where there is none; see ``Storage.identity``."""
+    return {name: storage.identity(f"{location}/{name}") for name in names}
+
+
+def hide(
+    storage: Storage,
+    location: str,
+    names: Iterable[str],
+    until: TxnId,
+    expected: Mapping[str, str | None] | None = None,
+) -> tuple[str, ...]:
     """Takes directories (or files) out of every reader's sight, each by one rename.
 
     Where the store has no rename they are removed instead, and the caller holds an exclusive lock on the table: hiding
@@ -27,15 +38,23 @@ def hide(storage: Storage, location: str, names: Iterable[str], until: TxnId) ->
     Args:
         names: relative to ``location``; names that are already gone are skipped.
         until: they may be removed once every transaction up to this one has ended.
+        expected: what each was when the decision to hide it was made. Another one, of a table that was created there
+            since, is left alone, or put back if it was created in the same moment (PROTOCOL 11.8).
 
     Returns:
         The hidden names.
+
+    Raises:
+        Disagreement: something else has one of the names now.
     """
     hidden: list[str] = []
     for final in names:
         source = f"{location}/{final}"
         if not storage.exists(source):
             continue
+        identity = None if expected is None else expected.get(final)
+        if identity is not None and storage.identity(source) not in (identity, None):
+            raise _another(source)
         if not storage.capabilities(source).renames:
             storage.remove(source)
             reach(Step.HIDDEN)
@@ -49,9 +68,19 @@ def hide(storage: Storage, location: str, names: Iterable[str], until: TxnId) ->
             if storage.exists(source):
                 raise
             continue  # another cleaner has just taken it away
+        if identity is not None and storage.identity(f"{location}/{relative}") != identity:
+            storage.rename(f"{location}/{relative}", source)
+            raise _another(source)
         hidden.append(relative)
         reach(Step.HIDDEN)
     return tuple(hidden)
+
+
+def _another(source: str) -> Disagreement:
+    return Disagreement(
+        f"{source}: was created since it was decided to remove what had this name; the table was probably dropped and made "
+        "again meanwhile, so nothing is removed there; the next pass looks again"
+    )
 
 
 def remove_leftovers(

@@ -206,13 +206,19 @@ def _held(storage: Storage, directory: StagedDirectory, file: StagedFile, upload
     return deferring.held(upload)
 
 
-def write_manifest(storage: Storage, plan: Plan, staged: Staged, *, entry_id: int) -> None:
+def write_manifest(storage: Storage, plan: Plan, staged: Staged, inputs: Mapping[str, int], *, entry_id: int) -> None:
     """Writes ``manifest.json``: the directories to be named, their files with lengths and checksums, the entry and the
-    transaction."""
+    transaction, and the files that were read.
+
+    It is removed last, once the output is committed or hidden: it proves that hiding loses no row (PROTOCOL 11.6).
+
+    Args:
+        inputs: path and length of each file that was read.
+    """
     manifest: Mapping[str, Any] = {
         "entry": entry_id,
         "transaction": plan.txn,
-        "inputs": list(plan.inputs),
+        "inputs": [{"path": path, "length": length} for path, length in sorted(inputs.items())],
         "directories": [
             {
                 "name": directory.name,

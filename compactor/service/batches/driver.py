@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
+from functools import partial
 
-from compactor.errors import DatabaseUnavailable
 from compactor.rewrite.run.runner import Runner
 from compactor.service import repair
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
+from compactor.service.bystander import beside
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
@@ -187,14 +188,15 @@ def _keep_figures(site: Site, outcomes: Iterable[Outcome], sampler: Sampler) -> 
     if site.state is None:
         return
     runs = [
-        _run_record(site, outcome, sampler.measure(outcome))
+        _run_record(site, outcome, beside("measuring the cost of reading", partial(sampler.measure, outcome)))
         for outcome in outcomes
         if outcome.result is Result.COMPACTED
     ]
-    try:
-        site.state.runs.add_all(runs)
-    except DatabaseUnavailable as error:
-        log.warning("the figures of %d entries could not be stored: %s", len(runs), error)
+    if runs:
+        try:
+            site.state.runs.add_all(runs)
+        except Exception as error:  # noqa: BLE001 - the compactions are committed (PROTOCOL 11.14)
+            log.warning("the figures of %d entries could not be stored: %s", len(runs), error)
 
 
 def _run_record(site: Site, outcome: Outcome, opening: ReadCost | None) -> Run:

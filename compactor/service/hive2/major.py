@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.listing import Listing
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
@@ -26,6 +27,7 @@ from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Figures, Shape
 from compactor.rewrite.publish import naming, removal, stage
+from compactor.rewrite.publish.second_listing import unchanged_inputs
 from compactor.rewrite.publish.stage import Staged
 from compactor.rewrite.run.runner import Runner
 from compactor.rewrite.run.task_queue import Job
@@ -108,7 +110,7 @@ class _Hold:
         path = site.storage.resolve(self.place.location)
         run_as = site.storage.owner(path) or self.place.table.owner or site.user
         self._clear_leftovers(path)
-        seen, directory = _view(site, entity, path)
+        seen, listing, directory = _view(site, entity, path)
         if not directory.compactable():
             highest = _nothing_above(directory, entity)
             site.metastore.record(self.claim, highest, run_as)
@@ -132,14 +134,14 @@ class _Hold:
         )
         site.metastore.record(self.claim, planned.highest_write_id, run_as)
         reach(Step.RECORDED)
-        staged = self._staged(planned, runner)
+        staged = self._staged(planned, listing, runner)
         self._publish(staged)
         reach(Step.COMMITTED)
         self._tidy()
         reach(Step.STAGING_REMOVED)
         return self._result(planned, staged.figures)
 
-    def _staged(self, planned: Plan, runner: Runner) -> Staged:
+    def _staged(self, planned: Plan, listing: Listing, runner: Runner) -> Staged:
         storage = self.site.storage
         stage.prepare(storage, planned)
         (results,) = runner.run([Job(units=planned.units, check=lambda: None)])
@@ -147,7 +149,8 @@ class _Hold:
             raise results
         staged = stage.accept(storage, planned, results)
         stage.check_staged(storage, planned, staged)
-        stage.write_manifest(storage, planned, staged, entry_id=self.claim.id)
+        inputs = unchanged_inputs(planned, listing, storage.listing(planned.location))
+        stage.write_manifest(storage, planned, staged, inputs, entry_id=self.claim.id)
         for error in stage.make_durable(storage, [planned]).values():
             raise error
         return staged
@@ -199,11 +202,12 @@ class _Hold:
         removal.remove_leftovers(self.site.storage, path, is_alive=lambda txn: False, lowest_open=TxnId(0))
 
 
-def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, AcidDirectory]:
+def _view(site: OldSite, entity: Entity, path: str) -> tuple[ValidWriteIdList, Listing, AcidDirectory]:
     """Returns what a compaction may read: first the transactions, then the listing, so that nothing listed ended later."""
     txns = site.metastore.snapshot()
     seen = write_ids(txns, entity).for_compactor()
-    return seen, acid_directory(site.storage.listing(path), seen, txns)
+    listing = site.storage.listing(path)
+    return seen, listing, acid_directory(listing, seen, txns)
 
 
 def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:

@@ -23,6 +23,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import naming, removal
 from compactor.service import leftovers, repair
+from compactor.service.agreement import Given, must_be_the_same_table
 from compactor.service.exclusive import while_removing
 from compactor.service.mode import Mode, may
 from compactor.service.roles.blockers import Blocker, blockers_of
@@ -269,7 +270,9 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDi
     watermark = TxnId(lowest - 1)
     txns = ValidTxnList(high_watermark=watermark, aborted=frozenset(t for t in snapshot.aborted if t <= watermark))
     write_ids = site.write_ids(target.table, txns).for_cleaner(highest)
-    directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    listing = site.storage.listing(target.location)
+    Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
+    directory = acid_directory(listing, write_ids, txns)
     if (name := leftovers.not_for_hive_3(site, target)) is not None:
         raise BadName(
             f"{target.location}: {name} contains a transaction, which Hive 3.1 cannot read; nothing is removed beside it; "
@@ -286,17 +289,22 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDi
 def _remove_directories(site: Site, target: Target, names: Collection[str]) -> int:
     """Hides, then removes, each of ``names``, and returns the bytes that were freed.
 
+    Bound to the directories that are there now, and to the table that they belong to (PROTOCOL 11.8).
+
     Raises:
         LockNotGranted: the store has no rename, and the table is in use.
+        Disagreement: the table, or one of the directories, is another one by now.
     """
     reach(Step.CLEANING)
     sizes = {f.path: f.length for f in site.storage.listing(target.location).files}
     freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
     if not names:
         return 0
+    expected = removal.identities(site.storage, target.location, names)
+    must_be_the_same_table(site, target)  # so all of these are its directories
     with while_removing(site, target):
         for name in names:
-            for hidden in removal.hide(site.storage, target.location, [name], until=TxnId(0)):
+            for hidden in removal.hide(site.storage, target.location, [name], TxnId(0), expected):
                 site.storage.remove(f"{target.location}/{hidden}")
     return freed
 
@@ -346,7 +354,9 @@ def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
             return None
         txns = site.metastore.transactions.snapshot()
         write_ids = site.write_ids(target.table, txns)
-        directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+        listing = site.storage.listing(target.location)
+        Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
+        directory = acid_directory(listing, write_ids, txns)
         doomed = [n for n in directory.aborted if _is_a_write(n)]
         freed += _remove_directories(site, target, doomed)
         removed += doomed

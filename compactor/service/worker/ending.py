@@ -9,6 +9,7 @@ from compactor.compaction.states import State
 from compactor.errors import (
     BadFile,
     CompactorError,
+    Disagreement,
     LockNotGranted,
     LostClaim,
     NotFound,
@@ -30,7 +31,7 @@ def abandon(entry: Claimed) -> None:
     else:
         hide = leftovers.hider(site, None)  # nothing can have been named yet
     site.metastore.transactions.abort(txn, "compaction transaction abort", lambda newest: hide(txn, newest))
-    leftovers.clear_aborted(site, entry.target, txn)
+    leftovers.clear_aborted(site, entry.target, txn, may_have_named=isinstance(entry, StagedEntry))
 
 
 def put_back(entry: Claimed) -> None:
@@ -72,7 +73,7 @@ def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Calla
         settle(str(error))
     except LostClaim as lost:
         return Outcome(entry=entry.entry, result=Result.LOST, message=f"{error}; {lost}")
-    except (StorageError, LockNotGranted) as left:
+    except (StorageError, LockNotGranted, Disagreement) as left:
         message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
         return Outcome(entry=entry.entry, result=Result.FAILED, message=message)
     return Outcome(entry=entry.entry, result=result, message=str(error))

@@ -140,7 +140,8 @@ class GroupRun:
     def _view(self, locked: Sequence[Opened]) -> list[Viewed]:
         """Makes the view of each entry, once nothing half done is left there."""
         site, group = self.site, self.group
-        scan = leftovers.LeftoverScan(site, [one.target for one in locked])
+        own = {one.target.location: one.txn for one in locked}
+        scan = leftovers.LeftoverScan(site, [one.target for one in locked], own)
         swept = group.each(lambda one: scan.clear(one.target), locked)
         if not swept:
             return []

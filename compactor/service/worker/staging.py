@@ -12,6 +12,7 @@ from compactor.rewrite.plan.chunks import finished
 from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import UnitResult
 from compactor.rewrite.publish import stage
+from compactor.rewrite.publish.second_listing import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site
@@ -73,7 +74,8 @@ class Stager:
             record_alone(self.site, work_of(one, plan.highest_write_id, component=False))
         staged = stage.accept(storage, plan, results)
         stage.check_staged(storage, plan, staged)
-        stage.write_manifest(storage, plan, staged, entry_id=one.entry.id)
+        inputs = unchanged_inputs(plan, one.scope.view.listing, storage.listing(plan.location))
+        stage.write_manifest(storage, plan, staged, inputs, entry_id=one.entry.id)
         return one.replanned(plan).staged_as(staged)
 
     def _durable(self, staged: Sequence[StagedEntry]) -> list[StagedEntry]:

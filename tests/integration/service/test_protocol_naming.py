@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -325,7 +325,14 @@ def test_naming_refuses_a_target_that_exists(site: Site, table: Table) -> None:
         (target / "bucket_00000").write_bytes(b"somebody else's")
         assert staged.is_dir()
 
-    outcome = compact(site, runner=Interrupted(after=occupy))
+    class Occupied(LocalStorage):
+        """The name is taken after the second listing, while the staged files become durable."""
+
+        def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
+            occupy()
+            return super().sync(paths)
+
+    outcome = compact(with_storage(site, Occupied()))
     assert outcome.result is Result.FAILED
     assert "is there already" in outcome.message
     assert not any(n.startswith("base_0000005") for n in names_in(location))

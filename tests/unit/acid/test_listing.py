@@ -53,3 +53,19 @@ def test_unnumbered_and_unparsable_names() -> None:
     assert [(f.path, f.number) for f in directory.unnumbered] == [("delta_1_1_0/part-00000.orc", -1)]
     assert found.unparsable == ("delta_x",)
     assert found.originals == ()
+
+
+def test_a_table_inside_anothers_directory_is_no_original() -> None:
+    """PROTOCOL 11.13: its rows were merged into the table around it, or removed as obsolete originals."""
+    paths = (
+        "child/delta_0000001_0000001_0000/bucket_00000",
+        "child/delta_0000001_0000001_0000/bucket_00001",
+        "backup/old/base_0000004/bucket_00000",
+        "copy/delta_x/bucket_00000",
+        "HIVE_UNION_SUBDIR_1/000000_0",
+        "sub/deep/000001_0",
+    )
+    found = SortedListing.of(Listing(files=tuple(FileStatus(path=path, length=1) for path in paths)), frozenset())
+    assert found.unparsable == ("backup/old/base_0000004", "child/delta_0000001_0000001_0000", "copy/delta_x")
+    assert [f.path for f in found.originals] == ["HIVE_UNION_SUBDIR_1/000000_0", "sub/deep/000001_0"]
+    assert acid_directory(Listing(files=(FileStatus(path=paths[0], length=1),)), ALL, ALL_TXNS).originals == ()

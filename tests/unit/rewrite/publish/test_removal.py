@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from compactor.errors import StorageError
+from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import removal
 from compactor.storage.local import LocalStorage
@@ -79,3 +80,40 @@ def test_a_directory_that_another_cleaner_took_is_no_failure(tmp_path: Path, is_
     else:
         with pytest.raises(StorageError, match="cannot rename"):
             removal.hide(Beaten(), str(tmp_path), names, until=TxnId(9))
+
+
+def made_again(path: Path) -> None:
+    """As DROP TABLE and CREATE TABLE with an INSERT make it."""
+    shutil.rmtree(path)
+    path.mkdir()
+    (path / "bucket_00000").write_bytes(b"new")
+
+
+@pytest.mark.parametrize("when", ["before", "in the same moment"])
+def test_what_was_made_again_under_the_name_is_left_alone(tmp_path: Path, when: str) -> None:
+    """PROTOCOL 11.8: bound to the directory, not to its path."""
+    place = tmp_path / "delta_0000001_0000001_0000"
+    place.mkdir()
+    (place / "bucket_00000").write_bytes(b"old")
+
+    class Late(LocalStorage):
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            if when == "in the same moment" and source == str(place):
+                made_again(place)
+            super().rename(source, target, durable=durable)
+
+    storage = Late()
+    expected = removal.identities(storage, str(tmp_path), [place.name])
+    if when == "before":
+        made_again(place)
+    with pytest.raises(Disagreement, match="was created since it was decided to remove what had this name"):
+        removal.hide(storage, str(tmp_path), [place.name], TxnId(0), expected)
+    assert (names_in(tmp_path), (place / "bucket_00000").read_bytes()) == ({place.name}, b"new")
+
+
+def test_what_is_still_itself_is_hidden(tmp_path: Path) -> None:
+    (tmp_path / "base_0000001").mkdir()
+    expected = removal.identities(STORAGE, str(tmp_path), ["base_0000001", "gone"])
+    (tmp_path / "base_0000001" / "late").write_bytes(b"1")  # of the same table all the same
+    assert removal.hide(STORAGE, str(tmp_path), ["base_0000001", "gone"], TxnId(0), expected) != ()
+    assert expected["gone"] is None

@@ -218,16 +218,16 @@ def test_a_file_of_the_wrong_length_is_noticed(tmp_path: Path) -> None:
         stage.check_staged(STORAGE, made, staged)
 
 
-def test_the_manifest_lists_the_directories_to_be_named(tmp_path: Path) -> None:
-    """PROTOCOL 4."""
+def test_the_manifest_lists_the_files_read_and_the_directories_to_be_named(tmp_path: Path) -> None:
+    """PROTOCOL 4, 11.6."""
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
     staged = stage.accept(STORAGE, made, [UnitResult(number=0, outputs=(output(made, 0),))])
-    stage.write_manifest(STORAGE, made, staged, entry_id=17)
+    stage.write_manifest(STORAGE, made, staged, {"delta_0000002_0000002_0000/bucket_00000": 4}, entry_id=17)
     assert json.loads((tmp_path / "_compactor_v42" / "manifest.json").read_text()) == {
         "entry": 17,
         "transaction": 42,
-        "inputs": ["delta_0000002_0000002_0000", "delta_0000003_0000003_0000"],
+        "inputs": [{"path": "delta_0000002_0000002_0000/bucket_00000", "length": 4}],
         "directories": [
             {
                 "name": "base_0000003_v0000042",
@@ -245,7 +245,7 @@ def test_directories_that_are_not_durable_are_reported(tmp_path: Path) -> None:
         made.append(plan(tmp_path / name, Shape.MAJOR))
         stage.prepare(STORAGE, made[-1])
         staged = stage.accept(STORAGE, made[-1], [UnitResult(number=0, outputs=(output(made[-1], 0),))])
-        stage.write_manifest(STORAGE, made[-1], staged, entry_id=17)
+        stage.write_manifest(STORAGE, made[-1], staged, {}, entry_id=17)
     (tmp_path / "a" / "_compactor_v42" / "manifest.json").unlink()
     failed = stage.make_durable(STORAGE, made)
     assert list(failed) == [made[0].staging]

@@ -19,7 +19,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from tests.support.passes import Hides, compact, with_storage
-from tests.support.tables import insert, make_table, rows_of, with_settings
+from tests.support.tables import insert, leave_manifest, make_table, rows_of, with_settings
 from tests.support.watching import Interrupted, names_in
 
 WORKER = "compactor-worker-gone"
@@ -50,6 +50,7 @@ def working(site: Site, table: Table) -> Entry:
     named = Path(table.location) / f"base_0000002_v{txn:07d}"
     named.mkdir()
     (named / "bucket_00000").write_bytes(b"x")
+    leave_manifest(table, txn, named.name)
     return recorded
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.service.roles.cleaner import CleanerPass, clean
 from compactor.service.site import Site
 from compactor.storage.local import LocalStorage
-from tests.support.passes import clean_all, compact, settle
+from tests.support.passes import clean_all, compact, settle, with_storage
 from tests.support.patience import until
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -197,3 +198,42 @@ def test_a_faster_cleaner_is_not_a_failure(site: Site, table: Table) -> None:
     assert [entry.state for entry in site.metastore.entries.history()] == [State.SUCCEEDED]
     assert rows_of(site, table) == wanted
     assert len(names_in(Path(table.location))) == 1
+
+
+@pytest.mark.parametrize("when", ["listed", "checked"])
+def test_a_table_made_again_while_the_cleaner_slept_keeps_its_rows(
+    site: Site, table: Table, warehouse: Path, when: str
+) -> None:
+    """PROTOCOL 11.8: 177 of 180 committed rows of the new table were deleted, as its directories had the old ones' names."""
+    compact(site)
+    asleep = [True]
+
+    def make_again() -> None:
+        if not asleep[0]:
+            return
+        asleep[0] = False
+        site.metastore.embedded_catalog.drop_table(table)
+        shutil.rmtree(table.location)
+        new = make_table(site, warehouse)
+        for value in (10, 20, 30):
+            insert(site, new, [value])
+        assert new.id != table.id
+
+    class Sleeps(LocalStorage):
+        """Wakes up after it has found out which directories there are, or which table they are of."""
+
+        def identity(self, path: str) -> str | None:
+            if when == "listed":
+                make_again()
+            return super().identity(path)
+
+        def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+            if when == "checked" and parse_hidden(Path(target).name):
+                make_again()
+            super().rename(source, target, durable=durable)
+
+    passed = [clean(with_storage(site, Sleeps())) for _ in range(20)]
+    assert asleep == [False]
+    assert [done.removed for one in passed for done in one.cleaned] == []
+    new = site.target(entity_of(table)).table
+    assert [row[-2:] for row in rows_of(site, new)] == [(10, "row 10"), (20, "row 20"), (30, "row 30")]

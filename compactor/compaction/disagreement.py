@@ -1,0 +1,72 @@
+"""Numbers in the names of directories that the metastore cannot have given (PROTOCOL 11.3).
+
+They are there where a metastore was restored from a backup, or a standby lacks its last seconds, and where files were
+copied from elsewhere. Names with them may be the only copy of rows that the metastore knows nothing of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from compactor.acid.names import Base, parse_directory
+from compactor.errors import BadName, Disagreement
+from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """What the metastore has given, read after the directory was listed.
+
+    ``next_write_id`` is the table's NEXT_WRITE_ID; ``compactions`` says of each transaction that TXNS has a row of
+    whether it is a compaction's; ``own`` is a transaction that was opened just now, and so has named nothing.
+    """
+
+    newest: TxnId
+    next_write_id: WriteId
+    compactions: Mapping[TxnId, bool] = field(default_factory=dict)
+    own: TxnId | None = None
+
+
+def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
+    """Returns if the metastore can have given every number in ``names``, directories of ``location``.
+
+    Names that are no base or delta are passed over.
+
+    Raises:
+        Disagreement: a name has a number that it cannot have given.
+    """
+    for name in sorted(names):
+        try:
+            acid = parse_directory(name)
+        except BadName:
+            continue
+        if acid is None:
+            continue
+        highest = acid.write_id if isinstance(acid, Base) else acid.max_write_id
+        if highest != ORIGINALS_ONLY and highest >= numbers.next_write_id:
+            raise _doubt(
+                f"{location}/{name}: write ID {highest} was never allocated (the table's next one is "
+                f"{numbers.next_write_id})"
+            )
+        if acid.visibility_txn_id and (because := _not_a_compaction(acid.visibility_txn_id, numbers)):
+            raise _doubt(f"{location}/{name}: transaction {acid.visibility_txn_id} {because}")
+
+
+def _not_a_compaction(txn: TxnId, numbers: Numbers) -> str | None:
+    """Returns why the compaction that ``_v<txn>`` names is none of this metastore, None where it may be one."""
+    if txn > numbers.newest:
+        return f"was never opened (the newest is {numbers.newest})"
+    if txn == numbers.own:
+        return "was opened just now, for the compaction that found this name"
+    if numbers.compactions.get(txn) is False:
+        return "is no compaction's"
+    return None
+
+
+def _doubt(found: str) -> Disagreement:
+    return Disagreement(
+        f"{found}; either the metastore is older than the files (restored from a backup, or a standby without its last "
+        "commits) or they were copied from elsewhere. Nothing was changed; stop Hive's own compactor and cleaner until "
+        "both agree: put the right database back, or let MSCK REPAIR TABLE take copied files in"
+    )

@@ -1,0 +1,196 @@
+"""Proof that hiding a compaction's output loses no row (PROTOCOL 11.5).
+
+That TXNS calls a compaction aborted proves little: a restored database says so of one that committed, and whose inputs
+the cleaner has removed since. So an output is hidden only if the files themselves prove that its rows are elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from compactor.acid.directory import AcidDirectory
+from compactor.acid.listing import Listing, SortedListing
+from compactor.acid.names import Base, Delta, DeltaKind, parse_directory, staging_name
+from compactor.errors import BadName, CompactorError, Disagreement
+from compactor.ids import TxnId, WriteId
+from compactor.rewrite.publish.stage import MANIFEST
+from compactor.rows.acid_file import open_files, stripe_keys
+from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
+from compactor.rows.keys import Numbers
+from compactor.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A named directory of a compaction that did not commit."""
+
+    name: str
+    txn: TxnId
+
+    @property
+    def acid(self) -> Base | Delta:
+        found = parse_directory(self.name)
+        assert found is not None
+        return found
+
+    @property
+    def highest_write_id(self) -> WriteId:
+        return _highest(self.acid)
+
+
+class Evidence:
+    """What the files of one location prove, read as needed.
+
+    Args:
+        uncounted: names in ``listing`` that no reader counts on: the outputs in question, and those of other
+            transactions that have not committed.
+        base: the number of the base that readers use now, None if there is none. It is none of ``uncounted``.
+    """
+
+    def __init__(
+        self, storage: Storage, location: str, listing: Listing, *, uncounted: Collection[str], base: WriteId | None
+    ) -> None:
+        self._storage = storage
+        self._location = location
+        self._listing = listing
+        self._uncounted = frozenset(uncounted)
+        self._base = base
+
+    def must_cover(self, output: Output, *, rebalances: bool = False) -> None:
+        """Returns if no row is lost with ``output``.
+
+        Args:
+            rebalances: the compaction changed ROW__IDs.
+
+        Raises:
+            Disagreement: that is not proved; nothing may be hidden.
+        """
+        if rebalances and (name := self._larger_than(output)):
+            raise self._doubt(output, f"{name} may delete rows by the ROW__IDs that it gave")
+        if self._has_its_inputs(output) or self._is_replaced(output) or self._rows_are_elsewhere(output):
+            return
+        raise self._doubt(output, "no other file is proved to hold its rows")
+
+    def _doubt(self, output: Output, because: str) -> Disagreement:
+        return Disagreement(
+            f"{self._location}/{output.name}: the metastore says that compaction transaction {output.txn} did not commit, "
+            f"and {because}; it may be the only copy, as after a restore of the metastore from a backup. Nothing was "
+            "hidden or removed; stop Hive's own cleaner, compare the database with the files, and put right what is wrong"
+        )
+
+    def _larger_than(self, output: Output) -> str | None:
+        for name in self._listing.directories:
+            if name in self._uncounted:
+                continue
+            acid = _parsed(name)
+            if acid is not None and _highest(acid) > output.highest_write_id:
+                return name
+        return None
+
+    def _has_its_inputs(self, output: Output) -> bool:
+        """Returns true if the output's manifest is there, and every input that it lists has the listed length."""
+        path = f"{self._location}/{staging_name(output.txn)}/{MANIFEST}"
+        try:
+            if not self._storage.exists(path):
+                return False
+            manifest = json.loads(self._storage.read(path))
+            inputs = {str(one["path"]): int(one["length"]) for one in manifest["inputs"]}
+            named = {str(one["name"]) for one in manifest["directories"]}
+        except (CompactorError, ValueError, KeyError, TypeError):
+            return False
+        lengths = {file.path: file.length for file in self._listing.files}
+        return output.name in named and bool(inputs) and all(lengths.get(p) == n for p, n in inputs.items())
+
+    def _is_replaced(self, output: Output) -> bool:
+        """Returns true if the base that readers use holds or replaces everything in the output's range."""
+        return self._base is not None and self._base >= output.highest_write_id
+
+    def _rows_are_elsewhere(self, output: Output) -> bool:
+        """Returns true if every write ID has as many rows, and as many delete events, in a directory that stays.
+
+        Rows that the output left out must be deleted there too: once some delete deltas are removed, those rows would
+        come back. Statements of one transaction are added up, for they share no row; what compactions made may repeat
+        each other.
+        """
+        try:
+            wanted, others = self._counted(output.name, output.acid), self._others
+        except CompactorError:  # a file that cannot be read proves nothing
+            return False
+        deleted = sum((has.deleted for has in others), Counter[int]())
+        events = all(any(has.events[w] >= n for has in others) for w, n in wanted.events.items())
+        return events and all(any(0 <= has.rows[w] - n <= deleted[w] for has in others) for w, n in wanted.rows.items())
+
+    @cached_property
+    def _others(self) -> tuple[_Counts, ...]:
+        found: dict[str, _Counts] = {}
+        for name in self._listing.directories:
+            acid = _parsed(name)
+            if acid is not None and name not in self._uncounted:
+                key = _by_transaction(name, acid)
+                found[key] = found.get(key, _Counts()) + self._counted(name, acid)
+        originals = inputs_of_originals(AcidDirectory(originals=self._sorted.originals))
+        return (*found.values(), self._count(DeltaKind.INSERT, originals))
+
+    @cached_property
+    def _sorted(self) -> SortedListing:
+        return SortedListing.of(self._listing, frozenset())
+
+    def _counted(self, name: str, acid: Base | Delta) -> _Counts:
+        kind = acid.kind if isinstance(acid, Delta) else DeltaKind.INSERT
+        return self._count(kind, inputs_of_directory(self._sorted.acid_dir(name, acid)))
+
+    def _count(self, kind: DeltaKind, inputs: Iterable[tuple[int, Input]]) -> _Counts:
+        found = _Counts()
+        for number, source in inputs:
+            with open_files(self._location, [source], number, self._storage) as files:
+                for batch in (
+                    batch for file in files for at in range(len(file.tail.stripes)) for batch in stripe_keys(file, at)
+                ):
+                    if kind is DeltaKind.INSERT:
+                        found += _Counts(rows=_count_of(batch.block["write_id"]))
+                    else:
+                        found += _Counts(events=_count_of(batch.current), deleted=_count_of(batch.block["write_id"]))
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counts:
+    """Rows by the write ID that inserted them; delete events by the one that deleted, and by that of the row deleted."""
+
+    rows: Counter[int] = field(default_factory=Counter)
+    events: Counter[int] = field(default_factory=Counter)
+    deleted: Counter[int] = field(default_factory=Counter)
+
+    def __add__(self, other: _Counts) -> _Counts:
+        return _Counts(
+            rows=self.rows + other.rows, events=self.events + other.events, deleted=self.deleted + other.deleted
+        )
+
+
+def _count_of(write_ids: Numbers) -> Counter[int]:
+    found, counts = np.unique(write_ids, return_counts=True)
+    return Counter(dict(zip(found.tolist(), counts.tolist(), strict=True)))
+
+
+def _parsed(name: str) -> Base | Delta | None:
+    try:
+        return parse_directory(name)
+    except BadName:
+        return None
+
+
+def _by_transaction(name: str, acid: Base | Delta) -> str:
+    """Returns one key for the directories of one transaction's statements, and another for every other directory."""
+    if isinstance(acid, Base) or acid.visibility_txn_id or acid.min_write_id != acid.max_write_id:
+        return name
+    return f"{acid.kind.name} {acid.min_write_id}"
+
+
+def _highest(acid: Base | Delta) -> WriteId:
+    return acid.write_id if isinstance(acid, Base) else acid.max_write_id

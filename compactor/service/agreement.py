@@ -1,0 +1,130 @@
+"""Agreement between the files of a table and its metastore, asked before anything is hidden (PROTOCOL 11.3, 11.5, 11.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.names import parse_directory
+from compactor.compaction.disagreement import Numbers, must_agree
+from compactor.errors import BadName, Disagreement
+from compactor.ids import TxnId
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.transactions.rows import TxnRow, TxnType
+from compactor.rewrite.publish.proof import Evidence, Output
+from compactor.service.site import Site, Target
+
+
+class Given:
+    """The numbers that the metastore has given, read together after some directories were listed.
+
+    Args:
+        names: of all those directories.
+        txns: further transactions whose rows are wanted.
+    """
+
+    def __init__(self, site: Site, tables: Iterable[Table], names: Iterable[str], txns: Collection[TxnId] = ()) -> None:
+        metastore = site.metastore
+        self.rows: Mapping[TxnId, TxnRow] = metastore.transactions.rows({*txns, *_transactions_in(names)})
+        self._newest = metastore.transactions.newest()
+        by_id = {table.id: table for table in tables}
+        self._next = {number: metastore.write_ids.next(one.database, one.name) for number, one in by_id.items()}
+
+    def must_explain(self, target: Target, names: Iterable[str], own: TxnId | None = None) -> None:
+        """Returns if the metastore can have given every number in ``names``, directories of ``target``.
+
+        Args:
+            own: a transaction that was opened just now, and so has named nothing.
+
+        Raises:
+            Disagreement: it cannot have given one.
+        """
+        numbers = Numbers(
+            newest=self._newest,
+            next_write_id=self._next[target.table.id],
+            compactions={txn: row.type.compacts for txn, row in self.rows.items()},
+            own=own,
+        )
+        must_agree(target.location, names, numbers)
+
+
+def must_be_the_same_table(site: Site, target: Target) -> None:
+    """Returns if the metastore still has ``target``'s table and partition, by their ids, at its location.
+
+    Raises:
+        NotFound: they are gone.
+        Disagreement: the name is another table's by now, or the table has moved.
+    """
+    now = site.target(target.entity)
+    found, wanted = _place_of(now), _place_of(target)
+    if found != wanted:
+        raise Disagreement(
+            f"{target.entity}: was dropped, renamed or moved meanwhile, and its name is another table's or place's (table, "
+            f"partition and location were {wanted} and are {found}); nothing was removed, the next pass looks again"
+        )
+
+
+def _place_of(target: Target) -> tuple[int, int | None, str]:
+    return target.table.id, target.partition.id if target.partition else None, target.location
+
+
+def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> None:
+    """Returns if no row is lost with ``names``, outputs in ``target`` of compactions that did not commit.
+
+    Raises:
+        Disagreement: that is not proved by files that stay.
+    """
+    if not names:
+        return
+    listing = site.storage.listing(target.location)
+    snapshot = site.metastore.transactions.snapshot()
+    seen = acid_directory(listing, site.write_ids(target.table, snapshot), snapshot)
+    base = seen.base if seen.base is not None and seen.base.directory not in names else None
+    evidence = Evidence(
+        site.storage,
+        target.location,
+        listing,
+        uncounted={*names, *seen.aborted, *seen.unseen},
+        base=None if base is None else base.base.write_id,
+    )
+    rows = site.metastore.transactions.rows(_transactions_in(names))
+    for output in _outputs(names):
+        row = rows.get(output.txn)
+        evidence.must_cover(output, rebalances=row is not None and row.type is TxnType.REBALANCE_COMPACTION)
+
+
+def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
+    """Returns true if the files alone prove that no row is lost with ``names``; the metastore is not asked.
+
+    For outputs of a transaction that still has its locks: nobody can have deleted rows by their ROW__IDs.
+    """
+    listing = site.storage.listing(target.location)
+    unsure = {name for name in listing.directories if _transactions_in([name])}
+    evidence = Evidence(site.storage, target.location, listing, uncounted={*names, *unsure}, base=None)
+    try:
+        for output in _outputs(names):
+            evidence.must_cover(output)
+    except Disagreement:
+        return False
+    return True
+
+
+def _outputs(names: Iterable[str]) -> list[Output]:
+    found = []
+    for name in sorted(names):
+        acid = parse_directory(name)
+        assert acid is not None
+        found.append(Output(name=name, txn=acid.visibility_txn_id))
+    return found
+
+
+def _transactions_in(names: Iterable[str]) -> set[TxnId]:
+    found: set[TxnId] = set()
+    for name in names:
+        try:
+            acid = parse_directory(name)
+        except BadName:
+            continue
+        if acid is not None and acid.visibility_txn_id:
+            found.add(acid.visibility_txn_id)
+    return found
