@@ -15,7 +15,7 @@ from compactor.cli.stop_signals import Stop
 from compactor.errors import CompactorError
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import MAX_GROUP_SIZE, WorkerPass, run_batch, run_entries, run_without_repair
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result

@@ -11,7 +11,7 @@ from compactor.errors import BadName, Disagreement
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnRow, TxnType
-from compactor.rewrite.publish.proof import Evidence, Output
+from compactor.rewrite.publish.hiding_proof import Evidence, Output
 from compactor.service.site import Site, Target
 
 

@@ -18,8 +18,9 @@ from urllib.parse import quote, urlsplit
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
-from compactor.storage.build_listing import ListedButAbsent, consistent_listing, listing_of
+from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
+from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.options import StoreOptions, scrub
 

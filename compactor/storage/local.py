@@ -16,8 +16,9 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.errors import BadFile, NotSupported, StorageError
 from compactor.storage import exclusive_rename, file_identity
-from compactor.storage.build_listing import ListedButAbsent, consistent_listing, data_format
+from compactor.storage.build_listing import data_format
 from compactor.storage.capabilities import LOCAL, Capabilities
+from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.local_permissions import LocalPermissions
 from compactor.storage.options import StoreOptions

@@ -25,7 +25,7 @@ from compactor.metastore.schema import tables as t
 from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rows.reader import read_snapshot
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
 from compactor.service.answers.preview import preview
 from compactor.service.answers.show_compactions import show_compactions
@@ -348,7 +348,7 @@ def test_a_number_in_a_name_is_nobodys_there(site: Site, tmp_path: Path) -> None
     strange.mkdir()
     with metastore.database.write() as conn:
         conn.execute(t.TXNS.update().values(TXN_LAST_HEARTBEAT=0))
-    repair.repair(site)
+    lost_workers.repair(site)
     assert metastore.transactions.state(txn) == "a"
     assert strange.is_dir()
 

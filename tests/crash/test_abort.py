@@ -19,7 +19,7 @@ from compactor.compaction.states import State
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result

@@ -16,7 +16,7 @@ import pytest
 
 from compactor.compaction.states import State
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.steps import Step
 from tests.support.beside import TRANSACTIONAL, Beside
 from tests.support.hive4 import HiveError

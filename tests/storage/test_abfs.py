@@ -13,7 +13,7 @@ import pytest
 from compactor.compaction.states import State
 from compactor.errors import StorageError
 from compactor.metastore.catalog.values import Table
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage import abfs
@@ -84,7 +84,7 @@ def test_a_worker_that_dies_between_two_copies(site: Site, table: Table, place: 
     assert [name for name in left(site, table) if name.startswith("base_")]
     assert rows(site, table) == before  # by visibility
     age(site)
-    (repaired,) = repair.repair(site)
+    (repaired,) = lost_workers.repair(site)
     assert repaired.result is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert rows(site, table, honours_visibility=False) == before

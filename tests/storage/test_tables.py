@@ -22,7 +22,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS, TXNS
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rows.reader import read_snapshot
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
@@ -406,7 +406,7 @@ def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3
     assert rows(site, table) == before  # by visibility
     with site.metastore.database.write() as conn:
         conn.execute(update(TXNS).where(TXNS.c.TXN_STATE == "o").values(TXN_LAST_HEARTBEAT=0))
-    (repaired,) = repair.repair(site)
+    (repaired,) = lost_workers.repair(site)
     assert repaired.result is State.INITIATED
     assert uploads(s3_place, top) == []
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
@@ -462,10 +462,10 @@ def test_what_was_named_half_is_taken_away_alone_before_the_request_goes_on(
     reader = site.metastore.transactions.open("reader", site.host)[0]
     request = site.target(entity_of(table)).lock(LockType.SHARED_READ)
     assert site.metastore.locks.try_acquire(reader, [request], "reader", site.host)
-    assert repair.repair(site) == ()
+    assert lost_workers.repair(site) == ()
     assert site.metastore.entries.queue()[0].state is State.WORKING
     site.metastore.transactions.commit(reader)
-    (repaired,) = repair.repair(site)
+    (repaired,) = lost_workers.repair(site)
     assert repaired.result is State.INITIATED
     assert not [name for name in left(site, table) if name.startswith(("base", "_"))]
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from compactor.database.engine import open_database
 from compactor.deployment import configure, open_site
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service import repair as repairing
+from compactor.service import lost_workers as repairing
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests import abort as aborting

@@ -18,7 +18,7 @@ from compactor.orc.format.tail_writer import Metadata, no_metadata
 from compactor.orc.format.types import Types
 from compactor.orc.pieces import Piece, piece_batches
 from compactor.orc.reencode import encode_acid
-from compactor.rewrite.full_acid.sorter import RUN_BYTES, RowSorter, SortKey
+from compactor.rewrite.full_acid.row_sorter import RUN_BYTES, RowSorter, SortKey
 from compactor.rows.keys import BUCKET, ROW_ID, WRITE_ID, KeyBlock, is_sorted, keys_of_events, sort_order
 
 

@@ -33,7 +33,7 @@ from compactor.orc.pieces import Piece, piece_batches
 from compactor.orc.reencode import check_calendar, concatenate_small_batches, encode_acid
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import output_of, piece_of, template_of_files
-from compactor.rewrite.full_acid.sorter import Direction, RowSorter, SortKey
+from compactor.rewrite.full_acid.row_sorter import Direction, RowSorter, SortKey
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions
 from compactor.rewrite.full_acid.verify import verify_file
 from compactor.rewrite.full_acid.verify_content import check_same_events

@@ -10,7 +10,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
 from compactor.errors import CompactorError
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, own_state
@@ -57,7 +57,7 @@ def plan_batches(site: Site, pool: str | None = None, *, route: str | None = Non
     """
     store = own_state(site)
     if may(site.settings, Mode.COMPACT):
-        repair.repair(site)
+        lost_workers.repair(site)
     store.residents.bury(site.name)
     reserved = store.batches.reserved(site.name)
     items = [_item(site, entry) for entry in _claimable(site, pool, reserved)]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
@@ -92,7 +92,7 @@ def release_batch(site: Site, batch_id: int, because: str) -> None:
     held = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
     for entry in _entries_of_driver(held):
-        if entry.txn_id is not None and repair.abort_and_hide(site, entry, entry.txn_id, because):
+        if entry.txn_id is not None and lost_workers.abort_and_hide(site, entry, entry.txn_id, because):
             log.info("batch %d: compaction %d of %s is given back: %s", batch_id, entry.id, entry.entity, because)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from compactor.rewrite.run.runner import Runner
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.bystander import beside
@@ -39,7 +39,7 @@ class WorkerPass:
     """The result of each entry. ``mine`` is False when the batch belongs to another driver."""
 
     outcomes: tuple[Outcome, ...] = ()
-    repaired: tuple[repair.Repaired, ...] = ()
+    repaired: tuple[lost_workers.Repaired, ...] = ()
     mine: bool = True
 
     @property
@@ -120,7 +120,7 @@ def run_entries(
     wanted: Callable[[], bool] = lambda: True,
 ) -> WorkerPass:
     """Takes back what lost workers held, then works on entries of the queue as ``run_without_repair`` does."""
-    repaired = repair.repair(site)
+    repaired = lost_workers.repair(site)
     done = run_without_repair(site, ids, runner, options, parallel=parallel, progress=progress, wanted=wanted)
     return replace(done, repaired=repaired)
 

@@ -10,7 +10,7 @@ from compactor.compaction.states import State
 from compactor.database import privileges
 from compactor.database.engine import Database
 from compactor.metastore.queue.claims import WORKER_PREFIX
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
 from compactor.service.mode import Mode, mode_of
@@ -173,7 +173,7 @@ def check_queue(site: Site) -> Iterator[Finding]:
     """Yields findings on entries that are stuck."""
     now, settings = site.metastore.now_ms(), site.settings
     entries = site.metastore.entries.queue()
-    lost = repair.lost_requests(site)
+    lost = lost_workers.lost_requests(site)
     for entry, because in lost:
         yield Finding(
             level=Level.WARN,

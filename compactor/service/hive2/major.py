@@ -27,8 +27,8 @@ from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
 from compactor.rewrite.plan.unit import Figures, Shape
 from compactor.rewrite.publish import naming, removal, stage
-from compactor.rewrite.publish.second_listing import unchanged_inputs
 from compactor.rewrite.publish.stage import Staged
+from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.rewrite.run.task_queue import Job
 from compactor.service.doctor.finding import Finding, Level, ok

@@ -8,7 +8,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId
-from compactor.service import leftovers, repair
+from compactor.service import leftovers, lost_workers
 from compactor.service.mode import Mode, may, must_write
 from compactor.service.site import Site
 
@@ -31,10 +31,10 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
         metastore.endings.abort_request(entry_id)
         return metastore.entries.get(entry_id)
     tidies = may(site.settings_of(entry.entity), Mode.COMPACT)
-    hide = leftovers.hider(site, repair.target_of(site, entry)) if tidies else None
+    hide = leftovers.hider(site, lost_workers.target_of(site, entry)) if tidies else None
     if metastore.endings.abort_running(entry_id, hide) is State.WORKING and tidies:
         try:
-            repair.take_back(site, metastore.entries.get(entry_id), "it was aborted by a person")
+            lost_workers.take_back(site, metastore.entries.get(entry_id), "it was aborted by a person")
         except StorageError as error:
             log.warning("%s entry %d: the leftovers of its worker stay for now: %s", entry.entity, entry_id, error)
     return metastore.entries.get(entry_id)

@@ -22,7 +22,7 @@ from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import naming, removal
-from compactor.service import leftovers, repair
+from compactor.service import leftovers, lost_workers
 from compactor.service.agreement import Given, must_be_the_same_table
 from compactor.service.exclusive import while_removing
 from compactor.service.mode import Mode, may
@@ -67,7 +67,7 @@ class EndedUncleaned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerPass:
-    repaired: tuple[repair.Repaired, ...]
+    repaired: tuple[lost_workers.Repaired, ...]
     cleaned: tuple[Cleaned, ...]
     waiting: tuple[Waiting, ...]
     ended: tuple[EndedUncleaned, ...]
@@ -106,7 +106,7 @@ def clean(site: Site) -> CleanerPass:
 
     An entry that cannot be cleaned backs off and keeps its row; the others continue.
     """
-    repaired = repair.repair(site)
+    repaired = lost_workers.repair(site)
     results: list[Cleaned | Waiting | EndedUncleaned] = []
     failed: list[Waiting] = []
     for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):

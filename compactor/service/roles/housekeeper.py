@@ -16,7 +16,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
@@ -94,7 +94,7 @@ def _is_due(site: Site, task: Chore) -> bool:
 
 def _acid(site: Site) -> dict[str, Any]:
     """Does the work of Hive's AcidHouseKeeperService (time-outs, write sets, mappings), and forgets aborted transactions."""
-    repaired = repair.repair(site)
+    repaired = lost_workers.repair(site)
     keeping, timeout = site.metastore.housekeeping, _settled_ms(site)
     aborted = [ended for ended in keeping.forgettable(timeout) if ended.state == "a"]
     kept = _not_forgettable(site, aborted)

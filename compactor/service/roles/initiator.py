@@ -19,7 +19,7 @@ from compactor.compaction.states import State
 from compactor.errors import CompactorError, NotFound, Refused
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.queue.candidates import Aborted
-from compactor.service import repair
+from compactor.service import lost_workers
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
 from compactor.service.site import Site
@@ -49,7 +49,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitiatorPass:
-    repaired: tuple[repair.Repaired, ...]
+    repaired: tuple[lost_workers.Repaired, ...]
     considered: tuple[Considered, ...]
 
     @property
@@ -85,7 +85,7 @@ def initiate(site: Site) -> InitiatorPass:
     A pass starts after the candidate at which the previous one ended and goes around once, so that passes that are cut
     short still get to every candidate (PROTOCOL 10).
     """
-    repaired = repair.repair(site) if may(site.settings, Mode.COMPACT) else ()
+    repaired = lost_workers.repair(site) if may(site.settings, Mode.COMPACT) else ()
     scan = Scan(site)
     cursor = site.state.decisions.cursor(site.name) if site.state is not None else None
     considered: list[Considered] = []

@@ -12,7 +12,7 @@ from compactor.rewrite.plan.chunks import finished
 from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import UnitResult
 from compactor.rewrite.publish import stage
-from compactor.rewrite.publish.second_listing import unchanged_inputs
+from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.site import Site

@@ -12,7 +12,7 @@ from compactor.compaction.states import State
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import TBLS
 from compactor.service.batches.assembly import claimable
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site

@@ -26,7 +26,7 @@ from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.rows.reader import read_snapshot
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction, abort_transaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, compactor_view

@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.rewrite.run.task_queue import PARCEL_UNITS
 from compactor.service.batches.assembly import plan_batches
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state

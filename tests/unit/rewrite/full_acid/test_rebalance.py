@@ -24,7 +24,7 @@ from compactor.orc.format.types import acid_types
 from compactor.rewrite.full_acid import delete_events
 from compactor.rewrite.full_acid import rebalance as module
 from compactor.rewrite.full_acid.rebalance import column_keys, plan_rebalance
-from compactor.rewrite.full_acid.sorter import RowSorter
+from compactor.rewrite.full_acid.row_sorter import RowSorter
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input

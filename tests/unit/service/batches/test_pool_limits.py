@@ -8,7 +8,7 @@ import pytest
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.pool_policy import PoolPolicy
-from compactor.compaction.windows import Window
+from compactor.compaction.time_windows import Window
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.explain import explain
 from compactor.service.batches.assembly import claimable, plan_batches

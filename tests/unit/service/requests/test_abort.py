@@ -13,7 +13,7 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.endings import ABORT_MESSAGE
 from compactor.metastore.transactions.rows import TxnType
-from compactor.service.repair import repair
+from compactor.service.lost_workers import repair
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site

@@ -12,7 +12,7 @@ import pytest
 from compactor.acid.bucket import encode
 from compactor.errors import Disagreement
 from compactor.ids import TxnId, WriteId
-from compactor.rewrite.publish.proof import Evidence, Output
+from compactor.rewrite.publish.hiding_proof import Evidence, Output
 from compactor.storage.local import LocalStorage
 from compactor.tables.writer import write_deletes, write_rows
 

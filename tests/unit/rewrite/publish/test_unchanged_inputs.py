@@ -9,7 +9,7 @@ from compactor.errors import LockNotGranted
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
-from compactor.rewrite.publish.second_listing import unchanged_inputs
+from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 
 DELTAS = ("delta_0000003_0000003_0000", "delta_0000005_0000005_0000")
 FILES = {f"{name}/bucket_00000": 10 for name in DELTAS}

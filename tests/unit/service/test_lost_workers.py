@@ -16,7 +16,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.metastore.transactions.rows import TxnType
 from compactor.rewrite.run.runner import InProcessRunner
-from compactor.service import leftovers, repair
+from compactor.service import leftovers, lost_workers
 from compactor.service.batches.assembly import plan_batches
 from compactor.service.batches.driver import run_entries
 from compactor.service.roles.cleaner import clean
@@ -60,7 +60,7 @@ def test_a_living_worker_is_left_alone(site: Site, table: Table) -> None:
 
     watched, target = with_storage(site, Uploads()), site.target(entity_of(table))
     before = names_in(Path(table.location))
-    assert repair.repair(watched) == ()
+    assert lost_workers.repair(watched) == ()
     leftovers.clear_aborted(watched, target, txn)
     leftovers.clear_leftovers(watched, target)
     assert names_in(Path(table.location)) == before
@@ -69,7 +69,7 @@ def test_a_living_worker_is_left_alone(site: Site, table: Table) -> None:
 
 def test_a_worker_that_has_just_begun_is_left_alone(site: Site, table: Table) -> None:
     claimed(site)
-    assert repair.repair(site) == ()
+    assert lost_workers.repair(site) == ()
 
 
 def test_an_unrecorded_transaction_keeps_its_worker_alive(site: Site, table: Table) -> None:
@@ -78,23 +78,23 @@ def test_an_unrecorded_transaction_keeps_its_worker_alive(site: Site, table: Tab
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_START=0))
     (txn,) = site.metastore.transactions.open("w", "h", type=TxnType.COMPACTION, agent=WORKER)
-    assert repair.repair(site) == ()
+    assert lost_workers.repair(site) == ()
     assert site.metastore.entries.get(entry.id).state is State.WORKING
     site.metastore.transactions.abort(txn, "by hand")
-    assert [one.result for one in repair.repair(site)] == [State.INITIATED]
+    assert [one.result for one in lost_workers.repair(site)] == [State.INITIATED]
 
 
 def test_a_lost_workers_request_is_queued_again_and_nothing_of_it_is_visible(site: Site, table: Table) -> None:
     """PROTOCOL 6: its transaction is aborted, its directories hidden, its staging removed; only then ``i``."""
     entry, txn = begun(site, table)
     age(site)
-    (done,) = repair.repair(site)
+    (done,) = lost_workers.repair(site)
     assert (done.entry.id, done.result) == (entry.id, State.INITIATED)
     assert str(txn) in done.because
     assert site.metastore.transactions.state(txn) == "a"
     assert site.metastore.entries.get(entry.id).state is State.INITIATED
     assert not names_in(Path(table.location)) & {staging_name(txn), f"base_0000002_v{txn:07d}"}
-    assert repair.repair(site) == ()
+    assert lost_workers.repair(site) == ()
 
 
 ROLES: list[Callable[[Site], object]] = [
@@ -129,7 +129,7 @@ def test_directories_named_by_a_lost_worker_are_hidden_before_its_locks_go(site:
         locks = [lock.txn for lock in site.metastore.locks.show()]
         seen.append((Path(source).name, site.metastore.transactions.state(txn), locks))
 
-    (done,) = repair.repair(with_storage(site, Renames(look)))
+    (done,) = lost_workers.repair(with_storage(site, Renames(look)))
     assert done.result is State.INITIATED
     assert seen == [(f"base_0000002_v{txn:07d}", "o", [txn])]
     assert (site.metastore.transactions.state(txn), site.metastore.locks.show()) == ("a", [])
@@ -140,7 +140,7 @@ def test_a_living_worker_that_is_taken_back_loses_its_transaction_first(site: Si
     entry, txn = begun(site, table)
     recorded = site.metastore.entries.get(entry.id)
     disk = Hides(site)
-    assert repair.take_back(with_storage(site, disk), recorded, "by hand").result is State.INITIATED
+    assert lost_workers.take_back(with_storage(site, disk), recorded, "by hand").result is State.INITIATED
     assert [name for name, _ in disk.seen] == [f"base_0000002_v{txn:07d}"]
     assert site.metastore.transactions.state(txn) == "a"
 
@@ -187,10 +187,10 @@ def test_a_transaction_stays_while_its_named_directories_cannot_be_hidden(site: 
 
 def test_lost_workers_are_reported_without_acting(site: Site, table: Table) -> None:
     entry, txn = begun(site, table)
-    assert repair.lost_requests(site) == ()
+    assert lost_workers.lost_requests(site) == ()
     site.metastore.transactions.abort(txn, "by hand")
     before = names_in(Path(table.location))
-    ((found, because),) = repair.lost_requests(site)
+    ((found, because),) = lost_workers.lost_requests(site)
     assert (found.id, because) == (entry.id, f"its transaction {txn} is aborted")
     assert names_in(Path(table.location)) == before
 
@@ -200,7 +200,7 @@ def test_rows_of_hives_own_workers_are_left_to_hive(site: Site, table: Table) ->
     entry = claimed(site)
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_WORKER_ID="hive-host-42", CQ_START=0))
-    assert repair.repair(site) == ()
+    assert lost_workers.repair(site) == ()
     assert site.metastore.entries.get(entry.id).state is State.WORKING
 
 
@@ -210,7 +210,7 @@ def test_a_lost_request_for_a_dropped_table_ends(site: Site, table: Table) -> No
     site.metastore.transactions.abort(txn, "by hand")
     with site.metastore.database.write() as conn:
         conn.execute(update(COMPACTION_QUEUE).values(CQ_TABLE="gone"))
-    (done,) = repair.repair(site)
+    (done,) = lost_workers.repair(site)
     assert done.result is State.REFUSED
     (row,) = site.metastore.entries.history()
     assert (row.id, row.state) == (entry.id, State.REFUSED)

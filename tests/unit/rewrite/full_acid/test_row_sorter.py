@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compactor.rewrite.full_acid.sorter import RowSorter, SortKey
+from compactor.rewrite.full_acid.row_sorter import RowSorter, SortKey
 from tests.support.sizes import sized
 
 ROWS = sized(short=400, whole=1500)
