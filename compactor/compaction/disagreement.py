@@ -1,7 +1,7 @@
-"""Numbers in the names of directories that the metastore cannot have given (PROTOCOL 11.3).
+"""Numbers in directory names that the metastore cannot have allocated (PROTOCOL 11.3).
 
-They are there where a metastore was restored from a backup, or a standby lacks its last seconds, and where files were
-copied from elsewhere. Names with them may be the only copy of rows that the metastore knows nothing of.
+They appear after a metastore was restored from a backup, after a standby without the last seconds was promoted, and where
+files were copied from elsewhere. Such a directory may be the only copy of rows that the metastore knows nothing about.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Numbers:
-    """What the metastore has given, read after the directory was listed.
+    """The numbers that the metastore has allocated, read after the directory was listed.
 
-    ``next_write_id`` is the table's NEXT_WRITE_ID; ``compactions`` says of each transaction that TXNS has a row of
-    whether it is a compaction's; ``own`` is a transaction that was opened just now, and so has named nothing.
+    ``next_write_id`` is the table's NEXT_WRITE_ID. ``compactions`` maps each transaction with a row in TXNS to true if it is
+    a compaction. ``own`` is a transaction that was opened just now, and so has named nothing.
     """
 
     newest: TxnId
@@ -29,12 +29,12 @@ class Numbers:
 
 
 def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
-    """Returns if the metastore can have given every number in ``names``, directories of ``location``.
+    """Checks that the metastore can have allocated every number in ``names``, directories of ``location``.
 
-    Names that are no base or delta are passed over.
+    Names that are not those of a base or delta are ignored.
 
     Raises:
-        Disagreement: a name has a number that it cannot have given.
+        Disagreement: a name has a number that the metastore cannot have allocated.
     """
     for name in sorted(names):
         try:
@@ -54,13 +54,13 @@ def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
 
 
 def _not_a_compaction(txn: TxnId, numbers: Numbers) -> str | None:
-    """Returns why the compaction that ``_v<txn>`` names is none of this metastore, None where it may be one."""
+    """Returns the reason why ``_v<txn>`` cannot name a compaction of this metastore; None if it can."""
     if txn > numbers.newest:
         return f"was never opened (the newest is {numbers.newest})"
     if txn == numbers.own:
         return "was opened just now, for the compaction that found this name"
     if numbers.compactions.get(txn) is False:
-        return "is no compaction's"
+        return "is not a compaction"
     return None
 
 

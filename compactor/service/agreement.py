@@ -11,16 +11,16 @@ from compactor.errors import BadName, Disagreement
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnRow, TxnType
-from compactor.rewrite.publish.hiding_proof import Evidence, Output
+from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
 from compactor.service.site import Site, Target
 
 
 class Given:
-    """The numbers that the metastore has given, read together after some directories were listed.
+    """The numbers that the metastore has allocated, read together after some directories were listed.
 
     Args:
-        names: of all those directories.
-        txns: further transactions whose rows are wanted.
+        names: names of all those directories.
+        txns: further transactions whose rows to read.
     """
 
     def __init__(self, site: Site, tables: Iterable[Table], names: Iterable[str], txns: Collection[TxnId] = ()) -> None:
@@ -31,13 +31,13 @@ class Given:
         self._next = {number: metastore.write_ids.next(one.database, one.name) for number, one in by_id.items()}
 
     def must_explain(self, target: Target, names: Iterable[str], own: TxnId | None = None) -> None:
-        """Returns if the metastore can have given every number in ``names``, directories of ``target``.
+        """Checks that the metastore can have allocated every number in ``names``, directories of ``target``.
 
         Args:
             own: a transaction that was opened just now, and so has named nothing.
 
         Raises:
-            Disagreement: it cannot have given one.
+            Disagreement: it cannot have allocated one.
         """
         numbers = Numbers(
             newest=self._newest,
@@ -49,7 +49,7 @@ class Given:
 
 
 def must_be_the_same_table(site: Site, target: Target) -> None:
-    """Returns if the metastore still has ``target``'s table and partition, by their ids, at its location.
+    """Checks that the metastore still has ``target``'s table and partition, by their ids, at its location.
 
     Raises:
         NotFound: they are gone.
@@ -69,7 +69,7 @@ def _place_of(target: Target) -> tuple[int, int | None, str]:
 
 
 def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> None:
-    """Returns if no row is lost with ``names``, outputs in ``target`` of compactions that did not commit.
+    """Checks that no row is lost with ``names``, outputs in ``target`` of compactions that did not commit.
 
     Raises:
         Disagreement: that is not proved by files that stay.
@@ -109,12 +109,12 @@ def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
     return True
 
 
-def _outputs(names: Iterable[str]) -> list[Output]:
+def _outputs(names: Iterable[str]) -> list[NamedOutput]:
     found = []
     for name in sorted(names):
         acid = parse_directory(name)
         assert acid is not None
-        found.append(Output(name=name, txn=acid.visibility_txn_id))
+        found.append(NamedOutput(name=name, txn=acid.visibility_txn_id))
     return found
 
 

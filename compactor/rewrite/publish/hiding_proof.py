@@ -1,7 +1,7 @@
 """Proof that hiding a compaction's output loses no row (PROTOCOL 11.5).
 
-That TXNS calls a compaction aborted proves little: a restored database says so of one that committed, and whose inputs
-the cleaner has removed since. So an output is hidden only if the files themselves prove that its rows are elsewhere.
+The state in TXNS proves little: a restored database calls a compaction aborted that committed, and whose inputs the cleaner
+has removed since. So an output is hidden only if the files themselves prove that its rows are elsewhere.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from compactor.storage.protocol import Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class NamedOutput:
     """A named directory of a compaction that did not commit."""
 
     name: str
@@ -45,12 +45,12 @@ class Output:
 
 
 class Evidence:
-    """What the files of one location prove, read as needed.
+    """Evidence from the files of one location, read as needed.
 
     Args:
-        uncounted: names in ``listing`` that no reader counts on: the outputs in question, and those of other
-            transactions that have not committed.
-        base: the number of the base that readers use now, None if there is none. It is none of ``uncounted``.
+        uncounted: names in ``listing`` that prove nothing: the outputs in question, and those of other transactions
+            that did not commit.
+        base: write ID of the base that readers use now, None if there is none. It is not one of ``uncounted``.
     """
 
     def __init__(
@@ -62,8 +62,8 @@ class Evidence:
         self._uncounted = frozenset(uncounted)
         self._base = base
 
-    def must_cover(self, output: Output, *, rebalances: bool = False) -> None:
-        """Returns if no row is lost with ``output``.
+    def must_cover(self, output: NamedOutput, *, rebalances: bool = False) -> None:
+        """Checks that no row is lost with ``output``.
 
         Args:
             rebalances: the compaction changed ROW__IDs.
@@ -77,14 +77,14 @@ class Evidence:
             return
         raise self._doubt(output, "no other file is proved to hold its rows")
 
-    def _doubt(self, output: Output, because: str) -> Disagreement:
+    def _doubt(self, output: NamedOutput, because: str) -> Disagreement:
         return Disagreement(
             f"{self._location}/{output.name}: the metastore says that compaction transaction {output.txn} did not commit, "
             f"and {because}; it may be the only copy, as after a restore of the metastore from a backup. Nothing was "
             "hidden or removed; stop Hive's own cleaner, compare the database with the files, and put right what is wrong"
         )
 
-    def _larger_than(self, output: Output) -> str | None:
+    def _larger_than(self, output: NamedOutput) -> str | None:
         for name in self._listing.directories:
             if name in self._uncounted:
                 continue
@@ -93,7 +93,7 @@ class Evidence:
                 return name
         return None
 
-    def _has_its_inputs(self, output: Output) -> bool:
+    def _has_its_inputs(self, output: NamedOutput) -> bool:
         """Returns true if the output's manifest is there, and every input that it lists has the listed length."""
         path = f"{self._location}/{staging_name(output.txn)}/{MANIFEST}"
         try:
@@ -107,11 +107,11 @@ class Evidence:
         lengths = {file.path: file.length for file in self._listing.files}
         return output.name in named and bool(inputs) and all(lengths.get(p) == n for p, n in inputs.items())
 
-    def _is_replaced(self, output: Output) -> bool:
+    def _is_replaced(self, output: NamedOutput) -> bool:
         """Returns true if the base that readers use holds or replaces everything in the output's range."""
         return self._base is not None and self._base >= output.highest_write_id
 
-    def _rows_are_elsewhere(self, output: Output) -> bool:
+    def _rows_are_elsewhere(self, output: NamedOutput) -> bool:
         """Returns true if every write ID has as many rows, and as many delete events, in a directory that stays.
 
         Rows that the output left out must be deleted there too: once some delete deltas are removed, those rows would

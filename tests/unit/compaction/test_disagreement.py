@@ -38,7 +38,7 @@ def test_what_the_metastore_can_have_given(name: str) -> None:
         ("base_0000012", "write ID 12 was never allocated"),
         ("base_0000004_v0000010", r"transaction 10 was never opened \(the newest is 9\)"),
         ("base_0000004_v0000009", "transaction 9 was opened just now, for the compaction that found this name"),
-        ("delta_0000001_0000004_v0000007", "transaction 7 is no compaction's"),
+        ("delta_0000001_0000004_v0000007", "transaction 7 is not a compaction"),
     ],
 )
 def test_what_it_cannot_have_given(name: str, because: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from compactor.acid.bucket import encode
 from compactor.errors import Disagreement
 from compactor.ids import TxnId, WriteId
-from compactor.rewrite.publish.hiding_proof import Evidence, Output
+from compactor.rewrite.publish.hiding_proof import Evidence, NamedOutput
 from compactor.storage.local import LocalStorage
 from compactor.tables.writer import write_deletes, write_rows
 
@@ -34,13 +34,13 @@ def deletes(location: Path, write_id: int, of: int, count: int) -> str:
     return f"delete_delta_{write_id:07}_{write_id:07}_0000"
 
 
-def copied(location: Path, source: str, name: str) -> Output:
+def copied(location: Path, source: str, name: str) -> NamedOutput:
     """An output with the rows of one delta, as a compaction of it would have."""
     shutil.copytree(location / source, location / name)
-    return Output(name=name, txn=T)
+    return NamedOutput(name=name, txn=T)
 
 
-def manifest(location: Path, output: Output, *inputs: Path) -> None:
+def manifest(location: Path, output: NamedOutput, *inputs: Path) -> None:
     staging = location / f"_compactor_v{output.txn}"
     staging.mkdir(exist_ok=True)
     listed = [{"path": str(i.relative_to(location)), "length": i.stat().st_size} for i in inputs]
@@ -49,7 +49,7 @@ def manifest(location: Path, output: Output, *inputs: Path) -> None:
 
 def judge(
     location: Path,
-    *outputs: Output,
+    *outputs: NamedOutput,
     base: int | None = None,
     uncounted: tuple[str, ...] = (),
     rebalances: bool = False,
@@ -65,7 +65,7 @@ def judge(
         evidence.must_cover(output, rebalances=rebalances)
 
 
-def refuses(location: Path, *outputs: Output, base: int | None = None, uncounted: tuple[str, ...] = ()) -> str:
+def refuses(location: Path, *outputs: NamedOutput, base: int | None = None, uncounted: tuple[str, ...] = ()) -> str:
     with pytest.raises(Disagreement) as error:
         judge(location, *outputs, base=base, uncounted=uncounted)
     return str(error.value)
@@ -115,7 +115,7 @@ def test_a_manifest_of_something_else_is_none(tmp_path: Path, content: str) -> N
 def test_another_outputs_manifest_is_no_proof(tmp_path: Path) -> None:
     delta = tmp_path / rows(tmp_path, 1, 5)
     first = copied(tmp_path, delta.name, "base_0000001_v0000007")
-    manifest(tmp_path, Output(name="delta_0000001_0000002_v0000007", txn=T), delta / "bucket_00000")
+    manifest(tmp_path, NamedOutput(name="delta_0000001_0000002_v0000007", txn=T), delta / "bucket_00000")
     (delta / "bucket_00000").rename(tmp_path / "_kept")
     refuses(tmp_path, first)
 
@@ -162,7 +162,7 @@ def test_delete_events_count_as_rows_do(tmp_path: Path) -> None:
 def test_rows_that_were_deleted_must_be_deleted_elsewhere_too(tmp_path: Path) -> None:
     """A cleaner that died removes delete deltas before deltas: with the base hidden, deleted rows would come back."""
     rows(tmp_path, 1, 3)
-    output = Output(name="base_0000002_v0000007", txn=T)
+    output = NamedOutput(name="base_0000002_v0000007", txn=T)
     (tmp_path / "delta_0000001_0000001_0000").rename(tmp_path / output.name)
     rows(tmp_path, 1, 5)
     refuses(tmp_path, output)
@@ -175,7 +175,7 @@ def test_rows_that_were_deleted_must_be_deleted_elsewhere_too(tmp_path: Path) ->
 
 def test_a_directory_without_files_holds_no_row(tmp_path: Path) -> None:
     (tmp_path / "base_0000001_v0000007").mkdir()
-    judge(tmp_path, Output(name="base_0000001_v0000007", txn=T))
+    judge(tmp_path, NamedOutput(name="base_0000001_v0000007", txn=T))
 
 
 def test_what_goes_with_it_proves_nothing(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_committed_base_over_its_range_is_proof(tmp_path: Path, base: int, eno
 
 def test_a_rebalance_stays_once_others_may_have_deleted_by_its_row_ids(tmp_path: Path) -> None:
     delta = tmp_path / rows(tmp_path, 1, 5)
-    output = Output(name=copied(tmp_path, delta.name, "base_0000002_v0000007").name, txn=T)
+    output = NamedOutput(name=copied(tmp_path, delta.name, "base_0000002_v0000007").name, txn=T)
     manifest(tmp_path, output, delta / "bucket_00000")
     judge(tmp_path, output, rebalances=True)
     later = rows(tmp_path, 3, 1)
