@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.support.sizes import WHOLE, WHOLE_FOLDERS
+from tests.support.sizes import WHOLE, WHOLE_FOLDERS, WHOLE_IDS
 
 if TYPE_CHECKING:
     from compactor.metastore.store import Metastore
@@ -69,7 +69,7 @@ _SCOPES = tuple(
     )
 )
 
-_WHOLE_MARK = "what is marked whole"
+_WHOLE_MARK = "what is marked whole, and the servers of WHOLE_IDS"
 #: A real Hive and a real Trino beside us, and environments that pip fills.
 _LIVE_FOLDERS = ("tests/live", "tests/packaging")
 
@@ -97,8 +97,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     def goes(item: pytest.Item) -> bool:
         if item.get_closest_marker("smoke") is not None:
             return False
-        by_mark = _WHOLE_MARK in left_out and item.get_closest_marker("whole") is not None
-        return by_mark or any(map(item.path.is_relative_to, folders))
+        if _WHOLE_MARK in left_out and (
+            item.get_closest_marker("whole") is not None or any(ids.match(item.nodeid) for ids in WHOLE_IDS)
+        ):
+            return True
+        return any(map(item.path.is_relative_to, folders))
 
     gone = {item for item in items if goes(item)}
     if gone:

@@ -19,13 +19,15 @@ class Numbers:
     """The numbers that the metastore has allocated, read after the directory was listed.
 
     ``next_write_id`` is the table's NEXT_WRITE_ID. ``compactions`` maps each transaction with a row in TXNS to true if it is
-    a compaction. ``own`` is a transaction that was opened just now, and so has named nothing.
+    a compaction. ``own`` is a transaction that was opened just now, and so has named nothing. ``has_visibility`` is false on
+    Hive 3.1, where a number in a name is not this metastore's; other rules refuse such a name.
     """
 
     newest: TxnId
     next_write_id: WriteId
     compactions: Mapping[TxnId, bool] = field(default_factory=dict)
     own: TxnId | None = None
+    has_visibility: bool = True
 
 
 def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
@@ -49,7 +51,9 @@ def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
                 f"{location}/{name}: write ID {highest} was never allocated (the table's next one is "
                 f"{numbers.next_write_id})"
             )
-        if acid.visibility_txn_id and (because := _not_a_compaction(acid.visibility_txn_id, numbers)):
+        if not numbers.has_visibility or not acid.visibility_txn_id:
+            continue
+        if because := _not_a_compaction(acid.visibility_txn_id, numbers):
             raise _doubt(f"{location}/{name}: transaction {acid.visibility_txn_id} {because}")
 
 

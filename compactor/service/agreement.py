@@ -25,6 +25,7 @@ class Given:
 
     def __init__(self, site: Site, tables: Iterable[Table], names: Iterable[str], txns: Collection[TxnId] = ()) -> None:
         metastore = site.metastore
+        self._has_visibility = metastore.dialect.layout.has_visibility
         self.rows: Mapping[TxnId, TxnRow] = metastore.transactions.rows({*txns, *_transactions_in(names)})
         self._newest = metastore.transactions.newest()
         by_id = {table.id: table for table in tables}
@@ -44,6 +45,7 @@ class Given:
             next_write_id=self._next[target.table.id],
             compactions={txn: row.type.compacts for txn, row in self.rows.items()},
             own=own,
+            has_visibility=self._has_visibility,
         )
         must_agree(target.location, names, numbers)
 

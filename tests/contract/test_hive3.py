@@ -323,7 +323,7 @@ def test_a_name_that_hive_3_fails_on_is_refused_and_left_alone(site: Site, tmp_p
     compact(site, "major")
     insert(site, table, [5])
     aborted = next(iter(site.metastore.aborts.writes(T))).txn
-    strange = f"base_0000009_v{aborted:07d}"
+    strange = f"base_0000005_v{aborted:07d}"
     (tmp_path / "t" / strange).mkdir()
     passed = clean(site)
     assert [strange in waiting.because for waiting in passed.failed] == [True]

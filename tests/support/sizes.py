@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TypeVar
 
 #: True under `make test-all`: nothing is left out, and everything has its full size.
@@ -10,6 +11,21 @@ WHOLE = os.environ.get("WHOLE") == "1"
 
 #: Folders that `make test` leaves to `make test-all`, like tests marked ``whole``: they cost minutes, memory or downloads.
 WHOLE_FOLDERS = ("tests/live", "tests/packaging", "tests/torture", "tests/integration/spark")
+
+#: Further servers of the same kind, by the ids of their tests: what is said over PostgreSQL and S3 is said over MariaDB,
+#: Azure and Google in `make test-all`. Where databases differ by themselves, all of them are asked.
+WHOLE_IDS = tuple(
+    map(
+        re.compile,
+        (
+            r"tests/contract/(?!test_(sessions|schema_of_hive)\.).*\[.*mariadb",
+            r"tests/contract/test_history\.py.*\[postgres31",
+            r"tests/storage/(test_abfs|.*\[.*(abfs|\bgs\b))",
+            r"tests/crash/test_hive2\.py.*-new\]",
+            r"tests/crash/test_steps\.py.*\[hive3-(major|minor)-(?!NAMED_FIRST|COMMITTED)",
+        ),
+    )
+)
 
 _T = TypeVar("_T")
 

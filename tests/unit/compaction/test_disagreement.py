@@ -30,6 +30,13 @@ def test_what_the_metastore_can_have_given(name: str) -> None:
     must_agree("/t", [name], NUMBERS)
 
 
+def test_on_hive_3_a_number_in_a_name_is_not_this_metastores() -> None:
+    numbers = Numbers(newest=TxnId(9), next_write_id=WriteId(5), own=TxnId(9), has_visibility=False)
+    must_agree("/t", ["base_0000004_v0000010", "base_0000004_v0000009"], numbers)
+    with pytest.raises(Disagreement, match="write ID 5 was never allocated"):
+        must_agree("/t", ["base_0000005_v0000010"], numbers)
+
+
 @pytest.mark.parametrize(
     ("name", "because"),
     [
