@@ -35,13 +35,13 @@ class KeptColumns:
             return self._get(conn, ids)
 
     @retried
-    def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
-        """Keeps these values beside those known for the rows; ``anew`` first forgets what was known for these ids."""
+    def put(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
+        """Keeps these values beside those known for the rows; ``replace`` first forgets what was known for these ids."""
         if not rows:
             return
         with self._database.write() as conn:
             alone(conn)
-            known = {} if anew else self._get(conn, rows)
+            known = {} if replace else self._get(conn, rows)
             self._forget(conn, rows)
             conn.execute(
                 insert(ENTRIES),

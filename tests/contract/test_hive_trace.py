@@ -101,9 +101,7 @@ _BOTH_OR_NEITHER = (
     "Hive sets ready for cleaning before it commits, and a row without a committed transaction stays behind when that "
     "fails; PROTOCOL 5: both or neither"
 )
-_PARTITIONS_KNOWN = (
-    "our writer knows its partitions before it writes: no component stands for the whole table meanwhile"
-)
+_PARTITIONS_KNOWN = "our writer knows its partitions before it writes: no component covers the whole table meanwhile"
 DIFFERENCES = (
     Difference(
         statement="INSERT dynamic partition",
@@ -428,8 +426,8 @@ store on SQLite, PostgreSQL and MariaDB and compares every row. Deliberately oth
 |---|---|
 {differences}
 
-Everywhere: a lock that nobody stands in the way of is asked for and granted in one database transaction, not in two; a
-lock on a partition whose name needs escaping stands in both of Hive's forms; a component names the partition as the
+Everywhere: a lock that nothing blocks is requested and granted in one database transaction, not in two; a
+lock on a partition whose name needs escaping is taken in both of Hive's forms; a component names the partition as the
 catalog does, where Hive's static INSERT escapes the name twice; MHL_MIN_OPEN_TXNID is exact, where Hive's may name a
 transaction that has just ended; worker ids begin with `compactor-`. ALTER and DROP PARTITION take a write ID without a
 component, as Hive's do: they write no file that could come back.

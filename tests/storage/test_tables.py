@@ -265,11 +265,11 @@ def completes(method: str, path: str) -> bool:
     [
         pytest.param(False, 1, lambda method, path: "partNumber=" in path, id="part"),
         pytest.param(False, 0, lambda method, path: _puts(method, path, "/out/"), id="staging", marks=WHOLE),
-        pytest.param(False, 1, completes, id="completing"),
+        pytest.param(False, 1, completes, id="completing", marks=WHOLE),
         pytest.param(False, 0, lambda method, path: _puts(method, path, "/t/base_", "_orc_acid_version"), id="side"),
         pytest.param(True, 1, lambda method, path: _puts(method, path, "/attempts/"), id="full-upload", marks=WHOLE),
         pytest.param(True, 1, lambda method, path: _puts(method, path, "/out/"), id="full-staging", marks=WHOLE),
-        pytest.param(True, 1, lambda method, path: _puts(method, path, "/t/base_"), id="full-naming"),
+        pytest.param(True, 1, lambda method, path: _puts(method, path, "/t/base_"), id="full-naming", marks=WHOLE),
     ],
 )
 def test_a_server_that_fails_half_way(
@@ -333,6 +333,7 @@ def test_attempts_that_nobody_names_are_aborted(
     assert uploads(s3_place, s3_place.stores.resolve(s3_place.location)) == []
 
 
+@pytest.mark.whole
 def test_an_upload_that_a_rule_of_the_bucket_aborted_is_noticed(
     site: Site, table: Table, s3_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -391,7 +392,7 @@ def test_only_uploads_of_dead_workers_are_abandoned(s3_place: Place, tmp_path: P
     assert {key.partition("/t/")[2] for key in uploads(s3_place, top)} == set(names[2:])
 
 
-@pytest.mark.parametrize("after", [0, 1, 2])
+@pytest.mark.parametrize("after", [pytest.param(0, marks=WHOLE), 1, pytest.param(2, marks=WHOLE)])
 def test_a_worker_that_dies_between_two_completions(site: Site, table: Table, s3_place: Place, after: int) -> None:
     """PROTOCOL 6 and 7.2: whatever it completed is taken away, and what it didn't is aborted; the next pass goes on."""
     site = moved(site, table, s3_place)

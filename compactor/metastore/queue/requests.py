@@ -82,8 +82,8 @@ class Requests:
                 answers.append(entry_id if refused is None else refused)
             if rows:
                 conn.execute(update(NEXT_COMPACTION_QUEUE_ID).values(NCQ_NEXT=first + len(rows)))
-                # anew: the id may have been drawn before, for a request that was not entered in the end
-                self._table.rows.keep({first + number: row for number, row in enumerate(rows)}, anew=True)
+                # replaced: the id may have been drawn before, for a request that was not entered in the end
+                self._table.rows.keep({first + number: row for number, row in enumerate(rows)}, replace=True)
                 conn.execute(insert(COMPACTION_QUEUE), [self._table.rows.stored(COMPACTION_QUEUE, row) for row in rows])
             return answers
 
@@ -107,7 +107,7 @@ class Requests:
                 "CC_INITIATOR_ID": initiator,
                 "CC_INITIATOR_VERSION": compactor.__version__,
             }
-            self._table.rows.keep({entry_id: row}, anew=True)
+            self._table.rows.keep({entry_id: row}, replace=True)
             conn.execute(insert(COMPLETED_COMPACTIONS).values(**self._table.rows.stored(COMPLETED_COMPACTIONS, row)))
             return entry_id
 

@@ -56,8 +56,8 @@ class Beyond(Protocol):
     def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:
         """Returns what is kept for these rows."""
 
-    def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
-        """Keeps these values beside those that are known; ``anew`` first forgets what was known for these ids."""
+    def put(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
+        """Keeps these values beside those that are known; ``replace`` first forgets what was known for these ids."""
 
     def forget(self, ids: Collection[int]) -> None:
         """Drop what is kept of rows that have left the history."""
@@ -91,12 +91,12 @@ class Rows:
             row["CC_STATE"] = self._dialect.substitutes.get(row["CC_STATE"], row["CC_STATE"])
         return row
 
-    def keep(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
+    def keep(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
         """Puts into ``beyond`` what ``stored`` leaves out; called before the metastore's transaction commits."""
         if self.beyond is None or self.is_whole:
             return
         left_out = {entry_id: self._left_out(values) for entry_id, values in rows.items()}
-        self.beyond.put({i: values for i, values in left_out.items() if values or anew}, anew=anew)
+        self.beyond.put({i: values for i, values in left_out.items() if values or replace}, replace=replace)
 
     def forget(self, ids: Collection[int]) -> None:
         """Drops what is kept for these rows, which have left the history."""

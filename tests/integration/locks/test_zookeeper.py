@@ -217,6 +217,7 @@ def test_nobody_there() -> None:
         open_zookeeper_locks(f"127.0.0.1:{port}", connect_timeout=0.3)
 
 
+@pytest.mark.whole
 def test_a_server_that_goes_away(tmp_path: Path) -> None:
     """A session that gets no answer ends in one sentence, not in waiting for ever; the next one is a new one."""
     with running(tmp_path) as server:

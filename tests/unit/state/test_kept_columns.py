@@ -20,7 +20,7 @@ def test_a_number_that_is_handed_out_again_starts_empty(fresh: OwnState) -> None
     """A request that was not entered leaves its number to the next one, and must not leave its pool."""
     kept = fresh.kept_columns("m")
     kept.put({1: {"POOL_NAME": "p", "TXN_ID": 3}})
-    kept.put({1: {"ENQUEUE_TIME": 5}}, anew=True)
+    kept.put({1: {"ENQUEUE_TIME": 5}}, replace=True)
     assert kept.get([1]) == {1: {"ENQUEUE_TIME": 5}}
 
 

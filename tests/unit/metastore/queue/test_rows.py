@@ -41,9 +41,9 @@ class Kept(dict[int, dict[str, Any]]):
     def get(self, ids: Collection[int]) -> Mapping[int, Mapping[str, Any]]:  # type: ignore[override]
         return {i: self[i] for i in ids if i in self}
 
-    def put(self, rows: Mapping[int, Mapping[str, Any]], *, anew: bool = False) -> None:
+    def put(self, rows: Mapping[int, Mapping[str, Any]], *, replace: bool = False) -> None:
         for i, values in rows.items():
-            self[i] = ({} if anew else self.setdefault(i, {})) | dict(values)
+            self[i] = ({} if replace else self.setdefault(i, {})) | dict(values)
 
     def forget(self, ids: Collection[int]) -> None:
         for i in ids:
@@ -88,7 +88,7 @@ def test_a_schema_with_every_column_keeps_nothing_elsewhere() -> None:
     rows, kept = Rows(Dialect()), Kept({7: {"POOL_NAME": "elsewhere"}})
     rows.beyond = kept
     values = {"CQ_ID": 7, "CQ_POOL_NAME": "p"}
-    rows.keep({7: values}, anew=True)
+    rows.keep({7: values}, replace=True)
     assert rows.is_whole
     assert rows.stored(COMPACTION_QUEUE, values) == values
     assert [entry.pool for entry in rows.queued([row(CQ_POOL_NAME="p")])] == ["p"]
