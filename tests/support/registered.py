@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -13,12 +14,15 @@ from compactor.ids import WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
 from compactor.metastore.schema.tables import NEXT_WRITE_ID, TXN_TO_WRITE_ID
+from compactor.metastore.transactions.rows import TxnType
 from compactor.service.site import Site
+
+_VISIBILITY = re.compile(r"_v\d{7}$")
 
 
 def register(site: Site, path: Path, folder: Path, name: str) -> Table:
     """Registers a copy of a step's table. Its aborted write IDs belong to new transactions that abort, all others count as
-    committed long ago; a transaction in a directory's name counts as valid once that many transactions were opened.
+    committed long ago; directories of compactions are named by compaction transactions that commit here, in the same order.
     """
     step = read_step(path)
     location = folder / name
@@ -26,6 +30,7 @@ def register(site: Site, path: Path, folder: Path, name: str) -> Table:
         location.mkdir(parents=True)
     else:
         shutil.copytree(step.directory, location)
+        _name_by_own_transactions(site, location)
     description = step.description
     table = site.metastore.embedded_catalog.create_table(
         NewTable(
@@ -44,11 +49,20 @@ def register(site: Site, path: Path, folder: Path, name: str) -> Table:
     for stored, values in step.partitions().items():
         site.metastore.embedded_catalog.add_partition(table, values, name=stored)
     _write_ids(site, step, name)
-    newest = max(step.visibility_txn_ids(), default=0)
-    while (missing := newest - site.metastore.transactions.newest()) > 0:
-        for txn in site.metastore.transactions.open("somebody", "a-host", count=min(missing, 100)):
-            site.metastore.transactions.commit(txn)
     return table
+
+
+def _name_by_own_transactions(site: Site, location: Path) -> None:
+    """A number from elsewhere would be that of another's transaction (PROTOCOL 11.3)."""
+    named = [path for path in location.rglob("*_v*") if path.is_dir() and _VISIBILITY.search(path.name)]
+    own: dict[str, str] = {}
+    for suffix in sorted({path.name[-len("_v0000000") :] for path in named}):
+        [txn] = site.metastore.transactions.open("somebody", "a-host", type=TxnType.COMPACTION)
+        site.metastore.transactions.commit(txn)
+        own[suffix] = f"_v{txn:07d}"
+    for path in named:
+        suffix = path.name[-len("_v0000000") :]
+        path.rename(path.with_name(path.name.removesuffix(suffix) + own[suffix]))
 
 
 def _write_ids(site: Site, step: FixtureStep, name: str) -> None:

@@ -140,7 +140,6 @@ def test_the_plugin_is_loaded(airflow_database: Path) -> None:
     assert [plugin for plugin in get_plugin_info() if plugin["name"] == "compactor"]
 
 
-@pytest.mark.whole
 def test_the_initiator_queues_what_is_due_and_notifies_the_worker(
     table: DemoPaths, run_dag: Run, events: Callable[[str], int]
 ) -> None:
