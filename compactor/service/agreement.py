@@ -26,7 +26,9 @@ class Given:
     def __init__(self, site: Site, tables: Iterable[Table], names: Iterable[str], txns: Collection[TxnId] = ()) -> None:
         metastore = site.metastore
         self._has_visibility = metastore.dialect.layout.has_visibility
-        self.rows: Mapping[TxnId, TxnRow] = metastore.transactions.rows({*txns, *_transactions_in(names)})
+        self.rows: Mapping[TxnId, TxnRow] = metastore.transactions.rows(
+            {*txns, *visibility_transactions(names).values()}
+        )
         self._newest = metastore.transactions.newest()
         by_id = {table.id: table for table in tables}
         self._next = {number: metastore.write_ids.next(one.database, one.name) for number, one in by_id.items()}
@@ -58,16 +60,12 @@ def must_be_the_same_table(site: Site, target: Target) -> None:
         Disagreement: the name is another table's by now, or the table has moved.
     """
     now = site.target(target.entity)
-    found, wanted = _place_of(now), _place_of(target)
+    found, wanted = now.place, target.place
     if found != wanted:
         raise Disagreement(
             f"{target.entity}: was dropped, renamed or moved meanwhile, and its name is another table's or place's (table, "
             f"partition and location were {wanted} and are {found}); nothing was removed, the next pass looks again"
         )
-
-
-def _place_of(target: Target) -> tuple[int, int | None, str]:
-    return target.table.id, target.partition.id if target.partition else None, target.location
 
 
 def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> None:
@@ -89,7 +87,7 @@ def must_lose_nothing(site: Site, target: Target, names: Collection[str]) -> Non
         uncounted={*names, *seen.aborted, *seen.unseen},
         base=None if base is None else base.base.write_id,
     )
-    rows = site.metastore.transactions.rows(_transactions_in(names))
+    rows = site.metastore.transactions.rows(set(visibility_transactions(names).values()))
     for output in _outputs(names):
         row = rows.get(output.txn)
         evidence.must_cover(output, rebalances=row is not None and row.type is TxnType.REBALANCE_COMPACTION)
@@ -101,7 +99,7 @@ def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
     For outputs of a transaction that still has its locks: nobody can have deleted rows by their ROW__IDs.
     """
     listing = site.storage.listing(target.location)
-    unsure = {name for name in listing.directories if _transactions_in([name])}
+    unsure = visibility_transactions(listing.directories)
     evidence = Evidence(site.storage, target.location, listing, uncounted={*names, *unsure}, base=None)
     try:
         for output in _outputs(names):
@@ -112,21 +110,17 @@ def files_prove(site: Site, target: Target, names: Collection[str]) -> bool:
 
 
 def _outputs(names: Iterable[str]) -> list[NamedOutput]:
-    found = []
-    for name in sorted(names):
-        acid = parse_directory(name)
-        assert acid is not None
-        found.append(NamedOutput(name=name, txn=acid.visibility_txn_id))
-    return found
+    return [NamedOutput(name=name, txn=txn) for name, txn in sorted(visibility_transactions(names).items())]
 
 
-def _transactions_in(names: Iterable[str]) -> set[TxnId]:
-    found: set[TxnId] = set()
+def visibility_transactions(names: Iterable[str]) -> dict[str, TxnId]:
+    """Returns the visibility transaction of each of ``names`` that has one; unparsable names are refused elsewhere."""
+    found: dict[str, TxnId] = {}
     for name in names:
         try:
             acid = parse_directory(name)
         except BadName:
             continue
         if acid is not None and acid.visibility_txn_id:
-            found.add(acid.visibility_txn_id)
+            found[name] = acid.visibility_txn_id
     return found

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
-from compactor.errors import BadName, CompactorError, LockNotGranted, Refused, StorageError
+from compactor.errors import CompactorError, LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import naming, removal
-from compactor.service.agreement import Given, files_prove, must_lose_nothing
+from compactor.service.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
 from compactor.service.exclusive import renames, while_removing
 from compactor.service.site import Site, Target, View
 
@@ -115,7 +115,7 @@ class LeftoverScan:
                 self._children[target.location] = site.storage.children(target.location)
             except CompactorError as error:
                 self._errors[target.location] = error
-        self._named = {place: _with_visibility(children) for place, children in self._children.items()}
+        self._named = {place: visibility_transactions(children) for place, children in self._children.items()}
         everything = [child for children in self._children.values() for child in children]
         owners = {owner for child in everything if (owner := parse_staging(child))}
         self._given = Given(site, (target.table for target in scanned), everything, owners)
@@ -152,19 +152,7 @@ def not_for_hive_3(site: Site, target: Target) -> str | None:
     """Returns a directory name that fails in Hive 3.1, whose metastore this is; None without one, or where Hive 4 reads."""
     if site.metastore.dialect.layout.has_visibility:
         return None
-    return next(iter(_with_visibility(site.storage.children(target.location))), None)
-
-
-def _with_visibility(children: Iterable[str]) -> dict[str, TxnId]:
-    found: dict[str, TxnId] = {}
-    for child in children:
-        try:
-            acid = parse_directory(child)
-        except BadName:
-            continue  # the planner refuses it by name
-        if acid is not None and acid.visibility_txn_id:
-            found[child] = acid.visibility_txn_id
-    return found
+    return next(iter(visibility_transactions(site.storage.children(target.location))), None)
 
 
 def refuse_beside_unfinished(site: Site, target: Target, view: View) -> None:

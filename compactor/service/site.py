@@ -159,6 +159,11 @@ class Target:
     def row_type(self) -> str:
         return self.table.row_type
 
+    @property
+    def place(self) -> tuple[int, int | None, str]:
+        """Ids of table and partition, and the location: others, once the name is another table's or the table has moved."""
+        return self.table.id, self.partition.id if self.partition else None, self.location
+
     def lock(self, kind: LockType) -> LockRequest:
         return LockRequest(
             database=self.entity.database, table=self.entity.table, partition=self.entity.partition, type=kind

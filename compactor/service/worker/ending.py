@@ -89,5 +89,4 @@ def _has_moved(entry: Claimed) -> bool:
         now = entry.site.target(entry.entry.entity, entry.entry.properties)
     except NotFound:
         return True
-    partitions = [found.partition.id if found.partition else None for found in (now, read)]
-    return (now.table.id, now.location, partitions[0]) != (read.table.id, read.location, partitions[1])
+    return now.place != read.place
