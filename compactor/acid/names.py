@@ -21,6 +21,9 @@ BASE_PREFIX = "base_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
 STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
 HIDDEN_PREFIX = "_compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
+#: Followed by an entry's id. Begins with a dot, since Impala reads the files in a directory that begins with ``_``
+#: (``AcidUtils.filterFilesForAcidState``, and ``ignored_dir_prefix_list`` of its catalogd).
+QUARANTINE_PREFIX = ".compactor_quarantine_"
 
 
 class Layout(enum.Enum):
@@ -123,6 +126,7 @@ _NAMES_KEPT = 8192  #: worthwhile since the partitions of a table repeat each ot
 _ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
 _STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
+_QUARANTINE = re.compile(re.escape(QUARANTINE_PREFIX) + r"([0-9]+)(_erased)?")
 
 
 @lru_cache(maxsize=_NAMES_KEPT)
@@ -204,3 +208,24 @@ def parse_hidden(name: str) -> Hidden | None:
     """Parses ``_compactor_obsolete_<txn>_<final name>``; None for any other name."""
     match = _HIDDEN.fullmatch(name)
     return Hidden(until=TxnId(int(match.group(1))), final_name=match.group(2)) if match else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A directory that holds what the cleaning of one entry took out of readers' sight, under the final names.
+
+    ``is_erased`` once it has been given up: it is emptied under that name.
+    """
+
+    entry_id: int
+    is_erased: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{QUARANTINE_PREFIX}{self.entry_id}{'_erased' if self.is_erased else ''}"
+
+
+def parse_quarantine(name: str) -> Quarantine | None:
+    """Parses ``.compactor_quarantine_<entry>[_erased]``; None for any other name."""
+    match = _QUARANTINE.fullmatch(name)
+    return Quarantine(entry_id=int(match.group(1)), is_erased=match.group(2) is not None) if match else None

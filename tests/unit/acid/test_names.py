@@ -13,11 +13,13 @@ from compactor.acid.names import (
     DeltaKind,
     Hidden,
     OriginalFile,
+    Quarantine,
     is_skipped,
     is_skipped_below,
     parse_directory,
     parse_file,
     parse_hidden,
+    parse_quarantine,
     parse_staging,
     staging_name,
 )
@@ -54,6 +56,17 @@ def test_hidden_round_trip(acid: Base | Delta, until: TxnId) -> None:
     assert parse_hidden(hidden.name) == hidden
     assert is_skipped(hidden.name)
     assert parse_directory(hidden.name) is None
+
+
+@given(st.integers(0, 2**63 - 1), st.booleans())
+def test_quarantine_round_trip(entry_id: int, is_erased: bool) -> None:
+    """PROTOCOL 11.15: hidden from every reader, Impala too, and nothing that another release sweeps."""
+    found = Quarantine(entry_id=entry_id, is_erased=is_erased)
+    assert parse_quarantine(found.name) == found
+    assert found.name.startswith(".")
+    assert is_skipped(found.name)
+    assert (parse_hidden(found.name), parse_staging(found.name), parse_directory(found.name)) == (None, None, None)
+    assert parse_quarantine(f"{found.name}_") is None
 
 
 @given(st.integers(0, 99999), st.none() | st.integers(0, 999))

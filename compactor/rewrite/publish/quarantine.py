@@ -1,0 +1,165 @@
+"""Moves obsolete directories into quarantine and back, and erases it (PROTOCOL 11.15). Knows storage only.
+
+A quarantine is one hidden directory in the location that it was taken from. A table that is dropped takes it along, and
+in one that was made again there is none to move anything into or out of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from compactor.acid.listing import Listing
+from compactor.acid.names import Quarantine, parse_quarantine
+from compactor.compaction.quarantine import Record
+from compactor.errors import BadFile, Disagreement, StorageError
+from compactor.storage.protocol import Storage
+
+RECORD = "_record.json"
+_UNFINISHED = "_record.new"
+
+
+def place_of(location: str, entry_id: int) -> str:
+    """Returns the path of an entry's quarantine."""
+    return f"{location}/{Quarantine(entry_id=entry_id).name}"
+
+
+def take(
+    storage: Storage, location: str, entry_id: int, names: Iterable[str], expected: Mapping[str, str | None]
+) -> tuple[str, ...]:
+    """Moves directories (or original files) of ``location`` into the entry's quarantine, which must exist, each by one
+    rename.
+
+    Args:
+        names: relative to ``location``; names that are already gone are skipped.
+        expected: the identity of each when it was decided to take it. Another one is left alone, or put back (PROTOCOL
+            11.8).
+
+    Returns:
+        The names that were moved.
+
+    Raises:
+        Disagreement: something else has one of the names now.
+        StorageError: a name cannot be moved; also where the quarantine itself is gone with its table.
+    """
+    place = place_of(location, entry_id)
+    taken: list[str] = []
+    for name in names:
+        source, target = f"{location}/{name}", f"{place}/{name}"
+        if not storage.exists(source):
+            continue
+        identity = expected.get(name)
+        if storage.identity(source) != identity:
+            raise _another(source)
+        _make_parent(storage, place, name)
+        try:
+            storage.rename(source, target)
+        except StorageError:
+            if storage.exists(source):
+                raise
+            continue  # another cleaner has just taken it
+        if storage.identity(target) != identity:
+            storage.rename(target, source)
+            raise _another(source)
+        taken.append(name)
+    return tuple(taken)
+
+
+def _make_parent(storage: Storage, place: str, name: str) -> None:
+    """Makes the sub-directory of an original file; never ``place`` itself."""
+    parent = name.rpartition("/")[0]
+    if parent:
+        storage.make_directories(f"{place}/{parent}", like=place)
+
+
+def _another(source: str) -> Disagreement:
+    return Disagreement(
+        f"{source}: was created since it was decided to move what had this name into quarantine; the table was probably "
+        "dropped and made again meanwhile, so nothing is moved there; the next pass looks again"
+    )
+
+
+def put_back(storage: Storage, location: str, entry_id: int, names: Iterable[str]) -> None:
+    """Moves ``names`` out of the entry's quarantine to their final names, durably together.
+
+    Raises:
+        StorageError: one cannot be moved, or its name is not durable; the others may be back.
+    """
+    place = place_of(location, entry_id)
+    moved: list[str] = []
+    for name in names:
+        parent = name.rpartition("/")[0]
+        if parent:
+            storage.make_directories(f"{location}/{parent}", like=location)
+        storage.rename(f"{place}/{name}", f"{location}/{name}", durable=False)
+        moved.append(f"{location}/{name}")
+    for error in storage.sync_names(moved).values():
+        raise error
+
+
+def listing(storage: Storage, location: str, entry_id: int) -> Listing:
+    """Returns the content of the entry's quarantine under the final names; empty if there is none."""
+    return _listed(storage, place_of(location, entry_id))
+
+
+def _listed(storage: Storage, place: str) -> Listing:
+    try:
+        return storage.listing(place)
+    except BadFile as error:
+        if storage.exists(place):
+            raise StorageError(
+                f"{place}: is there and cannot be listed; look at its disk or mount, then try again"
+            ) from error
+        return Listing()
+
+
+def names_in_quarantine(storage: Storage, location: str) -> tuple[str, ...]:
+    """Returns the names of directories of ``location`` that lie in any quarantine there, also in one that is being erased.
+
+    They count when transactions are forgotten (PROTOCOL 8), as if they had their final names.
+
+    Raises:
+        StorageError: a quarantine that is there cannot be listed.
+    """
+    places = [f"{location}/{child}" for child in storage.children(location) if parse_quarantine(child)]
+    return tuple(name for place in places for name in _listed(storage, place).directories)
+
+
+def write_record(storage: Storage, location: str, record: Record) -> None:
+    """Writes the record of a quarantine, durably, in place of an earlier one of the same entry."""
+    place = place_of(location, record.entry_id)
+    path, unfinished = f"{place}/{RECORD}", f"{place}/{_UNFINISHED}"
+    storage.remove(unfinished, durable=False)
+    storage.write(unfinished, record.to_bytes())
+    for error in storage.sync([unfinished]).values():
+        raise error
+    storage.remove(path)
+    storage.rename(unfinished, path)
+
+
+def read_record(storage: Storage, location: str, entry_id: int) -> Record | None:
+    """Returns the record of the entry's quarantine; None if there is none.
+
+    Raises:
+        BadFile: it is not one.
+    """
+    path = f"{place_of(location, entry_id)}/{RECORD}"
+    return Record.parse(storage.read(path), path) if storage.exists(path) else None
+
+
+def erase(storage: Storage, location: str, entry_id: int) -> None:
+    """Erases the entry's quarantine: it loses its name by one rename, and is emptied under another one (PROTOCOL 7.3).
+
+    Raises:
+        Disagreement: another directory has the name now.
+    """
+    place = place_of(location, entry_id)
+    doomed = f"{location}/{Quarantine(entry_id=entry_id, is_erased=True).name}"
+    storage.remove(doomed)  # left by an earlier removal that died half-way
+    if not storage.exists(place):
+        return
+    identity = storage.identity(place)
+    storage.rename(place, doomed)
+    if storage.identity(doomed) != identity:
+        storage.rename(doomed, place)
+        raise Disagreement(f"{place}: was created while it was erased, so it stays; the next pass looks again")
+    storage.remove(doomed)
