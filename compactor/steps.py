@@ -38,10 +38,19 @@ class Step(enum.Enum):
     REPAIR_HIDDEN = "a lost worker's files are hidden, its request is not queued again"
 
 
-_reached: dict[Step, int] = {}
+class CommandStep(enum.Enum):
+    """The points at which a person's command about directories in doubt may die."""
+
+    SET_ASIDE = "a directory in doubt is set aside"
+    KEPT = "a directory in doubt has a name of this metastore"
+    TRANSACTIONS_RAISED = "the newest transaction is raised, write IDs are not yet"
+    WRITE_IDS_RAISED = "a table's write IDs are raised, the transaction that shows them is open"
 
 
-def reach(step: Step) -> None:
+_reached: dict[Step | CommandStep, int] = {}
+
+
+def reach(step: Step | CommandStep) -> None:
     """Records that ``step`` is reached; kills the process here if a crash test asks for it."""
     wanted = os.environ.get("COMPACTOR_DIE_AT")
     if wanted is None:

@@ -24,6 +24,7 @@ HIDDEN_PREFIX = "_compactor_obsolete_"  #: followed by a transaction and the fin
 #: Followed by an entry's id. Begins with a dot, since Impala reads the files in a directory that begins with ``_``
 #: (``AcidUtils.filterFilesForAcidState``, and ``ignored_dir_prefix_list`` of its catalogd).
 QUARANTINE_PREFIX = ".compactor_quarantine_"
+SET_ASIDE_PREFIX = ".compactor_in_doubt_"  #: followed by a time and the former name of what a person has set aside
 
 
 class Layout(enum.Enum):
@@ -202,6 +203,12 @@ class Hidden:
     @property
     def name(self) -> str:
         return f"{HIDDEN_PREFIX}{self.until}_{self.final_name}"
+
+
+def set_aside_name(name: str, at_ms: int) -> str:
+    """Returns the hidden name of a directory that a person has set aside at ``at_ms`` (epoch ms); nothing of ours ever
+    removes it."""
+    return f"{SET_ASIDE_PREFIX}{at_ms}_{name}"
 
 
 def parse_hidden(name: str) -> Hidden | None:

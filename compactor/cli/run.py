@@ -56,7 +56,7 @@ def _role(
 @with_context
 def initiator(context: CliContext, once: bool) -> None:
     """Look at every candidate and enqueue the compactions that are due."""
-    from compactor.service.roles.initiator import initiate
+    from compactor.service.roles.initiator import DISAGREEMENT, initiate
 
     def one_pass(site: Site) -> bool:
         done = initiate(site)
@@ -69,7 +69,7 @@ def initiator(context: CliContext, once: bool) -> None:
                 entry = f" (compaction {c.entry_id})" if c.entry_id is not None else ""
                 click.echo(f"{c.entity}: {c.outcome}{entry}, because {c.because}")
             click.echo(f"initiator: {len(done.considered)} considered, {len(done.enqueued)} enqueued")
-        return not any(c.outcome == "error" for c in done.considered)
+        return not any(c.outcome in ("error", DISAGREEMENT) for c in done.considered)
 
     _role(context, once, "hive.compactor.check.interval", one_pass)
 

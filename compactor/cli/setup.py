@@ -8,12 +8,16 @@ import click
 
 from compactor.cli.context import CliContext, with_context
 from compactor.cli.output import print_json
+from compactor.cli.resolve import advance
 from compactor.errors import BadSetting, Refused
 
 
 @click.group()
 def metastore() -> None:
-    """The embedded metastore."""
+    """The metastore: make an embedded one, look at it, and put one right that was restored."""
+
+
+metastore.add_command(advance)
 
 
 @metastore.command("init")

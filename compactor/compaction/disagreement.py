@@ -6,10 +6,11 @@ files were copied from elsewhere. Such a directory may be the only copy of rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import enum
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from compactor.acid.names import Base, parse_directory
+from compactor.acid.names import Base, Delta, parse_directory
 from compactor.errors import BadName, Disagreement
 from compactor.ids import ORIGINALS_ONLY, TxnId, WriteId
 
@@ -30,47 +31,73 @@ class Numbers:
     has_visibility: bool = True
 
 
-def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
-    """Checks that the metastore can have allocated every number in ``names``, directories of ``location``.
+class DoubtKind(enum.Enum):
+    """The reason why a directory is in doubt: but for the last one, a number that the metastore cannot have allocated."""
+
+    WRITE_ID = "write ID never allocated"
+    NEVER_OPENED = "transaction never opened"
+    OPENED_JUST_NOW = "transaction opened just now"
+    NOT_A_COMPACTION = "transaction that is no compaction"
+    ONLY_COPY = "output that did not commit and may be the only copy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A directory whose name has a number that the metastore cannot have allocated; ``because`` is a clause about it."""
+
+    name: str
+    kind: DoubtKind
+    number: int
+    because: str
+
+
+def doubts(names: Iterable[str], numbers: Numbers) -> Iterator[Doubt]:
+    """Yields a doubt for each number in ``names`` that the metastore cannot have allocated, by name.
 
     Names that are not those of a base or delta are ignored.
-
-    Raises:
-        Disagreement: a name has a number that the metastore cannot have allocated.
     """
     for name in sorted(names):
         try:
             acid = parse_directory(name)
         except BadName:
             continue
-        if acid is None:
-            continue
-        highest = acid.write_id if isinstance(acid, Base) else acid.max_write_id
-        if highest != ORIGINALS_ONLY and highest >= numbers.next_write_id:
-            raise _doubt(
-                f"{location}/{name}: write ID {highest} was never allocated (the table's next one is "
-                f"{numbers.next_write_id})"
-            )
-        if not numbers.has_visibility or not acid.visibility_txn_id:
-            continue
-        if because := _not_a_compaction(acid.visibility_txn_id, numbers):
-            raise _doubt(f"{location}/{name}: transaction {acid.visibility_txn_id} {because}")
+        if acid is not None:
+            yield from _doubts_about(name, acid, numbers)
 
 
-def _not_a_compaction(txn: TxnId, numbers: Numbers) -> str | None:
-    """Returns the reason why ``_v<txn>`` cannot name a compaction of this metastore; None if it can."""
+def must_agree(location: str, names: Iterable[str], numbers: Numbers) -> None:
+    """Checks that the metastore can have allocated every number in ``names``, directories of ``location``.
+
+    Raises:
+        Disagreement: it cannot have allocated one.
+    """
+    for doubt in doubts(names, numbers):
+        raise Disagreement(
+            f"{location}/{doubt.name}: {doubt.because}; either the metastore is older than the files (restored from a "
+            "backup, or a standby without its last commits) or they were copied from elsewhere. Nothing was changed; stop "
+            "Hive's own compactor and cleaner until both agree: put the right database back, let MSCK REPAIR TABLE "
+            "take copied files in, or decide about each such directory with `compactor resolve`"
+        )
+
+
+def highest_write_id(acid: Base | Delta) -> WriteId:
+    """Returns the highest write ID in a directory's name."""
+    return acid.write_id if isinstance(acid, Base) else acid.max_write_id
+
+
+def _doubts_about(name: str, acid: Base | Delta, numbers: Numbers) -> Iterator[Doubt]:
+    highest, txn = highest_write_id(acid), acid.visibility_txn_id
+    if highest != ORIGINALS_ONLY and highest >= numbers.next_write_id:
+        because = f"write ID {highest} was never allocated (the table's next one is {numbers.next_write_id})"
+        yield Doubt(name=name, kind=DoubtKind.WRITE_ID, number=highest, because=because)
+    if not numbers.has_visibility or not txn:
+        return
     if txn > numbers.newest:
-        return f"was never opened (the newest is {numbers.newest})"
-    if txn == numbers.own:
-        return "was opened just now, for the compaction that found this name"
-    if numbers.compactions.get(txn) is False:
-        return "is not a compaction"
-    return None
-
-
-def _doubt(found: str) -> Disagreement:
-    return Disagreement(
-        f"{found}; either the metastore is older than the files (restored from a backup, or a standby without its last "
-        "commits) or they were copied from elsewhere. Nothing was changed; stop Hive's own compactor and cleaner until "
-        "both agree: put the right database back, or let MSCK REPAIR TABLE take copied files in"
-    )
+        because = f"transaction {txn} was never opened (the newest is {numbers.newest})"
+        yield Doubt(name=name, kind=DoubtKind.NEVER_OPENED, number=txn, because=because)
+    elif txn == numbers.own:
+        because = f"transaction {txn} was opened just now, for the compaction that found this name"
+        yield Doubt(name=name, kind=DoubtKind.OPENED_JUST_NOW, number=txn, because=because)
+    elif numbers.compactions.get(txn) is False:
+        because = f"transaction {txn} is not a compaction"
+        yield Doubt(name=name, kind=DoubtKind.NOT_A_COMPACTION, number=txn, because=because)

@@ -23,6 +23,7 @@ from compactor.metastore.schema import create
 from compactor.metastore.schema.detect import dialect_for
 from compactor.metastore.schema.tables import SCHEMA_VERSION
 from compactor.metastore.transactions.aborts import Aborts
+from compactor.metastore.transactions.counters import Counters
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.metastore.transactions.transactions import Transactions
 from compactor.metastore.transactions.write_ids import WriteIds
@@ -44,6 +45,7 @@ class Metastore:
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.transactions = Transactions(database, dialect, limits)
         self.write_ids = WriteIds(database, dialect)
+        self.counters = Counters(database, dialect)
         self.locks = Locks(database, dialect)
         self.queue = QueueTable(database, dialect)
         self.requests = Requests(self.queue)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.names import parse_directory
-from compactor.compaction.disagreement import Numbers, must_agree
+from compactor.compaction.disagreement import Doubt, Numbers, doubts, must_agree
 from compactor.errors import BadName, Disagreement
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
@@ -42,14 +42,20 @@ class Given:
         Raises:
             Disagreement: it cannot have allocated one.
         """
-        numbers = Numbers(
+        must_agree(target.location, names, self._numbers(target, own))
+
+    def doubts(self, target: Target, names: Iterable[str]) -> tuple[Doubt, ...]:
+        """Returns every doubt about ``names``, directories of ``target``."""
+        return tuple(doubts(names, self._numbers(target, None)))
+
+    def _numbers(self, target: Target, own: TxnId | None) -> Numbers:
+        return Numbers(
             newest=self._newest,
             next_write_id=self._next[target.table.id],
             compactions={txn: row.type.compacts for txn, row in self.rows.items()},
             own=own,
             has_visibility=self._has_visibility,
         )
-        must_agree(target.location, names, numbers)
 
 
 def must_be_the_same_table(site: Site, target: Target) -> None:

@@ -14,10 +14,15 @@ from compactor.service.site import Site, Target
 
 
 @contextmanager
-def exclusively(site: Site, target: Target) -> Iterator[None]:
+def exclusively(
+    site: Site,
+    target: Target,
+    because: str = "its store has no rename, so directories are removed under an exclusive lock",
+) -> Iterator[None]:
     """Holds ``target`` exclusively until the block ends, in a separate transaction that writes nothing.
 
-    The lock is tried but never queued, because readers behind it would have to wait too.
+    The lock is tried but never queued, because readers behind it would have to wait too. ``because`` begins the message
+    where it is not granted.
 
     Raises:
         LockNotGranted: the target is being read or written; the next pass tries again.
@@ -28,8 +33,7 @@ def exclusively(site: Site, target: Target) -> Iterator[None]:
         request = target.lock(LockType.EXCLUSIVE)
         if site.metastore.locks.try_acquire(txn, [request], site.user, site.host) is None:
             raise LockNotGranted(
-                f"{target.entity}: its store has no rename, so directories are removed under an exclusive lock, and "
-                "the table is being read or written; the next pass tries again"
+                f"{target.entity}: {because}, and the table is being read or written; the next pass tries again"
             )
         with Heartbeat(transactions, [txn], site.settings.milliseconds("hive.txn.timeout") // 2) as heart:
             yield

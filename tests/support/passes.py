@@ -23,6 +23,7 @@ from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
+from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
@@ -49,6 +50,15 @@ def clean_all(site: Site) -> None:
         return not site.metastore.entries.queue()
 
     until("nothing waits for the cleaner", is_done)
+
+
+def every_role(site: Site) -> None:
+    """Runs every role three times, as a site's schedule does."""
+    for _ in range(3):
+        initiate(site)
+        run_entries(site, claimable(site), InProcessRunner())
+        clean(site)
+        keep_house(site)
 
 
 def settle() -> None:

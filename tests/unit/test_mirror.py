@@ -37,6 +37,7 @@ ELSEWHERE: dict[str, str] = {
     "service/worker/commit.py": "integration/service/test_protocol_naming.py",
     "service/worker/ending.py": "unit/service/worker/test_work.py",
     "service/worker/group_run.py": "unit/service/worker/test_group.py",
+    "metastore/transactions/counters.py": "contract/test_counters.py",
     "service/worker/options.py": "unit/service/worker/test_work.py",
     "service/worker/outcome.py": "unit/service/worker/test_work.py",
     "service/worker/publication.py": "integration/service/test_protocol_naming.py",

@@ -81,6 +81,13 @@ class Dialect:
         """Returns the newest transaction. Read after ``lock_transactions``, no newer one can commit before us."""
         return TxnId(send(conn, _NEWEST, {}).scalar())
 
+    def raise_transactions(self, conn: Connection, newest: TxnId, row: Mapping[str, object]) -> None:
+        """Inserts ``row`` into TXNS under ``newest``, an id that was not drawn; the next ids drawn are larger.
+
+        ``lock_transactions`` is held exclusively.
+        """
+        conn.execute(insert(TXNS).values(TXN_ID=newest, **row))
+
     def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
         """Returns the id up to which every id has its row or never will; above it a drawn id may still get one."""
         edge = now_ms(conn) - open_txn_timeout_ms
@@ -145,6 +152,11 @@ class Postgres4(Dialect):
     def lock_transactions(self, conn: Connection, *, exclusive: bool) -> None:
         """See ``Dialect``; the lock is one on the table, as Hive takes it."""
         conn.exec_driver_sql(f'LOCK TABLE "TXN_LOCK_TBL" IN {"EXCLUSIVE" if exclusive else "SHARE"} MODE')
+
+    def raise_transactions(self, conn: Connection, newest: TxnId, row: Mapping[str, object]) -> None:
+        """See ``Dialect``; the sequence does not follow an id that is given."""
+        super().raise_transactions(conn, newest, row)
+        conn.execute(text("SELECT setval(pg_get_serial_sequence('\"TXNS\"', 'TXN_ID'), :newest)"), {"newest": newest})
 
 
 class MySQL4(Dialect):

@@ -100,6 +100,10 @@ class _Hive3(Dialect):
         """See ``Dialect``; the row of the newest may be gone."""
         return TxnId(conn.execute(select(NEXT_TXN_ID.c.NTXN_NEXT)).scalar_one() - 1)
 
+    def raise_transactions(self, conn: Connection, newest: TxnId, row: Mapping[str, object]) -> None:
+        """See ``Dialect``; a committed transaction has no row."""
+        conn.execute(update(NEXT_TXN_ID).values(NTXN_NEXT=newest + 1))
+
     def settled(self, conn: Connection, open_txn_timeout_ms: int) -> TxnId:
         """See ``Dialect``; ids and their rows appear together."""
         return self.newest(conn)

@@ -91,7 +91,9 @@ class Transactions:
             self._room.check(conn)
             self._dialect.lock_transactions(conn, exclusive=False)
             now = now_ms(conn)
-            ids = self._dialect.open_transactions(conn, [self._row(opening, now) for opening in openings])
+            ids = self._dialect.open_transactions(
+                conn, [opening.row(self._dialect.last_type, now) for opening in openings]
+            )
             if self._limits.min_history_level:
                 lowest = txn_rows.lowest_open_id(conn)
                 history = [{"MHL_TXNID": txn, "MHL_MIN_OPEN_TXNID": lowest} for txn in ids]
@@ -99,18 +101,6 @@ class Transactions:
         self._not_too_late(ids, openings, begun)
         self._room.opened(len(ids))
         return ids
-
-    def _row(self, opening: NewTransaction, now: int) -> dict[str, object]:
-        is_known = opening.type <= self._dialect.last_type
-        return {
-            "TXN_STATE": OPEN,
-            "TXN_STARTED": now,
-            "TXN_LAST_HEARTBEAT": now,
-            "TXN_USER": opening.user,
-            "TXN_HOST": opening.host,
-            "TXN_AGENT_INFO": opening.agent,
-            "TXN_TYPE": int(opening.type if is_known else TxnType.DEFAULT),
-        }
 
     def _not_too_late(self, ids: Sequence[TxnId], openings: Sequence[NewTransaction], begun: float) -> None:
         """Takes back ids whose rows came too late: a snapshot may have taken them for ids that will never have rows.
@@ -184,6 +174,13 @@ class Transactions:
             if first is not None and row is not None and row.is_open:
                 first(self._dialect.newest(conn))
             return txn_rows.mark_aborted(conn, self._dialect, txn, reason)
+
+    def not_compactions(self) -> frozenset[TxnId]:
+        """Returns the transactions with a row in TXNS that are known to be no compactions."""
+        kinds = [int(kind) for kind in TxnType if kind.compacts]
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXNS.c.TXN_ID).where(func.coalesce(TXNS.c.TXN_TYPE, 0).not_in(kinds)))
+            return frozenset(map(TxnId, rows.scalars()))
 
     @contextmanager
     def timing_out(self, txn: TxnId, timeout_ms: int) -> Iterator[TxnId | None]:

@@ -31,6 +31,21 @@ class NewTransaction:
     type: TxnType = TxnType.DEFAULT
     agent: str | None = None
 
+    def row(self, last_type: int, now: int) -> dict[str, object]:
+        """Returns the row of TXNS, without its id, of the transaction opened at ``now``.
+
+        A Hive whose last TXN_TYPE is below the type knows it as an ordinary transaction.
+        """
+        return {
+            "TXN_STATE": OPEN,
+            "TXN_STARTED": now,
+            "TXN_LAST_HEARTBEAT": now,
+            "TXN_USER": self.user,
+            "TXN_HOST": self.host,
+            "TXN_AGENT_INFO": self.agent,
+            "TXN_TYPE": int(self.type if self.type <= last_type else TxnType.DEFAULT),
+        }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:

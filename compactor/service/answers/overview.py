@@ -13,6 +13,7 @@ from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.survey import DUE
 from compactor.service.requests.pause import paused_tables
 from compactor.service.requests.request import can_be_requested_again
+from compactor.service.roles.initiator import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.state.batches import Batch, BatchState
 from compactor.state.conditions import Seen, Wanted
@@ -24,7 +25,7 @@ OUTCOMES: Mapping[str, tuple[str, ...]] = {
     "due": DUE,
     "calm": ("notneeded",),
     "skipped": ("skipped",),
-    "error": ("error",),
+    "error": ("error", DISAGREEMENT),
 }
 _UNDER_WAY = (State.INITIATED, State.WORKING)
 

@@ -13,7 +13,7 @@ from compactor.acid.names import Delta, parse_directory
 from compactor.compaction.entry import Entity
 from compactor.errors import BadName, CompactorError
 from compactor.metastore.catalog.values import Table
-from compactor.service.roles.initiator import Considered, Scan
+from compactor.service.roles.initiator import DISAGREEMENT, Considered, Scan
 from compactor.service.site import Site
 from compactor.storage.protocol import Storage
 
@@ -188,7 +188,7 @@ def survey_tables(site: Site, worst: int | None = None) -> list[TableRow]:
 
 def _rank(outcome: str) -> int:
     """Returns the sort rank: errors first, since they prevent any compaction, then outcomes that require work."""
-    return -1 if outcome == "error" else DUE.index(outcome) if outcome in DUE else len(DUE)
+    return -1 if outcome in ("error", DISAGREEMENT) else DUE.index(outcome) if outcome in DUE else len(DUE)
 
 
 def _counted(outcomes: Iterable[str]) -> tuple[tuple[str, int], ...]:

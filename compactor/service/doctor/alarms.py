@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.service.doctor.finding import Level
+from compactor.service.roles.initiator import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
@@ -39,6 +40,7 @@ class Readings:
     completed_txn_components: int = 0
     txn_to_write_id: int = 0
     worker_versions: int = 0  #: number of different ones, recently
+    disagreements: int = 0  #: tables and partitions whose files and metastore contradict each other
 
     @property
     def ended(self) -> int:
@@ -77,7 +79,7 @@ class _Rule:
     name: str
     reading: str  #: its suffix gives the unit: ``_ms``, ``_ratio``, else a count
     warning: str | int
-    error: str | None = None
+    error: str | int | None = None
     message: str  #: ``{value}`` is the reading as people write it, ``{found}`` all readings
     fix: str
 
@@ -143,6 +145,15 @@ _RULES = (
         warning=_MANY_ABORTS,
         message="one table or partition has {value} aborted transactions",
         fix="look for a writer that keeps failing; make sure that a cleaner runs",
+    ),
+    _Rule(
+        name="disagreements",
+        reading="disagreements",
+        warning=0,
+        error=0,
+        message="files and metastore contradict each other in {value} tables and partitions, where nothing is done",
+        fix="compactor doctor names them and compactor resolve DB.TABLE lists the directories; stop Hive's own compactor "
+        "and cleaner until both agree",
     ),
     _Rule(
         name="mixed_worker_versions",
@@ -214,6 +225,7 @@ def take_readings(site: Site) -> Readings:
         completed_txn_components=counts.completed_txn_components,
         txn_to_write_id=counts.txn_to_write_id,
         worker_versions=len(recent),
+        disagreements=0 if site.state is None else site.state.conditions.outcomes(site.name).get(DISAGREEMENT, 0),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from compactor.database import privileges
 from compactor.errors import CompactorError
 from compactor.service.doctor import metastore
+from compactor.service.doctor.agreement import check_agreement
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.storage import check_storage
 from compactor.service.mode import Mode, mode_of
@@ -131,6 +132,7 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("hive's roles", metastore.check_hive_roles),
     ("state", _state),
     ("storage", check_storage),
+    ("agreement", check_agreement),
     ("queue", metastore.check_queue),
     ("transactions", metastore.check_transactions),
     ("housekeeping", metastore.check_growth),

@@ -5,21 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from compactor.acid.directory import acid_directory
 from compactor.acid.partition_names import escaped_once_less
-from compactor.acid.write_ids import ValidTxnList, ValidWriteIdList
+from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
+from compactor.compaction.disagreement import Numbers, doubts
 from compactor.compaction.eligibility import Candidate, Skipped, eligible, order
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, NotFound, Refused
+from compactor.errors import CompactorError, Disagreement, NotFound, Refused
+from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service import lost_workers
+from compactor.service.agreement import Given
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
 from compactor.service.site import Site
@@ -32,6 +35,7 @@ from compactor.steps import Step, reach
 log = logging.getLogger(__name__)
 PAGE = 100_000  #: candidates fetched at a time; their order is total, so none is skipped
 RECORD_SIZE = 1000  #: candidates whose requests are made, and decisions stored, in one transaction
+DISAGREEMENT = "disagreement"  #: the outcome where files and metastore contradict each other
 RECORD_EVERY_S = 5.0  #: seconds after which that happens even for fewer
 
 
@@ -40,7 +44,8 @@ class Considered:
     """One candidate: the decision or the reason to skip it, and the resulting row."""
 
     entity: Entity
-    outcome: str  #: one word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error
+    #: One word for tables and JSON: minor, major, cleanonly, abortcleanup, notneeded, skipped, error, disagreement.
+    outcome: str
     because: str
     decision: Decision | None = None
     entry_id: int | None = None
@@ -184,7 +189,8 @@ class _SurveyedTable:
 
     table: Table
     partitions: Mapping[str, Partition]
-    write_ids: ValidWriteIdList
+    write_ids: CompactorWriteIdList
+    next_write_id: WriteId  #: at the latest; writers may have drawn it since
     settings: Settings
 
 
@@ -200,6 +206,7 @@ class Scan:
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
     tables: dict[tuple[str, str], _SurveyedTable | None] = field(init=False, default_factory=dict)
+    _compactions: Mapping[TxnId, bool] = field(init=False)
 
     def __post_init__(self) -> None:
         metastore = self.site.metastore
@@ -208,6 +215,7 @@ class Scan:
         self.queue = _by_entity(metastore.entries.queue())
         self.history = _by_entity(metastore.entries.history())
         self.aborts = metastore.candidates.aborts()
+        self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
 
     def candidates(self) -> list[Entity]:
         """Returns every entity that was written to or has aborts, under the name of its partition, once each.
@@ -262,16 +270,21 @@ class Scan:
             table = catalog.table(database, name)
         except NotFound:
             return None
+        write_ids = self.site.write_ids(table, self.txns)
         return _SurveyedTable(
             table=table,
             partitions={p.name: p for p in catalog.partitions(table)} if table.partition_keys else {},
-            write_ids=self.site.write_ids(table, self.txns).for_compactor(),
+            write_ids=write_ids.for_compactor(),
+            next_write_id=WriteId(write_ids.high_watermark + 1),
             settings=self.site.settings_for(table),
         )
 
     def consider(self, entity: Entity) -> Considered:
         try:
             return self._consider(entity)
+        except Disagreement as error:
+            log.error("%s: files and metastore disagree: %s", entity, error)
+            return Considered(entity=entity, outcome=DISAGREEMENT, because=str(error))
         except CompactorError as error:
             log.warning("%s: not considered: %s", entity, error)
             return Considered(entity=entity, outcome="error", because=str(error))
@@ -318,6 +331,7 @@ class Scan:
             return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
         location = found.partitions[entity.partition].location if entity.partition else found.table.location
         listing = self.site.storage.listing(self.site.storage.resolve(location))
+        self._must_agree(entity, found, listing.directories)
         directory = acid_directory(listing, found.write_ids, self.txns)
         inserts = found.table.is_insert_only
         facts = Facts.of(
@@ -336,6 +350,20 @@ class Scan:
                 flips=("the end of the transactions that hold back the cleaner",),
             )
         return decision
+
+    def _must_agree(self, entity: Entity, found: _SurveyedTable, names: Collection[str]) -> None:
+        """Raises Disagreement if the metastore cannot have allocated a number in ``names`` (PROTOCOL 11.3).
+
+        What the pass has read already is older than the listing; only if it leaves a doubt are the counters read again.
+        """
+        known = Numbers(
+            newest=self.txns.high_watermark,
+            next_write_id=found.next_write_id,
+            compactions=self._compactions,
+            has_visibility=self.site.metastore.dialect.layout.has_visibility,
+        )
+        if next(doubts(names, known), None) is not None:
+            Given(self.site, [found.table], names).must_explain(self.site.target(entity), names)
 
     def request(self, judged: Sequence[Considered]) -> list[Considered]:
         """Puts what is due into the queue in one transaction, and returns ``judged`` in their order with their rows."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +19,11 @@ from compactor.service.agreement import must_be_the_same_table
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests.request import request_compaction
-from compactor.service.roles.cleaner import clean
-from compactor.service.roles.housekeeper import keep_house
-from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
-from tests.support.passes import Renames, age, clean_all, compact, with_storage
+from tests.support.backups import Backup
+from tests.support.passes import Renames, age, clean_all, compact, every_role, with_storage
 from tests.support.tables import entity_of, insert, leave_manifest, make_table, rows_of, with_settings
 from tests.support.watching import names_in
 
@@ -43,22 +39,6 @@ def table(site: Site, warehouse: Path) -> Table:
     for value in (1, 2, 3):
         insert(site, table, [value])
     return table
-
-
-class Backup:
-    """A copy of the metastore's database, which can be put back."""
-
-    def __init__(self, database: Path) -> None:
-        self._database = database
-        self._copy = sqlite3.connect(":memory:", check_same_thread=False)
-
-    def take(self) -> None:
-        with closing(sqlite3.connect(self._database)) as source:
-            source.backup(self._copy)
-
-    def restore(self) -> None:
-        with closing(sqlite3.connect(self._database)) as target:
-            self._copy.backup(target)
 
 
 @pytest.fixture
@@ -81,14 +61,6 @@ class TakenWhileUnitsRun(InProcessRunner):
 def everything(table: Table) -> dict[str, bytes]:
     root = Path(table.location)
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
-def every_role(site: Site) -> None:
-    for _ in range(3):
-        initiate(site)
-        run_entries(site, claimable(site), InProcessRunner())
-        clean(site)
-        keep_house(site)
 
 
 def test_a_base_that_was_cleaned_after_the_backup_keeps_its_rows(site: Site, table: Table, backup: Backup) -> None:

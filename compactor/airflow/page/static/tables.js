@@ -65,7 +65,7 @@ function summary(overview) {
   return [card("tables and partitions", count(all), "", ""),
     card("due for compaction", count(of("major", "minor", "rebalance", "cleanonly", "abortcleanup")), "warn", "due"),
     card("not needed", count(of("notneeded")), "good", "calm"), card("skipped", count(of("skipped")), "", "skipped"),
-    card("errors", count(of("error")), of("error") ? "bad" : "", "error"),
+    card("errors", count(of("error", "disagreement")), of("error", "disagreement") ? "bad" : "", "error"),
     h("p", { class: "muted looked" }, overview.looked_at ? ["The initiator looked ", ago(overview.looked_at, overview.now, duration), "."] : "The initiator has not looked yet.")];
 }
 
