@@ -31,11 +31,14 @@ class Step(enum.Enum):
     COMMITTED = "w -> r and the transaction are committed, the staging directory is still there"
     STAGING_REMOVED = "the staging directory is gone"
     CLEANING = "the cleaner has chosen what to remove"
+    QUARANTINED = "an obsolete directory is in quarantine, which has no record yet"
     HIDDEN = "an obsolete directory is hidden, not yet emptied"
+    QUARANTINE_RECORDED = "the quarantine has its record, the row is still r"
     REMOVED = "all obsolete directories are gone, the row is still r"
     CLEANED = "the row is in the history"
     REPAIR_ABORTED = "a lost worker's transaction is aborted, its files are still there"
     REPAIR_HIDDEN = "a lost worker's files are hidden, its request is not queued again"
+    QUARANTINE_GIVEN_UP = "a quarantine that is due has lost its name, and is not yet emptied"
 
 
 class CommandStep(enum.Enum):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from compactor.acid.listing import Listing
 from compactor.acid.names import Base, parse_directory
 from compactor.acid.write_ids import RangeAnswer, ValidWriteIdList
 from compactor.compaction.entry import Entity
@@ -43,6 +44,14 @@ def sort_obsolete(names: Iterable[str], write_ids: ValidWriteIdList, rebalanced:
         else:
             removed[name] = reason
     return Sorted(keep=tuple(keep), removed=MappingProxyType(removed))
+
+
+def names_of(content: Listing) -> tuple[str, ...]:
+    """Returns the names, as in ``AcidDirectory.obsolete``, of what was moved one by one: bases and deltas, and the paths of
+    original files."""
+    acid = {name for name in content.directories if parse_directory(name) is not None}
+    originals = {file.path for file in content.files if file.path.partition("/")[0] not in acid}
+    return tuple(sorted(acid | originals))
 
 
 def _why_removed(name: str, write_ids: ValidWriteIdList, rebalanced: WriteId | None) -> str | None:

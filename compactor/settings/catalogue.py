@@ -96,11 +96,19 @@ _OWN = (
         _H,
         "Minimum time between an abort and the second listing that must find nothing of it before it is forgotten.",
     ),
-    _hive(
+    _table(
         "compactor.quarantine",
         "0s",
         _S,
-        "How long an obsolete directory stays hidden before its files are removed; 0 removes them at once.",
+        "How long an obsolete directory is kept, hidden in the table's or partition's own directory, before its files are "
+        "erased; `compactor restore` can undo the compaction meanwhile. 0 erases at once. A store without directory rename "
+        "cannot keep anything: there it must be 0, or nothing is cleaned.",
+    ),
+    Setting(
+        key="compactor.quarantine.bytes",
+        default="0",
+        unit=SettingUnit.BYTES,
+        effect="Maximum bytes in quarantine; 0 is no bound. Beyond that the oldest is erased before its time.",
     ),
     Setting(
         key="compactor.batch.bytes",

@@ -174,6 +174,21 @@ OVERRIDES = Table(
     Column("SAID_AT", BigInteger, nullable=False),
 )
 
+QUARANTINES = Table(
+    "COMPACTOR_QUARANTINES",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("ENTRY_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("DB_NAME", String(128), nullable=False),
+    Column("TABLE_NAME", String(256), nullable=False),
+    Column("PART_NAME", String(767)),
+    Column("LOCATION", Text, nullable=False),
+    Column("SINCE", BigInteger, nullable=False),
+    Column("UNTIL", BigInteger, nullable=False),
+    Column("BYTES", BigInteger, nullable=False),
+    Column("NAMES", Text, nullable=False),
+)
+
 #: Alembic's only row: its holder is alone among the transactions that read before they write.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 

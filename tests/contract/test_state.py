@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
 from compactor.compaction.entry import Entity
+from compactor.compaction.quarantine import Quarantined
 from compactor.compaction.states import CompactionType
 from compactor.errors import LostClaim, NotFound, Refused
 from compactor.ids import TxnId
@@ -224,3 +226,15 @@ def test_names_differ_by_case_and_hold_any_character(state: OwnState) -> None:
         found = state.decisions.latest("m", Entity(database="default", table="t", partition=name))
         assert found is not None
         assert found.outcome == name
+
+
+def test_a_quarantine_is_listed_until_it_is_erased(state: OwnState) -> None:
+    """PROTOCOL 11.15."""
+    one = Quarantined(
+        entry_id=7, entity=P, location="/w/東京", since=1, until=2, bytes=1 << 40, names=("base_0000001",)
+    )
+    state.quarantines.keep("m", replace(one, names=(), bytes=0))
+    state.quarantines.keep("m", one)
+    assert state.quarantines.all("m") == [one]
+    state.quarantines.forget("m", 7)
+    assert state.quarantines.all("m") == []

@@ -21,13 +21,16 @@ from compactor.locking.lock_types import LockType
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import SDS, TXNS
 from compactor.rewrite.plan.file_format import FileFormat
+from compactor.rewrite.publish import quarantine
 from compactor.rows.reader import read_snapshot
 from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
+from compactor.service.quarantine import erase_due
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
-from compactor.service.site import Site
+from compactor.service.site import Site, own_state
 from compactor.service.worker.outcome import Outcome, Result
+from compactor.state.tables import QUARANTINES
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 from tests.storage.conftest import KINDS, Place
@@ -104,6 +107,38 @@ def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place
     clean_all(site)
     assert left(site, table) == tuple(sorted(outcome.output))
     assert rows(site, table) == rows(site, table, honours_visibility=False) == before
+
+
+@pytest.mark.parametrize("place", KINDS, indirect=True)
+def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Table, place: Place) -> None:
+    """PROTOCOL 11.15: a store that cannot keep it says so, and nothing is removed."""
+    site = with_settings(
+        moved(site, table, place),
+        compactor_quarantine="7d",
+        hive_txn_opentxn_timeout="1ms",
+        hive_compactor_cleaner_retry_retentionTime="1ms",
+    )
+    before, wanted = set(left(site, table)), rows(site, table)
+    outcome = compact(site, "major")
+    store = site.storage.capabilities(place.location)
+    if not store.renames:
+        settle()
+        (failed,) = clean(site).failed
+        assert f"compactor.quarantine is 7d (from flag) and {store.store} cannot keep directories" in failed.because
+        assert (set(left(site, table)), rows(site, table)) == (before | set(outcome.output), wanted)
+        site.metastore.embedded_catalog.set_table_parameter(table, "compactor.quarantine", "0s")
+        clean_all(site)
+        assert set(left(site, table)) == set(outcome.output)
+        return
+    clean_all(site)
+    assert set(left(site, table)) == {".compactor_quarantine_1", *outcome.output}
+    aborted = {"delta_0000003_0000003_0000"}
+    held = quarantine.names_in_quarantine(site.storage, site.target(entity_of(table)).location)
+    assert (set(held), rows(site, table)) == (before - aborted, wanted)
+    with own_state(site).database.write() as conn:
+        conn.execute(update(QUARANTINES).values(UNTIL=1))
+    assert [one.entry_id for one in erase_due(site)] == [1]
+    assert (set(left(site, table)), rows(site, table)) == (set(outcome.output), wanted)
 
 
 _FORMATS = ((FileFormat.ORC, "major"), (FileFormat.PARQUET, "minor"), (FileFormat.TEXT, "major"))

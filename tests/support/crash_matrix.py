@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compactor.steps import Step
-from tests.crash import test_hive2, test_steps
+from tests.crash import test_hive2, test_quarantine, test_steps
 from tests.storage import test_crash
 
 PAGE = Path(__file__).parents[2] / "docs/crash-matrix.md"
@@ -21,6 +21,7 @@ REQUESTED = "is asked for by a person"
 NOTHING_STAGED = "nothing is written, so nothing is staged or named"
 NO_REQUEST = "there is no request and no transaction, only the cleaner"
 NO_CLEANING = "Hive 2's own cleaner removes what is obsolete"
+NOT_KEPT = "nothing is kept there: `compactor.quarantine` is not set, or the store cannot"
 NO_TRANSACTION = "Hive 2 has no transaction of a compaction, and the next call itself takes up what a dead one left"
 
 
@@ -39,6 +40,7 @@ def _kind(title: str, test: str, killed: Iterable[Step], **reasons: str) -> Kind
     ``repair``).
     """
     known = frozenset(killed)
+    reasons = {test_steps.QUARANTINE: NOT_KEPT} | reasons
     found = {
         step: reasons[test_steps.ROLE[step]] for step in Step if step not in known and test_steps.ROLE[step] in reasons
     }
@@ -97,6 +99,12 @@ def kinds() -> list[Kind]:
             **dict.fromkeys(
                 (test_steps.INITIATOR, test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR), NO_REQUEST
             ),
+        ),
+        _kind(
+            "quarantine",
+            "crash/test_quarantine.py::test_a_crash_while_directories_are_kept_or_erased",
+            test_quarantine.STEPS,
+            **_EVERY,
         ),
         _kind("Hive 3.1 major", _EACH, [*_of("hive3", "major"), *_of("hive3", "pair")], **_EVERY),
         _kind("Hive 3.1 minor", _EACH, _of("hive3", "minor"), **_EVERY),

@@ -15,6 +15,7 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.requests import abort as aborting
 from compactor.service.roles import cleaner as cleaning
+from compactor.service.roles import housekeeper as housekeeping
 from compactor.service.roles import initiator as initiating
 from compactor.service.site import Site
 from tests.support import hive2
@@ -37,6 +38,16 @@ def worker(metastore_url: str) -> None:
 
 def cleaner(metastore_url: str) -> None:
     _with_site(metastore_url, _clean_until_done, {"hive.txn.opentxn.timeout": "1ms"})
+
+
+def keeping_cleaner(metastore_url: str) -> None:
+    """Runs a cleaner that keeps what it would remove for a week."""
+    flags = {"compactor.quarantine": "7d", "hive.txn.opentxn.timeout": "1ms"}
+    _with_site(metastore_url, _clean_until_done, flags)
+
+
+def housekeeper(metastore_url: str) -> None:
+    _with_site(metastore_url, housekeeping.keep_house, {"hive.txn.opentxn.timeout": "1ms"})
 
 
 def cleaner_of_aborts(metastore_url: str) -> None:

@@ -6,7 +6,6 @@ has removed since. So an output is hidden only if the files themselves prove tha
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import Base, Delta, DeltaKind, parse_directory, staging_name
 from compactor.errors import BadName, CompactorError, Disagreement
 from compactor.ids import TxnId, WriteId
+from compactor.rewrite.publish.manifest import read_manifest
 from compactor.rewrite.publish.stage import MANIFEST
 from compactor.rows.acid_file import open_files, stripe_keys
 from compactor.rows.inputs import Input, inputs_of_directory, inputs_of_originals
@@ -95,17 +95,11 @@ class Evidence:
 
     def _has_its_inputs(self, output: NamedOutput) -> bool:
         """Returns true if the output's manifest is there, and every input that it lists has the listed length."""
-        path = f"{self._location}/{staging_name(output.txn)}/{MANIFEST}"
-        try:
-            if not self._storage.exists(path):
-                return False
-            manifest = json.loads(self._storage.read(path))
-            inputs = {str(one["path"]): int(one["length"]) for one in manifest["inputs"]}
-            named = {str(one["name"]) for one in manifest["directories"]}
-        except (CompactorError, ValueError, KeyError, TypeError):
+        manifest = read_manifest(self._storage, f"{self._location}/{staging_name(output.txn)}/{MANIFEST}")
+        if manifest is None or output.name not in manifest.outputs or not manifest.inputs:
             return False
         lengths = {file.path: file.length for file in self._listing.files}
-        return output.name in named and bool(inputs) and all(lengths.get(p) == n for p, n in inputs.items())
+        return all(lengths.get(path) == length for path, length in manifest.inputs.items())
 
     def _is_replaced(self, output: NamedOutput) -> bool:
         """Returns true if the base that readers use holds or replaces everything in the output's range."""

@@ -12,15 +12,32 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Quarantine, parse_quarantine
 from compactor.compaction.quarantine import Record
 from compactor.errors import BadFile, Disagreement, StorageError
+from compactor.steps import Step, reach
 from compactor.storage.protocol import Storage
 
 RECORD = "_record.json"
+MANIFEST = "_manifest.json"  #: that of the compaction, until the record is written
 _UNFINISHED = "_record.new"
 
 
 def place_of(location: str, entry_id: int) -> str:
     """Returns the path of an entry's quarantine."""
     return f"{location}/{Quarantine(entry_id=entry_id).name}"
+
+
+def make(storage: Storage, location: str, entry_id: int) -> None:
+    """Makes the entry's quarantine, unless it exists."""
+    storage.make_directories(place_of(location, entry_id), like=location)
+
+
+def keep_manifest(storage: Storage, manifest: str, location: str, entry_id: int) -> None:
+    """Moves a committed compaction's ``manifest``, a path, into the entry's quarantine, which is made for it.
+
+    Raises:
+        StorageError: it cannot be moved; also where the quarantine has a manifest.
+    """
+    make(storage, location, entry_id)
+    storage.rename(manifest, f"{place_of(location, entry_id)}/{MANIFEST}", durable=False)
 
 
 def take(
@@ -61,6 +78,7 @@ def take(
             storage.rename(target, source)
             raise _another(source)
         taken.append(name)
+        reach(Step.QUARANTINED)
     return tuple(taken)
 
 
@@ -134,6 +152,7 @@ def write_record(storage: Storage, location: str, record: Record) -> None:
         raise error
     storage.remove(path)
     storage.rename(unfinished, path)
+    reach(Step.QUARANTINE_RECORDED)
 
 
 def read_record(storage: Storage, location: str, entry_id: int) -> Record | None:
@@ -162,4 +181,5 @@ def erase(storage: Storage, location: str, entry_id: int) -> None:
     if storage.identity(doomed) != identity:
         storage.rename(doomed, place)
         raise Disagreement(f"{place}: was created while it was erased, so it stays; the next pass looks again")
+    reach(Step.QUARANTINE_GIVEN_UP)
     storage.remove(doomed)

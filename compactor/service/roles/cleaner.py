@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compactor.acid import partition_names
-from compactor.acid.directory import AcidDirectory, acid_directory
+from compactor.acid.directory import acid_directory
 from compactor.acid.names import Base, parse_directory, parse_hidden, parse_staging
 from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean, removable, retry_retention
@@ -22,12 +22,13 @@ from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import naming, removal
-from compactor.service import leftovers, lost_workers
+from compactor.rewrite.publish.quarantine import names_in_quarantine
+from compactor.service import leftovers, lost_workers, quarantine
 from compactor.service.agreement import Given, must_be_the_same_table
 from compactor.service.exclusive import while_removing
 from compactor.service.mode import Mode, may
 from compactor.service.roles.blockers import Blocker, blockers_of
-from compactor.service.site import Site, Target
+from compactor.service.site import Site, Target, View
 from compactor.settings.precedence import Settings
 from compactor.state.sightings import Sighting
 from compactor.steps import Step, reach
@@ -37,12 +38,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaned:
-    """An entry (None: only aborted transactions) whose directories were removed, with their names and bytes."""
+    """An entry (None: only aborted transactions) whose directories were removed, with their names and bytes, or moved into
+    quarantine."""
 
     entity: Entity
     entry_id: int | None
     removed: tuple[str, ...]
     bytes_freed: int
+    quarantined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,7 @@ class CleanerPass:
                     "compaction": c.entry_id,
                     "removed": list(c.removed),
                     "bytes_freed": c.bytes_freed,
+                    "quarantined": list(c.quarantined),
                 }
                 for c in self.cleaned
             ],
@@ -243,12 +247,15 @@ def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
 
 def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
     highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
-    directory = _view(site, target, lowest, highest)
-    names = removable(directory)
+    view = _view(site, target, lowest, highest)
+    obsolete = removable(view.directory)
+    kept = quarantine.keep_obsolete(site, target, entry, view)
+    names = [name for name in obsolete if name not in kept.names]
     freed = _remove_directories(site, target, names)
     swept = leftovers.clear_leftovers(site, target)
+    quarantine.record_kept(site, target, entry, kept)
     reach(Step.REMOVED)
-    left = removable(_view(site, target, lowest, highest))
+    left = removable(_view(site, target, lowest, highest).directory)
     waiting = _hidden_left(site, target)
     if left or waiting:
         because = f"still there: {', '.join((*left, *waiting))}"
@@ -258,10 +265,11 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
     site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=False)
     reach(Step.CLEANED)
     log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
-    return Cleaned(entity=entry.entity, entry_id=entry.id, removed=tuple(sorted({*names, *swept})), bytes_freed=freed)
+    removed = tuple(sorted({*names, *swept}))
+    return Cleaned(entity=entry.entity, entry_id=entry.id, removed=removed, bytes_freed=freed, quarantined=kept.names)
 
 
-def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDirectory:
+def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> View:
     """Returns the directory as every snapshot from ``lowest`` on sees it, up to the entry's highest write ID.
 
     Transactions below ``lowest`` have ended, so each is valid or aborted, and no one reads what they made obsolete.
@@ -283,7 +291,7 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> AcidDi
             f"{target.location}: the name of {', '.join(directory.unparsable)} begins like a base or delta but is not one; "
             "nothing is removed beside it; find out who wrote it and move it away"
         )
-    return directory
+    return View(txns=txns, write_ids=write_ids, listing=listing, directory=directory)
 
 
 def _remove_directories(site: Site, target: Target, names: Collection[str]) -> int:
@@ -320,7 +328,12 @@ def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -
     old = {
         w.write_id for w in site.metastore.aborts.writes(entity) if w.write_id <= highest and w.last_heartbeat < horizon
     }
-    return tuple(sorted(old - write_ids_in_storage(site.storage.listing(target.location), old).keys()))
+    if not old:
+        return ()
+    listing = site.storage.listing(target.location)
+    hidden = names_in_quarantine(site.storage, target.location)
+    there = replace(listing, directories=(*listing.directories, *hidden))
+    return tuple(sorted(old - write_ids_in_storage(there, old).keys()))
 
 
 def _abort_candidates(site: Site) -> tuple[Entity, ...]:

@@ -16,13 +16,14 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
-from compactor.service import lost_workers
+from compactor.service import lost_workers, quarantine
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
+_QUARANTINE_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class HousekeeperPass:
     rebuild_locks_purged: int = 0
     transactions_forgotten: int = 0
     state_purged: int = 0
+    quarantines_erased: int = 0
     kept: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
@@ -125,6 +127,11 @@ def _rebuild_locks(site: Site) -> dict[str, Any]:
     return {"rebuild_locks_purged": site.metastore.housekeeping.purge_rebuild_locks(timeout)}
 
 
+def _quarantine(site: Site) -> dict[str, Any]:
+    """Erases what has been in quarantine for long enough, or exceeds the site's bytes."""
+    return {"quarantines_erased": len(quarantine.erase_due(site))}
+
+
 def _own_state(site: Site) -> dict[str, Any]:
     """Purges our own state: old decisions and conditions, and the figures of old runs."""
     if site.state is None:
@@ -162,6 +169,7 @@ CHORES = (
         run=_rebuild_locks,
     ),
     Chore(name="state", interval_ms=lambda settings: _HOUR_MS, run=_own_state),
+    Chore(name="quarantine", interval_ms=lambda settings: _QUARANTINE_MS, run=_quarantine),
 )
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from compactor.errors import CommitUnknown, LostClaim, StorageError
 from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.publish import naming, stage
+from compactor.service import quarantine
 from compactor.service.heartbeat import Heartbeat
 from compactor.service.worker.bounds import request_rest
 from compactor.service.worker.group import Group
@@ -146,6 +147,7 @@ def _finish(group: Group, committed: Committed) -> None:
 def _remove_staging(committed: Committed) -> None:
     """Removes the staging directory. The compaction is committed: if this fails, the cleaner sweeps what stays."""
     site, planned = committed.site, committed.plan
+    quarantine.keep_manifest(site, committed.target, committed.entry, f"{planned.staging}/{stage.MANIFEST}")
     try:
         site.storage.remove(planned.staging, durable=False)
         stage.forget_uploads(site.storage, planned)

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.compaction.quarantine import Quarantined, Record, due, sort_obsolete
+from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
 from compactor.errors import BadFile
 from compactor.ids import WriteId
 
@@ -47,6 +48,16 @@ def test_nothing_from_before_a_rebalance_is_kept() -> None:
     found = sort_obsolete((*before, *after), ALL_VALID, WriteId(5))
     assert (found.keep, tuple(found.removed)) == (after, before)
     assert "rebalance with write ID 5" in found.removed["000000_0"]
+
+
+def test_what_was_moved_one_by_one_is_named_so() -> None:
+    """A base or delta as a whole, also an empty one, which hides older rows; original files each by itself."""
+    paths = ("000000_0", "base_0000001/bucket_00000", "sub/000001_0")
+    content = Listing(
+        files=tuple(FileStatus(path=path, length=1) for path in paths),
+        directories=("base_0000001", "base_0000002", "sub"),
+    )
+    assert names_of(content) == ("000000_0", "base_0000001", "base_0000002", "sub/000001_0")
 
 
 RECORD = Record(

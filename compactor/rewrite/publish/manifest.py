@@ -1,0 +1,36 @@
+"""The manifest of a compaction, as it is read again: what was read, with lengths, and what was named (PROTOCOL 11.6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from compactor.errors import CompactorError
+from compactor.ids import TxnId
+from compactor.storage.protocol import Storage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """``inputs`` are the files that were read with their lengths, ``outputs`` the names of directories."""
+
+    txn: TxnId | None
+    inputs: Mapping[str, int]
+    outputs: tuple[str, ...]
+
+
+def read_manifest(storage: Storage, path: str) -> Manifest | None:
+    """Returns the manifest at ``path``; None if there is none, or it cannot be read, which proves nothing."""
+    try:
+        if not storage.exists(path):
+            return None
+        found = json.loads(storage.read(path))
+        txn = found.get("transaction")
+        return Manifest(
+            txn=None if txn is None else TxnId(int(txn)),
+            inputs={str(one["path"]): int(one["length"]) for one in found["inputs"]},
+            outputs=tuple(str(one["name"]) for one in found["directories"]),
+        )
+    except (CompactorError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,83 @@
+"""Keeping what a compaction replaced, and erasing it: killed at every step (PROTOCOL 11.15)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from compactor.metastore.catalog.values import Table
+from compactor.rewrite.publish import quarantine
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.site import Site
+from compactor.state.tables import QUARANTINES
+from compactor.steps import Step
+from tests.crash.conftest import Kept
+from tests.crash.test_steps import assert_settled, watched, with_story
+from tests.support import roles
+from tests.support.forked import die
+from tests.support.passes import clean_all
+from tests.support.tables import rows_of, with_settings
+from tests.support.watching import names_in
+
+#: How often each is reached before the process dies, and which process that is.
+CASES = [
+    ("minor", Step.QUARANTINED, 1, roles.keeping_cleaner),
+    ("major", Step.QUARANTINED, 3, roles.keeping_cleaner),
+    ("minor", Step.QUARANTINE_RECORDED, 1, roles.keeping_cleaner),
+    ("major", Step.QUARANTINE_RECORDED, 1, roles.keeping_cleaner),
+    ("major", Step.REMOVED, 1, roles.keeping_cleaner),
+    ("major", Step.QUARANTINE_GIVEN_UP, 1, roles.housekeeper),
+]
+STEPS = [step for _, step, _, _ in CASES]
+
+
+def over(site: Site) -> None:
+    """Lets the time pass for which everything is kept."""
+    assert site.state is not None
+    with site.state.database.write() as conn:
+        conn.execute(update(QUARANTINES).values(UNTIL=1))
+
+
+@pytest.mark.parametrize(("kind", "step", "nth", "role"), CASES, ids=lambda part: getattr(part, "name", None))
+def test_a_crash_while_directories_are_kept_or_erased(
+    deployment: Site,
+    metastore_url: str,
+    warehouse: Path,
+    kept: Kept,
+    kind: str,
+    step: Step,
+    nth: int,
+    role: Any,
+) -> None:
+    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
+    table: Table = kept(site, warehouse, "story", with_story)
+    wanted = rows_of(site, table)
+    before = {f.path: f.length for f in site.storage.listing(table.location).files}
+    with watched(site, table, wanted):
+        request_compaction(site, table="default.t", type=kind)
+        run_entries(site, claimable(site), InProcessRunner())
+        if role is roles.housekeeper:
+            clean_all(site)
+            over(site)
+        die(role, metastore_url, step, nth)
+        clean_all(site)
+    assert rows_of(site, table) == wanted
+    if role is roles.keeping_cleaner:
+        (entry,) = [e for e in site.metastore.entries.history() if e.error is None][:1]
+        record = quarantine.read_record(site.storage, table.location, entry.id)
+        assert record is not None
+        assert record.kept.items() <= before.items()
+        assert record.inputs is not None
+        assert record.inputs.items() <= (record.kept | record.stays).items()
+        over(site)
+    keep_house(site)
+    assert {name for name in names_in(warehouse / "t") if name.startswith(".")} == set()
+    assert_settled(site, warehouse / "t")
+    assert rows_of(site, table) == wanted
