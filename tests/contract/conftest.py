@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ``usefixtures("hive4")``: features of Hive 4 only, such as its types of transactions and its TXN_LOCK_TBL.
     """
     if "store" in metafunc.fixturenames:
-        of_hive = {"hive4": HIVE4, "hive3": HIVE3, "one_hive3": HIVE3[:1]}
+        of_hive = {"hive4": HIVE4, "hive3": HIVE3, "one_hive3": HIVE3[:1], "two_stores": HIVE4[:2]}
         chosen = next((stores for name, stores in of_hive.items() if name in metafunc.fixturenames), STORES)
         metafunc.parametrize("store", chosen, indirect=True)
 
@@ -54,6 +54,11 @@ def hive3() -> None:
 @pytest.fixture
 def one_hive3() -> None:
     """Marks a test for one of Hive 3.1's schemas: the test is about files."""
+
+
+@pytest.fixture
+def two_stores() -> None:
+    """Marks a test for the embedded store and one server: the test is about files, and takes long."""
 
 
 @pytest.fixture(scope="session")

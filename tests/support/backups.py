@@ -1,4 +1,4 @@
-"""Copies of an embedded metastore, as a site's backup makes them."""
+"""Copies of a metastore's database, as a site's backup makes them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from tests.support.servers import Rows
+
 
 class Backup:
-    """A copy of the metastore's database, which can be put back."""
+    """A copy of an embedded metastore's database, which can be put back."""
 
     def __init__(self, database: Path) -> None:
         self._database = database
@@ -23,3 +25,21 @@ class Backup:
         """Puts the copy back in place of the database."""
         with closing(sqlite3.connect(self._database)) as target:
             self._copy.backup(target)
+
+
+class ServerBackup:
+    """The same of a database on PostgreSQL. Transactions that are under way meanwhile are not in it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._rows: Rows | None = None
+
+    def take(self) -> None:
+        """Copies every row and counter as it is now."""
+        self._rows = Rows(self._url)
+
+    def restore(self) -> None:
+        """Puts all of them back."""
+        assert self._rows is not None, "nothing was copied"
+        self._rows.restore()
+        self._rows.close()

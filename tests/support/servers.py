@@ -101,7 +101,7 @@ class Server:
 
 
 class Rows:
-    """The initial rows of a database, to return to: faster than a new database for each test."""
+    """The rows of a database as they are now, to return to: faster than a new database for each test."""
 
     def __init__(self, url: str) -> None:
         # one round trip for everything, which MySQL's driver allows only on request
@@ -141,8 +141,9 @@ _WITHOUT_KEYS = {
 
 def _counters(conn: Connection) -> list[str]:
     if conn.dialect.name == "postgresql":
-        found = conn.exec_driver_sql("SELECT quote_ident(sequencename) FROM pg_sequences WHERE schemaname = 'public'")
-        return [f"ALTER SEQUENCE {name} RESTART" for name in found.scalars()]
+        query = "SELECT quote_ident(sequencename), coalesce(last_value + 1, start_value) FROM pg_sequences"
+        found = conn.exec_driver_sql(f"{query} WHERE schemaname = 'public'")
+        return [f"ALTER SEQUENCE {name} RESTART WITH {first}" for name, first in found]
     found = conn.exec_driver_sql(
         "SELECT table_name FROM information_schema.columns WHERE table_schema = DATABASE() AND extra = 'auto_increment'"
     )
