@@ -12,6 +12,7 @@ from compactor.cli.output import duration, print_json, size, when
 
 if TYPE_CHECKING:
     from compactor.service.answers.explain import Explanation, PartitionExplanation, Queued
+    from compactor.service.answers.show_quarantine import QuarantineRow
     from compactor.service.roles.initiator import Considered
 
 
@@ -70,6 +71,8 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
         yield f"  {ended} compaction {entry.id} {entry.type.label.lower()}: {entry.state.label}" + (
             f": {entry.error}" if entry.error else ""
         )
+    for kept in partition.quarantine:
+        yield _kept(kept)
     for run in partition.runs:
         yield (
             f"  run of compaction {run['entry_id']}: {run['directories_before']} -> {run['directories_after']} "
@@ -77,6 +80,13 @@ def _partition(partition: PartitionExplanation) -> Iterator[str]:
             f"{run['stripes_reencoded']} re-encoded, {float(str(run['seconds'])):.2f} s"
             + (f"; {run['deltas_left']} deltas, {size(int(str(run['bytes_left'])))} left" if run["deltas_left"] else "")
         )
+
+
+def _kept(row: QuarantineRow) -> str:
+    return (
+        f"  quarantine of compaction {row.compactionid}: {len(row.directories)} directories, {size(row.bytes)}, until "
+        f"{when(row.until)}"
+    )
 
 
 def _considered(considered: Considered) -> Iterator[str]:

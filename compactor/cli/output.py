@@ -23,6 +23,8 @@ _TIMES = frozenset(
         "last_heartbeat",
         "acquired_at",
         "at",
+        "since",
+        "until",
     }
 )
 #: Columns that are folded on a narrow terminal, and the minimum width of each.
@@ -70,6 +72,8 @@ def cell(column: str, value: object) -> str:
         return size(value)
     if isinstance(value, float):
         return f"{value:.3g}"
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
     return " ".join(str(value).split("\n"))
 
 

@@ -191,6 +191,25 @@ def locks(
 
 
 @show.command()
+@click.argument("name", metavar="[DB[.TABLE]]", required=False)
+@click.option("--partition", metavar="NAME", help="Only of this partition, as in SHOW PARTITIONS.")
+@click.option("--id", "number", type=int, metavar="ID", help="Only of this compaction.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the first N.")
+@with_context
+def quarantine(
+    context: CliContext, name: str | None, partition: str | None, number: int | None, limit: int | None
+) -> None:
+    """Directories that compactions replaced and that are kept for a while, what is erased next first."""
+    from compactor.service.answers import show_quarantine as service
+
+    database, _, table = (name or "").lower().partition(".")
+    wanted = service.QuarantineFilter(id=number, database=database or None, table=table or None, partition=partition)
+    with context.site(read_only=True) as site:
+        rows = service.show_quarantine(site, wanted, limit=limit)
+    _print(context, rows, service.QuarantineRow.columns()[:-1], "nothing is in quarantine")
+
+
+@show.command()
 @with_context
 def blockers(context: CliContext) -> None:
     """Transactions that block the cleaner, and what they block."""

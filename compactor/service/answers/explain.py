@@ -16,6 +16,7 @@ from compactor.errors import CompactorError
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.answers.show_compactions import compaction_row
+from compactor.service.answers.show_quarantine import QuarantineRow, of_table
 from compactor.service.answers.survey import Survey, Surveyed
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
 from compactor.service.mode import Mode, mode_of
@@ -55,6 +56,7 @@ class PartitionExplanation:
     queue: tuple[Queued, ...] = ()
     history: tuple[Entry, ...] = ()
     runs: tuple[Mapping[str, object], ...] = ()
+    quarantine: tuple[QuarantineRow, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -66,6 +68,7 @@ class PartitionExplanation:
             "queue": [queued.to_json() for queued in self.queue],
             "history": [compaction_row(entry).to_json() for entry in self.history],
             "runs": [dict(run) for run in self.runs],
+            "quarantine": [row.to_json() for row in self.quarantine],
         }
 
 
@@ -136,6 +139,7 @@ def explain(site: Site, table: str) -> Explanation:
     survey = Survey(site)
     roles = hive_roles(site)
     queue, history, runs = _queue(site, found, settings), _history(site, found), _runs(site, found)
+    quarantine = of_table(site, found.database, found.name)
     partitions = tuple(
         PartitionExplanation(
             surveyed=row,
@@ -143,6 +147,7 @@ def explain(site: Site, table: str) -> Explanation:
             queue=tuple(queue.get(row.entity, ())),
             history=tuple(history.get(row.entity, ()))[:_LAST],
             runs=tuple(runs.get(row.entity, ()))[:_LAST],
+            quarantine=tuple(quarantine.get(row.entity, ())),
         )
         for row in survey.partitions(found)
     )

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from compactor.acid.names import parse_directory, parse_hidden, parse_staging
+from compactor.acid.names import parse_directory, parse_hidden, parse_quarantine, parse_staging
 from compactor.errors import BadName, CompactorError
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
+from compactor.service.doctor.quarantine import quarantine_findings
 from compactor.service.mode import Mode, may
+from compactor.service.quarantine import SETTING
 from compactor.service.site import Site
+from compactor.settings.precedence import Settings
 from compactor.storage.capabilities import Capabilities
 
 
@@ -24,20 +27,26 @@ class _Walk:
     unwritable: list[str] = field(default_factory=list)
     orphans: list[str] = field(default_factory=list)
     malformed: list[str] = field(default_factory=list)
+    quarantines: list[str] = field(default_factory=list)
+    cannot_keep: list[str] = field(default_factory=list)
     stores: Counter[Capabilities] = field(default_factory=Counter)
 
-    def visit(self, site: Site, location: str, *, is_compacted: bool) -> None:
+    def visit(self, site: Site, location: str, settings: Settings) -> None:
         self.directories += 1
         try:
             path = site.storage.resolve(location)
-            self.stores[site.storage.capabilities(path)] += 1
+            store = site.storage.capabilities(path)
+            self.stores[store] += 1
+            if settings.milliseconds(SETTING) and may(settings, Mode.CLEAN) and not store.renames:
+                self.cannot_keep.append(path)
             site.storage.listing(path)
             children = site.storage.children(path)
-            if is_compacted and site.storage.may_write(path) is False:
+            if may(settings, Mode.COMPACT) and site.storage.may_write(path) is False:
                 self.unwritable.append(path)
         except CompactorError as error:
             self.unreachable.append(str(error))
             return
+        self.quarantines += [f"{path}/{child}" for child in children if parse_quarantine(child)]
         self.orphans += [f"{path}/{child}" for child in children if _is_orphan(site, child)]
         self.malformed += [f"{path}/{child}" for child in children if _is_malformed(child)]
 
@@ -49,10 +58,11 @@ def check_storage(site: Site) -> Iterator[Finding]:
     walk = _Walk(tables=len(tables))
     for table in tables:
         partitions = site.metastore.catalog.partitions(table) if table.partition_keys else []
-        is_compacted = may(site.settings_for(table), Mode.COMPACT)
+        settings = site.settings_for(table)
         for location in [p.location for p in partitions] if table.partition_keys else [table.location]:
-            walk.visit(site, location, is_compacted=is_compacted)
+            walk.visit(site, location, settings)
     yield from _findings(walk)
+    yield from quarantine_findings(site, walk.quarantines, walk.cannot_keep)
 
 
 def _findings(walk: _Walk) -> Iterator[Finding]:

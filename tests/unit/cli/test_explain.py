@@ -7,10 +7,11 @@ from pathlib import Path
 from click.testing import Result
 
 from compactor.cli.explain import lines
+from compactor.compaction.quarantine import Quarantined
 from compactor.service.answers.explain import explain
 from compactor.service.requests.request import request_compaction
-from compactor.service.site import Site
-from tests.support.tables import insert, make_table
+from compactor.service.site import Site, own_state
+from tests.support.tables import entity_of, insert, make_table
 
 Compactor = Callable[..., Result]
 
@@ -31,6 +32,17 @@ def test_the_explanation_as_text(compactor: Compactor, deployment: Site, warehou
         x for x in output if "compaction" in x
     ]
     assert json.loads(compactor("explain", "default.t", "--json").stdout)["table"] == "default.t"
+
+
+def test_what_is_kept_of_a_partition(deployment: Site, warehouse: Path) -> None:
+    """PROTOCOL 11.15."""
+    table = make_table(deployment, warehouse)
+    one = Quarantined(
+        entry_id=7, entity=entity_of(table), location="/w", since=0, until=86_400_000, bytes=1500, names=("delta_1_1",)
+    )
+    own_state(deployment).quarantines.keep(deployment.name, one)
+    wanted = "  quarantine of compaction 7: 1 directories, 1.5 kB, until 1970-01-02T00:00:00Z"
+    assert wanted in list(lines(explain(deployment, "default.t")))
 
 
 def test_a_missing_table_ends_with_1(compactor: Compactor, deployment: Site) -> None:

@@ -7,12 +7,14 @@ from click.testing import CliRunner, Result
 
 from compactor.cli.program import program
 from compactor.compaction.entry import Entity, Request
+from compactor.compaction.quarantine import Quarantined
 from compactor.compaction.states import CompactionType
 from compactor.locking.lock_types import LockType
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column
 from compactor.metastore.store import Metastore
+from compactor.service.site import Site, own_state
 
 
 @pytest.fixture
@@ -124,3 +126,30 @@ def test_alarms(metastore: Metastore, metastore_url: str, monkeypatch: pytest.Mo
     (found,) = json.loads(shown("--json").stdout)
     assert (found["name"], found["level"], found["limit"]) == ("oldest_open_transaction", "warn", 1)
     assert "oldest_open_transaction" in shown().stdout
+
+
+@pytest.mark.usefixtures("_locked")
+def test_what_is_in_quarantine(deployment: Site) -> None:
+    """PROTOCOL 11.15."""
+    for number, table in enumerate(("t", "u"), start=1):
+        one = Quarantined(
+            entry_id=number,
+            entity=Entity(database="default", table=table),
+            location="/w",
+            since=0,
+            until=86_400_000,
+            bytes=1_500_000,
+            names=("base_0000001", "delta_0000002_0000002_0000"),
+        )
+        own_state(deployment).quarantines.keep(deployment.name, one)
+    every = CliRunner().invoke(program, ["show", "quarantine"])
+    assert every.exit_code == 0, every.output
+    assert every.stdout.splitlines()[0].split() == [
+        *("compactionid", "dbname", "tabname", "directories", "bytes", "since", "until"),
+    ]
+    assert (
+        "base_0000001, delta_0000002_0000002_0000  1.5 MB  1970-01-01T00:00:00Z  1970-01-02T00:00:00Z" in every.stdout
+    )
+    (row,) = json.loads(CliRunner().invoke(program, ["show", "quarantine", "default.U", "--json"]).stdout)
+    assert (row["compactionid"], row["until"]) == (2, 86_400_000)
+    assert CliRunner().invoke(program, ["show", "quarantine", "--id", "9"]).stdout == "nothing is in quarantine\n"

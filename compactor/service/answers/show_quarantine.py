@@ -1,0 +1,83 @@
+"""The rows of ``show quarantine``: what lies there, since when and until when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compactor.compaction.entry import Entity
+from compactor.compaction.quarantine import Quarantined
+from compactor.service.answers.row import Row
+from compactor.service.site import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineRow(Row):
+    """What the cleaning of one compaction keeps; ``since`` and ``until`` in epoch milliseconds of the database's clock.
+
+    Once the compaction is undone, these are the directories that it had made.
+    """
+
+    compactionid: int
+    dbname: str
+    tabname: str
+    partname: str | None
+    directories: list[str]
+    bytes: int
+    since: int
+    until: int
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineFilter:
+    """A filter of ``show quarantine``; None matches all."""
+
+    id: int | None = None
+    database: str | None = None
+    table: str | None = None
+    partition: str | None = None
+
+    def matches(self, one: Quarantined) -> bool:
+        entity = one.entity
+        pairs = (
+            (self.id, one.entry_id),
+            (self.database, entity.database),
+            (self.table, entity.table),
+            (self.partition, entity.partition),
+        )
+        return all(wanted is None or wanted == found for wanted, found in pairs)
+
+
+def show_quarantine(
+    site: Site, wanted: QuarantineFilter | None = None, *, limit: int | None = None
+) -> list[QuarantineRow]:
+    """Returns what lies in quarantine, what is due first before the rest; empty where the site keeps no state of its own.
+
+    A compaction that waits for its cleaning has nothing there yet.
+    """
+    listed = [] if site.state is None else site.state.quarantines.all(site.name)
+    found = [one for one in listed if one.names and (wanted is None or wanted.matches(one))]
+    return [_row(one) for one in sorted(found, key=lambda one: (one.until, one.entry_id))][:limit]
+
+
+def of_table(site: Site, database: str, table: str) -> dict[Entity, list[QuarantineRow]]:
+    """Returns what lies in quarantine of one table, by partition."""
+    found: dict[Entity, list[QuarantineRow]] = {}
+    for row in show_quarantine(site, QuarantineFilter(database=database, table=table)):
+        entity = Entity(database=row.dbname, table=row.tabname, partition=row.partname)
+        found.setdefault(entity, []).append(row)
+    return found
+
+
+def _row(one: Quarantined) -> QuarantineRow:
+    return QuarantineRow(
+        compactionid=one.entry_id,
+        dbname=one.entity.database,
+        tabname=one.entity.table,
+        partname=one.entity.partition,
+        directories=list(one.names),
+        bytes=one.bytes,
+        since=one.since,
+        until=one.until,
+        location=one.location,
+    )
