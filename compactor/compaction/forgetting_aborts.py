@@ -6,34 +6,47 @@ Once forgotten, an aborted write ID counts as committed: the ``base_N`` of an ab
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import Base, Delta, parse_directory
+from compactor.acid.tree import Tree, final_name
 from compactor.errors import BadName
 from compactor.ids import WriteId
 from compactor.settings.precedence import Settings
 
 
-def write_ids_in_storage(listing: Listing, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
-    """Returns those of ``write_ids`` that a listed directory may hold, each with that directory's name.
+def write_ids_below(tree: Tree, write_ids: Collection[WriteId]) -> dict[WriteId, str]:
+    """Returns those of ``write_ids`` that any directory in ``tree`` may hold, hidden or not, each with its path.
+
+    A dynamic-partition INSERT that died before its partitions were registered left its deltas in directories that are
+    nobody's yet. Once another INSERT registers them, a forgotten write ID would be visible for ever (PROTOCOL 11.11).
+    """
+    ordered = sorted(write_ids)
+    held: dict[WriteId, str] = {}
+    for path in tree.directories:
+        held.update(dict.fromkeys(_written_by(final_name(path), ordered), path))
+    return held
+
+
+def _written_by(name: str, ordered: Sequence[WriteId]) -> Sequence[WriteId]:
+    """Returns those write IDs that the directory ``name`` may hold.
 
     A compaction's output (``_v``) spans aborted write IDs without holding their rows.
     """
-    found: dict[WriteId, str] = {}
-    for name in listing.directories:
-        try:
-            acid = parse_directory(name)
-        except BadName:
-            continue
-        if acid is None or acid.visibility_txn_id:
-            continue
-        match acid:
-            case Base(write_id=number):
-                found.update((w, name) for w in write_ids if w == number)
-            case Delta(min_write_id=low, max_write_id=high):
-                found.update((w, name) for w in write_ids if low <= w <= high)
-    return found
+    try:
+        acid = parse_directory(name)
+    except BadName:
+        return ()
+    match acid:
+        case Base(write_id=number, visibility_txn_id=0):
+            low = high = number
+        case Delta(min_write_id=low, max_write_id=high, visibility_txn_id=0):
+            pass
+        case _:
+            return ()
+    return ordered[bisect_left(ordered, low) : bisect_right(ordered, high)]
 
 
 def reaching(listing: Listing, write_id: WriteId) -> str | None:

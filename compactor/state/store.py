@@ -17,6 +17,7 @@ from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
 from compactor.state.kept_columns import KeptColumns
 from compactor.state.overrides import StoredOverrides
+from compactor.state.places import Places
 from compactor.state.quarantines import Quarantines
 from compactor.state.residents import Residents
 from compactor.state.runs import Runs
@@ -37,6 +38,7 @@ class OwnState:
         self.conditions = Conditions(database)
         self.overrides = StoredOverrides(database)
         self.quarantines = Quarantines(database)
+        self.places = Places(database)
 
     def kept_columns(self, metastore: str) -> KeptColumns:
         """Returns the values for which the queue of ``metastore`` has no columns."""

@@ -189,6 +189,16 @@ QUARANTINES = Table(
     Column("NAMES", Text, nullable=False),
 )
 
+PLACES = Table(
+    "COMPACTOR_PLACES",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("LOCATION_KEY", String(64), primary_key=True),
+    Column("LOCATION", Text, nullable=False),
+    Column("IDENTITY", Text),
+    Column("SEEN_AT", BigInteger, nullable=False),
+)
+
 #: Alembic's only row: its holder is alone among the transactions that read before they write.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 

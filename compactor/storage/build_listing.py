@@ -1,13 +1,15 @@
-"""Builds a ``Listing`` from a store's answers, one per directory or one for all, and decides when to list again."""
+"""Builds a ``Listing`` or a ``Tree`` from a store's answers, one per directory or one for all."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile
 
 
@@ -35,6 +37,20 @@ def listing_of(
         directories=tuple(sorted(tops)),
         data_formats=MappingProxyType(formats),
     )
+
+
+def tree_of(anchor: Anchor, keys: Iterable[str]) -> Tree:
+    """Returns the tree of an object store's keys, relative to the location; a key that ends in ``/`` is a directory."""
+    directories: set[str] = set()
+    files: Counter[str] = Counter()
+    for key in keys:
+        at, _, name = key.rpartition("/")
+        if name and not is_skipped(name):
+            files[at] += 1
+        while at and at not in directories:
+            directories.add(at)
+            at = at.rpartition("/")[0]
+    return Tree(anchor=anchor, directories=tuple(sorted(directories)), files=dict(files))
 
 
 def data_format(path: str, content: bytes) -> str:

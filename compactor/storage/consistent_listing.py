@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
-from compactor.acid.listing import Listing
 from compactor.errors import StorageError
 
+_T = TypeVar("_T")
 ATTEMPTS = 10  #: at one listing, if something vanishes each time
 
 
@@ -18,8 +19,8 @@ class ListedButAbsent(Exception):
         self.path = path
 
 
-def consistent_listing(path: str, attempt: Callable[[], Listing]) -> Listing:
-    """Returns the listing of ``path`` in which every name that was listed also answered (PROTOCOL 11.10).
+def consistent_listing(path: str, attempt: Callable[[], _T]) -> _T:
+    """Returns a listing of ``path`` in which every name that was listed also answered (PROTOCOL 11.10).
 
     A listed name that does not answer was removed meanwhile, or the store is wrong for a moment (a stale cache, a disk
     behind a link that is away). Either way the listing starts again; nothing is ever passed over.

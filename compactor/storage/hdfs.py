@@ -17,7 +17,9 @@ from urllib.parse import quote, urlsplit
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
+from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
+from compactor.storage import hdfs_tree
 from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
@@ -63,15 +65,7 @@ class HdfsStorage:
         files: list[tuple[str, int]] = []
         directories: list[str] = []
         with _errors("list", path):
-            try:
-                top = self._list(path)
-            except RemoteError as error:
-                if error.kind == "FileNotFoundException":
-                    raise BadFile(
-                        f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
-                    ) from error
-                raise
-            for status in top:
+            for status in self._top(path):
                 name = str(status["pathSuffix"])
                 if status["type"] == "DIRECTORY" and not is_skipped(name):
                     directories.append(name)
@@ -80,14 +74,47 @@ class HdfsStorage:
                     files.append((name, int(status["length"])))
         return listing_of(path, files, directories, self.read)
 
-    def _walk(self, root: str, relative: str) -> Iterator[tuple[str, int]]:
+    def tree(self, path: str) -> Tree:
+        return consistent_listing(path, lambda: self._whole(path))
+
+    def _whole(self, path: str) -> Tree:
+        with _errors("list", path):
+            before, top = self.anchor(path), self._top(path)
+            if before is None:
+                raise ListedButAbsent(path)
+            found = hdfs_tree.tree(before, lambda at: self._below(f"{path}/{at}") if at else top)
+            if self.anchor(path) != before:
+                raise ListedButAbsent(path)
+            return found
+
+    def anchor(self, path: str) -> Anchor | None:
+        with _errors("look at", path):
+            status = self._status(path)
+        if status is None:
+            return None
+        number = status.get("fileId")  # an older HttpFS has none
+        return Anchor(volume=f"hdfs://{_split(path)[0]}", identity=str(number) if number else None)
+
+    def _top(self, path: str) -> list[Mapping[str, Any]]:
         try:
-            found = self._list(f"{root}/{relative}")
+            return self._list(path)
         except RemoteError as error:
             if error.kind == "FileNotFoundException":
-                raise ListedButAbsent(f"{root}/{relative}") from None
+                raise BadFile(
+                    f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
+                ) from error
             raise
-        for status in found:
+
+    def _below(self, path: str) -> list[Mapping[str, Any]]:
+        try:
+            return self._list(path)
+        except RemoteError as error:
+            if error.kind == "FileNotFoundException":
+                raise ListedButAbsent(path) from None
+            raise
+
+    def _walk(self, root: str, relative: str) -> Iterator[tuple[str, int]]:
+        for status in self._below(f"{root}/{relative}"):
             path = f"{relative}/{status['pathSuffix']}"
             if status["type"] != "DIRECTORY":
                 yield path, int(status["length"])

@@ -14,8 +14,9 @@ from types import MappingProxyType
 
 from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile, NotSupported, StorageError
-from compactor.storage import exclusive_rename, file_identity
+from compactor.storage import exclusive_rename, file_identity, local_tree
 from compactor.storage.build_listing import data_format
 from compactor.storage.capabilities import LOCAL, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
@@ -74,6 +75,18 @@ class LocalStorage:
             if file.path.endswith(METADATA_FILE) and file.path.partition("/")[2] == METADATA_FILE
         }
         return Listing(files=tuple(files), directories=tuple(directories), data_formats=MappingProxyType(formats))
+
+    def tree(self, path: str) -> Tree:
+        _entries(path)
+        with _errors("list", path):
+            return consistent_listing(path, lambda: local_tree.tree(path))
+
+    def anchor(self, path: str) -> Anchor | None:
+        with _errors("look at", path):
+            try:
+                return local_tree.anchor(path)
+            except FileNotFoundError:
+                return None
 
     def children(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(entry.name for entry in _scan(path)))

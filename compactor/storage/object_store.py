@@ -15,8 +15,9 @@ from typing import Any, ClassVar, TypeVar
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
+from compactor.acid.tree import Anchor, Tree
 from compactor.errors import CompactorError, NotSupported, StorageError
-from compactor.storage.build_listing import listing_of
+from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
@@ -56,6 +57,17 @@ class ObjectStorage:
         markers = [name.partition("/")[0] for name, _ in below if name.endswith("/")]
         files = [(name, length) for name, length in below if not name.endswith("/")]
         return listing_of(path, files, markers, self.read)
+
+    def tree(self, path: str) -> Tree:
+        with errors("list", path):
+            return tree_of(self._anchor(path), (name for name, _ in self._below(path)))
+
+    def anchor(self, path: str) -> Anchor | None:
+        return self._anchor(path) if self.children(path) else None
+
+    def _anchor(self, path: str) -> Anchor:
+        scheme, _, rest = path.partition("://")
+        return Anchor(volume=f"{SCHEMES[scheme]}://{rest.partition('/')[0]}")
 
     def _below(self, path: str) -> list[tuple[str, int]]:
         """Returns the keys below ``path``, relative to it, with their lengths, by one listing however deep."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from compactor.acid.listing import Listing
+from compactor.acid.tree import Anchor, Tree
 from compactor.errors import StorageError
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
@@ -33,6 +34,12 @@ class Storage(Protocol):
         """Lists everything below ``path``, again from the start if an entry vanishes meanwhile. Raises ``StorageError`` for
         a name that is listed and does not answer (PROTOCOL 11.10), and ``BadFile`` if ``path`` does not exist (in an object
         store, which has no empty directories, the listing is then empty)."""
+
+    def tree(self, path: str) -> Tree:
+        """Returns all directories below ``path``, those included that readers skip. Raises as ``listing`` does."""
+
+    def anchor(self, path: str) -> Anchor | None:
+        """Returns the directory at ``path`` as what can be compared later; None if it is not there."""
 
     def children(self, path: str) -> tuple[str, ...]:
         """Returns the names of the entries of ``path``, hidden ones too, sorted; an empty tuple if it does not exist."""

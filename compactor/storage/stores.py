@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 
 from compactor.acid.listing import Listing
+from compactor.acid.tree import Anchor, Tree
 from compactor.errors import StorageError
 from compactor.storage.abfs import AbfsStorage
 from compactor.storage.capabilities import Capabilities
@@ -50,6 +51,12 @@ class Stores:
 
     def listing(self, path: str) -> Listing:
         return self.of(path).listing(path)
+
+    def tree(self, path: str) -> Tree:
+        return self.of(path).tree(path)
+
+    def anchor(self, path: str) -> Anchor | None:
+        return self.of(path).anchor(path)
 
     def children(self, path: str) -> tuple[str, ...]:
         return self.of(path).children(path)

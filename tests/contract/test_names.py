@@ -79,6 +79,18 @@ def test_writers_of_one_partition_conflict_whatever_its_characters(metastore: Me
         metastore.transactions.commit(first)
 
 
+def test_locations_of_partitions_are_read_without_the_rest(metastore: Metastore) -> None:
+    keys = [Column(name="p", type="string")]
+    table = metastore.embedded_catalog.create_table(
+        NewTable("default", "t", "/t", [Column(name="a", type="int")], partition_keys=keys)
+    )
+    for value, location in (("us", None), ("US", "/far/US"), ("a/b", None)):
+        metastore.embedded_catalog.add_partition(table, [value], location)
+    assert metastore.catalog.locations(table) == {"p=us": "/t/p=us", "p=US": "/far/US", "p=a%2Fb": "/t/p=a%2Fb"}
+    assert metastore.catalog.is_known("Default", "T")
+    assert not metastore.catalog.is_known("default", "other")
+
+
 def test_dropping_one_spares_the_other(metastore: Metastore) -> None:
     keys = [Column(name="p", type="string")]
     table = metastore.embedded_catalog.create_table(

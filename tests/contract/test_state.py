@@ -19,6 +19,7 @@ from compactor.ids import TxnId
 from compactor.state import store
 from compactor.state.batches import BatchState
 from compactor.state.decisions import Decided
+from compactor.state.places import KnownPlace
 from compactor.state.runs import Run
 from compactor.state.sightings import Sighting
 from compactor.state.store import OwnState
@@ -205,6 +206,20 @@ def test_the_first_sight_of_an_entry_stays(state: OwnState) -> None:
     assert state.sightings.first("m", 5, early) == early
     assert state.sightings.first("m", 5, late) == early
     assert state.sightings.first("other", 5, late) == late
+
+
+def test_places_with_data_are_remembered(state: OwnState) -> None:
+    """PROTOCOL 11.11: a place that is full again, or another one, replaces what was known."""
+    far = "s3a://東京/" + "x" * 2000
+    state.places.remember("m", {far: KnownPlace(identity=None, at=1), "/w/t": KnownPlace(identity="1:a", at=1)})
+    state.places.remember("m", {"/w/t": KnownPlace(identity="1:b", at=2), "/w/T": KnownPlace(identity="1:c", at=2)})
+    assert state.places.known("m") == {
+        far: KnownPlace(identity=None, at=1),
+        "/w/t": KnownPlace(identity="1:b", at=2),
+        "/w/T": KnownPlace(identity="1:c", at=2),
+    }
+    assert state.places.known("other") == {}
+    assert state.places.purge(0) == 3
 
 
 def test_what_a_queue_has_no_columns_for(state: OwnState) -> None:

@@ -327,6 +327,17 @@ def test_write_ids_count_per_table_and_are_given_once(metastore: Metastore) -> N
     assert metastore.write_ids.transactions("default", "t") == {1: a, 2: b}
 
 
+def test_write_ids_of_many_transactions_at_once(metastore: Metastore) -> None:
+    """More than fit into one statement."""
+    txns = metastore.transactions.open("u", "h", count=3)
+    wanted = [
+        (txn, "default", name, metastore.write_ids.allocate(txn, "default", name)) for txn in txns for name in "ab"
+    ]
+    unknown = [TxnId(txns[-1] + number) for number in range(1, 1200)]
+    assert sorted(metastore.write_ids.of_all([*unknown, *txns])) == sorted(wanted)
+    assert metastore.write_ids.of_all([]) == []
+
+
 def test_read_only_transactions_get_no_write_id(metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
     with pytest.raises(Refused, match="read-only"):

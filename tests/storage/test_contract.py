@@ -63,6 +63,42 @@ def test_a_listing_holds_files_at_any_depth_and_skips_what_readers_skip(place: P
     assert stores.children(top) == ("000000_0", "_SUCCESS", "_compactor_v7", "base_0000001", "sub")
 
 
+def test_a_tree_shows_what_readers_skip_too(place: Place) -> None:
+    """PROTOCOL 11.11: an aborted write may be anywhere below a location."""
+    stores, top = place.stores, root(place)
+    assert (stores.tree(top).directories, stores.tree(top).is_bare) == ((), True)
+    for name in ("p=1/delta_1_1/bucket_00000", "p=1/_hidden/base_2/bucket_00000", "p=1/_hidden/_side"):
+        stores.make_directories(f"{top}/{name}".rpartition("/")[0], like=top)
+        stores.write(f"{top}/{name}", b"1")
+    found = stores.tree(top)
+    assert found.directories == ("p=1", "p=1/_hidden", "p=1/_hidden/base_2", "p=1/delta_1_1")
+    assert found.files == {"p=1/delta_1_1": 1, "p=1/_hidden/base_2": 1}
+    assert not found.is_bare
+    assert found.anchor == stores.anchor(top)
+
+
+def test_a_place_is_known_again_by_its_anchor(place: Place) -> None:
+    """PROTOCOL 11.11: by its identity where the store has one, else only by its bucket."""
+    stores, top = place.stores, f"{root(place)}/t"
+    assert stores.anchor(top) is None
+
+    def fill() -> None:
+        stores.make_directories(top, like=root(place))
+        stores.write(f"{top}/f", b"1")
+
+    fill()
+    before = stores.anchor(top)
+    assert before == stores.anchor(top)
+    stores.remove(top)
+    fill()
+    after = stores.anchor(top)
+    assert before is not None
+    assert after is not None
+    assert before.volume == after.volume
+    assert (before.identity == after.identity) == (before.identity is None)
+    assert (before.identity is None) == (not stores.capabilities(top).renames)
+
+
 def test_a_listing_reads_what_a_base_says_of_itself(place: Place) -> None:
     base = f"{root(place)}/base_0000002"
     place.stores.make_directories(base, like=root(place))

@@ -133,7 +133,7 @@ def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Ta
     clean_all(site)
     assert set(left(site, table)) == {".compactor_quarantine_1", *outcome.output}
     aborted = {"delta_0000003_0000003_0000"}
-    held = quarantine.names_in_quarantine(site.storage, site.target(entity_of(table)).location)
+    held = quarantine.listing(site.storage, site.target(entity_of(table)).location, 1).directories
     assert (set(held), rows(site, table)) == (before - aborted, wanted)
     with own_state(site).database.write() as conn:
         conn.execute(update(QUARANTINES).values(UNTIL=1))

@@ -89,6 +89,20 @@ class Catalog:
         with self._database.read() as conn:
             return partitions_of(conn, table, *chosen)
 
+    def locations(self, table: Table) -> dict[str, str]:
+        """Returns the location of each partition of ``table``, by name, without all the rest that ``partitions`` reads."""
+        query = select(PARTITIONS.c.PART_NAME, SDS.c.LOCATION).join(SDS, SDS.c.SD_ID == PARTITIONS.c.SD_ID)
+        with self._database.read() as conn:
+            rows = conn.execute(query.where(PARTITIONS.c.TBL_ID == table.id)).all()
+        return {row.PART_NAME: row.LOCATION or "" for row in rows}
+
+    def is_known(self, database: str, name: str) -> bool:
+        """Returns true if any catalog has a table or view of this name: rows of transactions do not say whose they are."""
+        query = select(TBLS.c.TBL_ID).join(DBS, DBS.c.DB_ID == TBLS.c.DB_ID)
+        with self._database.read() as conn:
+            found = query.where(DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
+            return conn.execute(found).first() is not None
+
     def partition(self, table: Table, part_name: str) -> Partition:
         """Returns one partition by its PART_NAME as stored.
 

@@ -3,7 +3,7 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
@@ -25,6 +25,8 @@ from compactor.metastore.schema.tables import (
     TXNS,
 )
 from compactor.metastore.transactions.rows import OPEN, TxnType, must_be_open
+
+_AT_ONCE = 500  #: transactions in one statement
 
 
 class WriteIds:
@@ -152,6 +154,16 @@ class WriteIds:
                 select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID == txn).order_by(_T2W.T2W_DATABASE, _T2W.T2W_TABLE)
             )
             return [(row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID)) for row in rows]
+
+    def of_all(self, txns: Collection[TxnId]) -> list[tuple[TxnId, str, str, WriteId]]:
+        """Returns transaction, database, table and write ID of each table that ``txns`` may have written; see ``of``."""
+        numbers = sorted(txns)
+        with self._database.read() as conn:
+            return [
+                (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))
+                for at in range(0, len(numbers), _AT_ONCE)
+                for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(numbers[at : at + _AT_ONCE])))
+            ]
 
     def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:
         """Returns the transaction of every write ID of the table whose mapping is kept."""

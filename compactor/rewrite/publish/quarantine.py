@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import Quarantine, parse_quarantine
+from compactor.acid.names import Quarantine
 from compactor.compaction.quarantine import Record
 from compactor.errors import BadFile, Disagreement, StorageError
 from compactor.steps import Step, reach
@@ -128,18 +128,6 @@ def _listed(storage: Storage, place: str) -> Listing:
                 f"{place}: is there and cannot be listed; look at its disk or mount, then try again"
             ) from error
         return Listing()
-
-
-def names_in_quarantine(storage: Storage, location: str) -> tuple[str, ...]:
-    """Returns the names of directories of ``location`` that lie in any quarantine there, also in one that is being erased.
-
-    They count when transactions are forgotten (PROTOCOL 8), as if they had their final names.
-
-    Raises:
-        StorageError: a quarantine that is there cannot be listed.
-    """
-    places = [f"{location}/{child}" for child in storage.children(location) if parse_quarantine(child)]
-    return tuple(name for place in places for name in _listed(storage, place).directories)
 
 
 def write_record(storage: Storage, location: str, record: Record) -> None:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 from compactor.acid import partition_names
 from compactor.acid.directory import acid_directory
@@ -14,16 +14,17 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean, removable, retry_retention
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting_aborts import forget_before, write_ids_in_storage
+from compactor.compaction.forgetting_aborts import forget_before
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim, NotFound, NotSupported, StorageError
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
+from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.cleaning import next_cleaning
 from compactor.rewrite.publish import naming, removal
-from compactor.rewrite.publish.quarantine import names_in_quarantine
 from compactor.service import leftovers, lost_workers, quarantine
+from compactor.service.absence import Absence
 from compactor.service.agreement import Given, must_be_the_same_table
 from compactor.service.exclusive import while_removing
 from compactor.service.mode import Mode, may
@@ -111,11 +112,12 @@ def clean(site: Site) -> CleanerPass:
     An entry that cannot be cleaned backs off and keeps its row; the others continue.
     """
     repaired = lost_workers.repair(site)
+    absence = Absence(site)
     results: list[Cleaned | Waiting | EndedUncleaned] = []
     failed: list[Waiting] = []
     for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
         try:
-            result = _clean_entry(site, entry)
+            result = _clean_entry(site, absence, entry)
         except CompactorError as error:
             waits = _back_off(site, entry, error)
             if waits is not None:
@@ -125,13 +127,14 @@ def clean(site: Site) -> CleanerPass:
                 results.append(result)
     for entity in _abort_candidates(site):
         try:
-            aborted = _clean_aborted(site, entity)
+            aborted = _clean_aborted(site, absence, entity)
         except CompactorError as error:
             log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
             failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
         else:
             if aborted is not None:
                 results.append(aborted)
+    absence.remember()
     tried = {f.entry_id for f in failed}
     results += [waits for waits in _backing_off(site) if waits.entry_id not in tried]
     return CleanerPass(
@@ -143,7 +146,7 @@ def clean(site: Site) -> CleanerPass:
     )
 
 
-def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
+def _clean_entry(site: Site, absence: Absence, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
     lowest = site.lowest_open()
     target = _target(site, entry)
     settings = site.settings if target is None else target.settings
@@ -153,7 +156,7 @@ def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | EndedUncleaned
         case Wait(because=because):
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
         case Drop() as drop:
-            return _drop(site, target, entry, drop)
+            return _drop(site, absence, target, entry, drop)
         case Clean(location=str() as elsewhere):
             raise NotSupported(
                 f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
@@ -163,7 +166,7 @@ def _clean_entry(site: Site, entry: Entry) -> Cleaned | Waiting | EndedUncleaned
             assert target is not None  # if it were gone, the entry would have been dropped above
             site.metastore.cleaning.mark_cleaner_start(entry)
             try:
-                return _remove(site, target, entry, lowest)
+                return _remove(site, absence, target, entry, lowest)
             except LockNotGranted as error:  # only where directories cannot vanish in one step: not a failure
                 site.metastore.cleaning.back_off(entry, 0, str(error))
                 return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
@@ -194,12 +197,14 @@ def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, set
     return held or answer
 
 
-def _drop(site: Site, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
+def _drop(site: Site, absence: Absence, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
     """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
         leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
-        site.metastore.cleaning.mark_cleaned(entry, (), all_below=target is None)
+        table = _table(site, entry.entity)
+        forgotten = () if table is None else _forgettable_in_table(site, absence, table, entry)
+        site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=table is None)
     else:
         site.metastore.endings.finish(entry, drop.state, drop.error)
     because = drop.error or "the table or partition is gone"
@@ -245,7 +250,7 @@ def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
     return is_there or site.metastore.commits.rebalance_committed(entry.txn_id)
 
 
-def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
+def _remove(site: Site, absence: Absence, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
     highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
     view = _view(site, target, lowest, highest)
     obsolete = removable(view.directory)
@@ -261,7 +266,8 @@ def _remove(site: Site, target: Target, entry: Entry, lowest: TxnId) -> Cleaned 
         because = f"still there: {', '.join((*left, *waiting))}"
         site.metastore.cleaning.back_off(entry, 0, because)
         return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
-    forgotten = _forgettable(site, target, entry.entity, highest)
+    old = _old_aborts(site, target.settings, entry.entity, highest)
+    forgotten = sorted(old - absence.of_target(target, old).keys())
     site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=False)
     reach(Step.CLEANED)
     log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
@@ -322,18 +328,25 @@ def _hidden_left(site: Site, target: Target) -> tuple[str, ...]:
     return tuple(c for c in children if parse_hidden(c) or parse_staging(c))
 
 
-def _forgettable(site: Site, target: Target, entity: Entity, highest: WriteId) -> tuple[WriteId, ...]:
-    """Returns the aborted write IDs of ``entity`` without any data in storage, past the grace time since the abort."""
-    horizon = forget_before(site.metastore.now_ms(), target.settings)
-    old = {
-        w.write_id for w in site.metastore.aborts.writes(entity) if w.write_id <= highest and w.last_heartbeat < horizon
-    }
-    if not old:
-        return ()
-    listing = site.storage.listing(target.location)
-    hidden = names_in_quarantine(site.storage, target.location)
-    there = replace(listing, directories=(*listing.directories, *hidden))
-    return tuple(sorted(old - write_ids_in_storage(there, old).keys()))
+def _old_aborts(site: Site, settings: Settings, entity: Entity, highest: WriteId) -> set[WriteId]:
+    """Returns the aborted write IDs of ``entity`` past the grace time since the abort."""
+    horizon = forget_before(site.metastore.now_ms(), settings)
+    writes = site.metastore.aborts.writes(entity)
+    return {w.write_id for w in writes if w.write_id <= highest and w.last_heartbeat < horizon}
+
+
+def _forgettable_in_table(site: Site, absence: Absence, table: Table, entry: Entry) -> tuple[WriteId, ...]:
+    """Returns the aborted write IDs of a partition that is gone, of which nothing is left in its table."""
+    highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
+    old = _old_aborts(site, site.settings_for(table), entry.entity, highest)
+    return tuple(sorted(old - absence.of_table(table, old).keys()))
+
+
+def _table(site: Site, entity: Entity) -> Table | None:
+    try:
+        return site.metastore.catalog.table(entity.database, entity.table)
+    except NotFound:
+        return None
 
 
 def _abort_candidates(site: Site) -> tuple[Entity, ...]:
@@ -348,39 +361,44 @@ def _abort_candidates(site: Site) -> tuple[Entity, ...]:
     )
 
 
-def _clean_aborted(site: Site, entity: Entity) -> Cleaned | None:
+def _clean_aborted(site: Site, absence: Absence, entity: Entity) -> Cleaned | None:
     """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
 
-    A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions.
+    A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions, and any
+    directory below the table that is none yet (PROTOCOL 11.11).
     """
     table = site.metastore.catalog.table(entity.database, entity.table)
-    names = [entity.partition]
+    names: Sequence[str | None] = [entity.partition]
     if entity.partition is None and table.partition_keys:
-        names = [p.name for p in site.metastore.catalog.partitions(table)]
+        names = sorted(site.metastore.catalog.locations(table))
+    old = _old_aborts(site, site.settings_for(table), entity, site.metastore.write_ids.next(table.database, table.name))
     removed: list[str] = []
     freed = 0
-    forgotten: set[WriteId] | None = None
     for name in names:
         target = site.target(Entity(database=entity.database, table=entity.table, partition=name))
         partition_parameters = target.partition.parameters if target.partition else {}
         if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
             return None
-        txns = site.metastore.transactions.snapshot()
-        write_ids = site.write_ids(target.table, txns)
-        listing = site.storage.listing(target.location)
-        Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
-        directory = acid_directory(listing, write_ids, txns)
-        doomed = [n for n in directory.aborted if _is_a_write(n)]
-        freed += _remove_directories(site, target, doomed)
-        removed += doomed
+        if doomed := _aborted_writes(site, target):
+            absence.look(target.location)
+            freed += _remove_directories(site, target, doomed)
+            removed += doomed
         leftovers.clear_leftovers(site, target)  # directories that a pass had only hidden when it died
-        nothing_left = set(_forgettable(site, target, entity, write_ids.high_watermark))
-        forgotten = nothing_left if forgotten is None else forgotten & nothing_left
-    if forgotten:
+    kept = absence.of_table(table, old) if entity.partition is None else absence.of_target(target, old)
+    if forgotten := old - kept.keys():
         site.metastore.aborts.forget(entity, forgotten)
     if not removed:
         return None
     return Cleaned(entity=entity, entry_id=None, removed=tuple(removed), bytes_freed=freed)
+
+
+def _aborted_writes(site: Site, target: Target) -> list[str]:
+    """Returns the directories of ``target`` that only aborted transactions wrote."""
+    txns = site.metastore.transactions.snapshot()
+    write_ids = site.write_ids(target.table, txns)
+    listing = site.storage.listing(target.location)
+    Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
+    return [name for name in acid_directory(listing, write_ids, txns).aborted if _is_a_write(name)]
 
 
 def _is_a_write(name: str) -> bool:

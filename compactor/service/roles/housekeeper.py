@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting_aborts import forget_before, write_ids_in_storage
+from compactor.compaction.forgetting_aborts import forget_before
 from compactor.compaction.history_retention import Policy, to_purge
-from compactor.errors import CompactorError, LockNotGranted, NotFound
+from compactor.errors import LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
-from compactor.metastore.catalog.values import Table
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service import lost_workers, quarantine
+from compactor.service.absence import Absence
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
@@ -24,6 +24,7 @@ from compactor.settings.precedence import Settings
 log = logging.getLogger(__name__)
 _HOUR_MS = 3_600_000
 _QUARANTINE_MS = 300_000
+_PLACES_MS = 366 * 24 * _HOUR_MS  #: a mount may be away for long, and forgetting its tables' aborts is never urgent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def _own_state(site: Site) -> dict[str, Any]:
     seen = site.settings.milliseconds("compactor.decisions.retention")
     runs = site.settings.milliseconds("compactor.runs.retention")
     purged = site.state.decisions.purge(seen) + site.state.conditions.purge(seen) + site.state.runs.purge(runs)
-    return {"state_purged": purged}
+    return {"state_purged": purged + site.state.places.purge(_PLACES_MS)}
 
 
 def _settled_ms(site: Site) -> int:
@@ -184,38 +185,39 @@ def _outdated(site: Site, now_ms: int) -> list[int]:
 def _not_forgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, str]:
     """Returns the aborted transactions that may not be forgotten yet, each with the reason: too young, or data in storage.
 
-    A directory that cannot be listed keeps its transactions too.
+    Whatever cannot be looked through keeps its transactions too.
     """
     horizon = forget_before(site.metastore.now_ms(), site.settings)
-    kept: dict[TxnId, str] = {}
+    by_age = {one.id: one.last_heartbeat < horizon for one in ended}
+    kept = {txn: "aborted within compactor.forget.grace" for txn, is_old in by_age.items() if not is_old}
     by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for one in ended:
-        if one.last_heartbeat >= horizon:
-            kept[one.id] = "aborted within compactor.forget.grace"
-        for database, name, write_id in site.metastore.write_ids.of(one.id):
-            by_table[(database, name)][write_id] = one.id
+    for txn, database, name, write_id in site.metastore.write_ids.of_all(by_age.keys() - kept.keys()):
+        by_table[(database, name)][write_id] = txn
+    absence = Absence(site)
     for (database, name), aborted in by_table.items():
-        kept.update(_in_storage(site, database, name, aborted))
+        kept.update(_in_storage(site, absence, database, name, aborted))
+    absence.remember()
     return kept
 
 
-def _in_storage(site: Site, database: str, name: str, aborted: dict[WriteId, TxnId]) -> dict[TxnId, str]:
+def _in_storage(
+    site: Site, absence: Absence, database: str, name: str, aborted: Mapping[WriteId, TxnId]
+) -> dict[TxnId, str]:
     try:
         table = site.metastore.catalog.table(database, name)
     except NotFound:
+        if not _is_gone(site, database, name, aborted):
+            return dict.fromkeys(aborted.values(), f"{database}.{name} is being renamed, or is in another catalog")
         return {}  # the table is gone, and its directories with it
-    kept: dict[TxnId, str] = {}
-    for location in _locations(site, table):
-        try:
-            there = write_ids_in_storage(site.storage.listing(site.storage.resolve(location)), aborted)
-        except CompactorError as error:
-            log.warning("%s: cannot be listed, so its aborted transactions stay: %s", location, error)
-            return dict.fromkeys(aborted.values(), f"{location} cannot be listed")
-        kept.update((aborted[w], f"{location}/{directory}") for w, directory in there.items())
-    return kept
+    return {aborted[w]: why for w, why in absence.of_table(table, aborted).items()}
 
 
-def _locations(site: Site, table: Table) -> list[str]:
-    if not table.partition_keys:
-        return [table.location]
-    return [p.location for p in site.metastore.catalog.partitions(table)]
+def _is_gone(site: Site, database: str, name: str, aborted: Mapping[WriteId, TxnId]) -> bool:
+    """Returns true if no catalog has the table and its write IDs are still those of this name: it was not renamed."""
+    named = {
+        (txn, of_database, of_table)
+        for txn, of_database, of_table, _ in site.metastore.write_ids.of_all(aborted.values())
+    }
+    return not site.metastore.catalog.is_known(database, name) and all(
+        (txn, database, name) in named for txn in aborted.values()
+    )

@@ -3,13 +3,16 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import Listing
-from compactor.compaction.forgetting_aborts import forget_before, reaching, write_ids_in_storage
+from compactor.acid.tree import Anchor, Tree
+from compactor.compaction.forgetting_aborts import forget_before, reaching, write_ids_below
 from compactor.ids import WriteId
 from compactor.settings.precedence import Layer, Settings
 
+ANCHOR = Anchor(volume="file:1")
+
 
 def held(*directories: str, asked: tuple[int, ...] = (3, 5)) -> dict[WriteId, str]:
-    return write_ids_in_storage(Listing(directories=directories), [WriteId(w) for w in asked])
+    return write_ids_below(Tree(anchor=ANCHOR, directories=directories), [WriteId(w) for w in asked])
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,20 @@ def test_a_compactions_output_holds_no_aborted_rows(directory: str) -> None:
 @pytest.mark.parametrize("directory", ["_tmp", "p=1", "base_x", "delta_5_3", "delta_0000003"])
 def test_names_that_are_not_hives_hold_no_write_ids(directory: str) -> None:
     assert held(directory) == {}
+
+
+def test_directories_at_any_depth_hold_write_ids_hidden_ones_too() -> None:
+    """PROTOCOL 11.11"""
+    directories = (
+        "p=7",
+        "p=7/delta_0000003_0000003",
+        "p=8/_compactor_obsolete_0_delta_0000005_0000005_0001",
+        "_quarantine/base_0000009",
+        "p=9/base_0000004_v0000012",
+    )
+    tree = Tree(anchor=ANCHOR, directories=directories)
+    asked = [WriteId(w) for w in (1, 3, 4, 5, 9)]
+    assert write_ids_below(tree, asked) == {3: directories[1], 5: directories[2], 9: directories[3]}
 
 
 def test_no_write_ids_asked_for_none_found() -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from compactor.acid.listing import FileStatus
+from compactor.acid.tree import Anchor
 from compactor.errors import BadFile
-from compactor.storage.build_listing import data_format, listing_of
+from compactor.storage.build_listing import data_format, listing_of, tree_of
 
 
 def _never(path: str) -> bytes:
@@ -29,3 +30,10 @@ def test_the_metadata_of_a_base_is_read() -> None:
     assert dict(found.data_formats) == {"base_1": "truncated"}
     with pytest.raises(BadFile, match="/t/base_1/_metadata_acid: expected JSON with a dataFormat"):
         data_format("/t/base_1/_metadata_acid", b"[]")
+
+
+def test_the_directories_of_keys() -> None:
+    keys = ["p=1/delta_1_1/bucket_00000", "p=1/delta_1_1/_side", "p=1/_tmp/x/_y", "empty/", "000000_0"]
+    found = tree_of(Anchor(volume="s3://b"), keys)
+    assert found.directories == ("empty", "p=1", "p=1/_tmp", "p=1/_tmp/x", "p=1/delta_1_1")
+    assert found.files == {"": 1, "p=1/delta_1_1": 1}

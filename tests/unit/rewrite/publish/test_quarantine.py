@@ -49,15 +49,6 @@ def test_what_is_taken_is_out_of_every_readers_sight_and_comes_back_as_it_was(pl
     assert quarantine.listing(STORAGE, str(place), 12).files == ()
 
 
-def test_its_names_count_where_transactions_are_forgotten(place: Path) -> None:
-    """PROTOCOL 8: as if they were in their place; also while they are being erased."""
-    take(place, DELTA)
-    (place / ".compactor_quarantine_13_erased" / "delta_0000002_0000002_0000").mkdir(parents=True)
-    (place / "_compactor_v7" / "delta_0000003_0000003_0000").mkdir(parents=True)
-    assert set(quarantine.names_in_quarantine(STORAGE, str(place))) == {DELTA, "delta_0000002_0000002_0000"}
-    assert quarantine.names_in_quarantine(STORAGE, str(place / "gone")) == ()
-
-
 def test_a_quarantine_that_cannot_be_listed_is_not_taken_for_empty(place: Path) -> None:
     """PROTOCOL 11.10."""
 
@@ -66,7 +57,7 @@ def test_a_quarantine_that_cannot_be_listed_is_not_taken_for_empty(place: Path) 
             raise BadFile(f"directory {path}: the metastore names it and it is not there")
 
     with pytest.raises(StorageError, match="is there and cannot be listed"):
-        quarantine.names_in_quarantine(Stale(), str(place))
+        quarantine.listing(Stale(), str(place), 12)
 
 
 def test_a_table_that_was_made_again_has_no_quarantine_to_move_into(place: Path) -> None:

@@ -1,0 +1,81 @@
+"""A small partitioned table, written to as Hive does it, which may die before it has recorded a partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from compactor.acid.directory import acid_directory
+from compactor.compaction.entry import Entity
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Column, Table
+from compactor.rows.reader import read_snapshot
+from compactor.service.site import Site
+from compactor.tables.writer import write_rows
+from tests.support.tables import entity_of
+
+
+def make_partitioned(site: Site, warehouse: Path, name: str = "t", **parameters: str) -> Table:
+    """Creates ``default.<name>(a int, b string) partitioned by (p int)``, without a partition."""
+    if "default" not in site.metastore.catalog.databases():
+        site.metastore.embedded_catalog.create_database("default", str(warehouse))
+    location = warehouse / name
+    location.mkdir()
+    return site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            name,
+            str(location),
+            [Column(name="a", type="int"), Column(name="b", type="string")],
+            partition_keys=[Column(name="p", type="int")],
+            parameters={"transactional": "true", **parameters},
+        )
+    )
+
+
+def partition_of(table: Table, value: int) -> Entity:
+    return replace(entity_of(table), partition=f"p={value}")
+
+
+def add_partition(site: Site, table: Table, value: int, location: Path | None = None) -> None:
+    """Adds the partition and its directory, if that does not exist."""
+    part = site.metastore.embedded_catalog.add_partition(table, [str(value)], str(location) if location else None)
+    Path(part.location).mkdir(exist_ok=True, parents=True)
+
+
+def insert_into(
+    site: Site,
+    table: Table,
+    value: int,
+    rows: Iterable[int],
+    *,
+    commits: bool = True,
+    recorded: bool = True,
+    location: Path | None = None,
+) -> None:
+    """Inserts rows ``(v, 'row v')`` into ``p=value``; a dynamic INSERT that died early has not ``recorded`` it."""
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
+    entity = partition_of(table, value) if recorded else entity_of(table)
+    site.metastore.write_ids.add_component(txn, entity, "i", write_id)
+    values = list(rows)
+    columns = pa.table({"a": pa.array(values, pa.int32()), "b": [f"row {v}" for v in values]})
+    where = location or Path(table.location) / f"p={value}"
+    write_rows(str(where), table.row_type, columns, write_id=write_id, statement_id=0)
+    if commits:
+        site.metastore.transactions.commit(txn)
+    else:
+        site.metastore.transactions.abort(txn, "died")
+
+
+def values_in(site: Site, table: Table, value: int) -> list[int]:
+    """Returns the values of ``a`` that a reader who starts now sees in ``p=value``, sorted."""
+    target = site.target(partition_of(table, value))
+    txns = site.metastore.transactions.snapshot()
+    write_ids = site.write_ids(target.table, txns)
+    directory = acid_directory(site.storage.listing(target.location), write_ids, txns)
+    batches = read_snapshot(target.location, directory, write_ids, target.row_type)
+    return sorted(row["a"] for batch in batches for row in batch.to_pylist())
