@@ -29,6 +29,7 @@ from compactor.settings.compactor_toml import Profile, parse_profile
 from compactor.settings.hive_site import parse_site
 from compactor.settings.precedence import Layer, Settings
 from compactor.state.store import open_state
+from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
 from compactor.storage.stores import Stores
 
@@ -166,6 +167,14 @@ def _limits(settings: Settings) -> TxnLimits:
     )
 
 
+def _stores(configuration: Configuration) -> Stores:
+    settings = configuration.settings
+    limits = ListingLimits(
+        entries=settings.integer("compactor.listing.entries"), depth=settings.integer("compactor.listing.depth")
+    )
+    return Stores(configuration.stores, limits)
+
+
 @contextmanager
 def open_site(configuration: Configuration, *, read_only: bool = False) -> Iterator[Site]:
     """Opens the stores of ``configuration`` until the block ends; read-only in mode observe or on request."""
@@ -185,7 +194,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
                 configuration.name,
                 store,
                 state,
-                Stores(configuration.stores),
+                _stores(configuration),
                 configuration.settings,
                 configuration.pools,
             )
@@ -214,7 +223,7 @@ def open_before_hive_3(configuration: Configuration, *, read_only: bool = True) 
         yield OldSite(
             name=configuration.name,
             metastore=Hive2(database, hive_2_dialect(database.kind, version, database.url)),
-            storage=Stores(configuration.stores),
+            storage=_stores(configuration),
             settings=configuration.settings,
             user=os.environ.get("USER") or str(os.getuid()),
             host=socket.gethostname(),

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 
 class CompactorError(Exception):
-    """An error that a person can act on."""
+    """An error that a person can act on. Its text can be stored and printed anywhere, whatever bytes a name in it has."""
+
+    def __str__(self) -> str:
+        return super().__str__().encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 class Refused(CompactorError):
@@ -78,6 +81,11 @@ class Unforeseen(CompactorError):
 
 class StorageError(CompactorError):
     """The file system failed: permission denied, disk full, or a path that has changed."""
+
+
+class UnsafeDirectory(StorageError, Refused):
+    """A directory holds what is neither followed nor opened (a link, pipe, socket or device, a name that is no UTF-8), or
+    more entries or levels than a listing may have; nothing is done there."""
 
 
 class DatabaseUnavailable(CompactorError):

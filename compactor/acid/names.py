@@ -19,7 +19,8 @@ METADATA_FILE = "_metadata_acid"  #: JSON in the bases that TRUNCATE (Hive 4) an
 METADATA_COMPACTED = b'{"thisFileVersion":"0","dataFormat":"compacted"}'  #: as Hive 3.1's major compaction writes it
 BASE_PREFIX = "base_"
 FLUSH_LENGTH_SUFFIX = "_flush_length"  #: side file of a streaming ``bucket_N``: its logical length
-STAGING_PREFIX = "_compactor_v"  #: our hidden working directory, followed by the compaction transaction's id
+#: our hidden working directory, followed by the compaction transaction's id and letters that nobody can foretell
+STAGING_PREFIX = "_compactor_v"
 HIDDEN_PREFIX = "_compactor_obsolete_"  #: followed by a transaction and the final name of what is being removed
 #: Followed by an entry's id. Begins with a dot, since Impala reads the files in a directory that begins with ``_``
 #: (``AcidUtils.filterFilesForAcidState``, and ``ignored_dir_prefix_list`` of its catalogd).
@@ -125,7 +126,7 @@ _SKIPPED_BELOW = re.compile("/(?:" + "|".join(map(re.escape, _SKIPPED)) + ")")
 _NUMBERS = re.compile(r"(?<!-)[0-9]+")
 _NAMES_KEPT = 8192  #: worthwhile since the partitions of a table repeat each other's names
 _ACID_PREFIXES = (BASE_PREFIX, "delta_", "delete_delta_")
-_STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)")
+_STAGING = re.compile(re.escape(STAGING_PREFIX) + r"([0-9]+)(?:_[0-9a-f]+)?")
 _HIDDEN = re.compile(re.escape(HIDDEN_PREFIX) + r"([0-9]+)_(.+)")
 _QUARANTINE = re.compile(re.escape(QUARANTINE_PREFIX) + r"([0-9]+)(_erased)?")
 
@@ -182,15 +183,20 @@ def is_skipped_below(path: str) -> bool:
     return _SKIPPED_BELOW.search(path) is not None
 
 
-def staging_name(txn: TxnId) -> str:
-    """Returns the name of the hidden directory in which the compaction of transaction ``txn`` works."""
-    return f"{STAGING_PREFIX}{txn}"
+def staging_name(txn: TxnId, token: str = "") -> str:
+    """Returns the name of the hidden directory in which the compaction of transaction ``txn`` works.
+
+    Args:
+        token: random hexadecimal digits, so that nobody can take the name first.
+    """
+    return f"{STAGING_PREFIX}{txn}_{token}" if token else f"{STAGING_PREFIX}{txn}"
 
 
 def parse_staging(name: str) -> TxnId | None:
     """Returns the transaction of a staging directory; None for any other name."""
     match = _STAGING.fullmatch(name)
-    return TxnId(int(match.group(1))) if match else None
+    txn = _number(match.group(1)) if match else None
+    return None if txn is None else TxnId(txn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +220,8 @@ def set_aside_name(name: str, at_ms: int) -> str:
 def parse_hidden(name: str) -> Hidden | None:
     """Parses ``_compactor_obsolete_<txn>_<final name>``; None for any other name."""
     match = _HIDDEN.fullmatch(name)
-    return Hidden(until=TxnId(int(match.group(1))), final_name=match.group(2)) if match else None
+    until = _number(match.group(1)) if match else None
+    return None if match is None or until is None else Hidden(until=TxnId(until), final_name=match.group(2))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,4 +242,10 @@ class Quarantine:
 def parse_quarantine(name: str) -> Quarantine | None:
     """Parses ``.compactor_quarantine_<entry>[_erased]``; None for any other name."""
     match = _QUARANTINE.fullmatch(name)
-    return Quarantine(entry_id=int(match.group(1)), is_erased=match.group(2) is not None) if match else None
+    entry_id = _number(match.group(1)) if match else None
+    return None if match is None or entry_id is None else Quarantine(entry_id=entry_id, is_erased=bool(match.group(2)))
+
+
+def _number(digits: str) -> int | None:
+    """Returns the number; None for one that no metastore gives, and no database takes."""
+    return number if (number := int(digits)) <= NOTHING_OPEN else None

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from compactor.acid import bucket as bucket_codec
 from compactor.acid.names import ACID_VERSION, BASE_PREFIX, FLUSH_LENGTH_SUFFIX
-from compactor.errors import BadFile, NotLossless, StorageError
+from compactor.errors import BadFile, NotLossless, StorageError, UnsafeDirectory
 from compactor.ids import WriteId
 from compactor.orc import assembler
 from compactor.orc.codecs import arrow_codec
@@ -137,13 +137,15 @@ def _flush_length(storage: Storage, path: str) -> int:
     """Returns the last of the side file's big-endian longs: the logical length of the streaming file, in bytes."""
     side = path + FLUSH_LENGTH_SUFFIX
     try:
-        content = storage.read(side)
+        whole = storage.length(side) // 8 * 8
+        content = storage.read_range(side, whole - 8, 8) if whole else b""
+    except UnsafeDirectory:
+        raise
     except StorageError as error:
         raise BadFile(f"{side}: cannot be read: {error}") from error
     if len(content) < 8:
         return 0
-    whole = len(content) - len(content) % 8
-    (length,) = struct.unpack(">q", content[whole - 8 : whole])
+    (length,) = struct.unpack(">q", content)
     return int(length)
 
 
@@ -247,9 +249,6 @@ def write_empty_acid_file(storage: Storage, path: str, row_type: str, *, version
         row_type: Hive's type of the table's rows.
     """
     types = acid_types(parse_hive_type(row_type))
-    local = storage.local_path(path)
-    if local is not None:
-        return _write_empty(local, types, version)
     with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:
         length = _write_empty(f"{scratch}/empty", types, version)
         storage.upload(f"{scratch}/empty", path)

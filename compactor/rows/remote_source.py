@@ -1,4 +1,4 @@
-"""Data files in any store: a local one is opened directly, a remote one is read in ranges."""
+"""Data files in any store: a local one is opened by its store, which follows no link; a remote one is read in ranges."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ def open_source(storage: Storage, path: str) -> LocalSource | RemoteSource:
 
     Raises:
         BadFile: the file is gone.
+        UnsafeDirectory: it is no regular file, or a link is in its path.
     """
-    local = storage.local_path(path)
-    return RemoteSource(storage, path) if local is None else LocalSource(local)
+    descriptor = storage.descriptor(path)
+    return RemoteSource(storage, path) if descriptor is None else LocalSource(path, descriptor)

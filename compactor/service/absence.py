@@ -76,7 +76,7 @@ class Absence:
 
     def _trees_of_target(self, target: Target) -> Iterator[tuple[str, Tree]]:
         tree = self._looked_through(target.location)
-        _must_have_no_links(target.location, tree, followed=())
+        _must_have_no_links(target.location, tree)
         self._must_not_be_put_aside(target.entity, [target.location])
         yield target.location, tree
 
@@ -85,12 +85,11 @@ class Absence:
         root = storage.resolve(table.location)
         tree = self._looked_through(root)
         locations = self._site.metastore.catalog.locations(table) if table.partition_keys else {}
-        partitions = {storage.resolve(location) for location in locations.values()}
+        partitions = {storage.resolve(location, within=table.location) for location in locations.values()}
         inside = {path[len(root) + 1 :] for path in partitions if path.startswith(f"{root}/")}
-        linked = {path for path in inside if any(f"{path}/".startswith(f"{link}/") for link in tree.links)}
-        _must_have_no_links(root, tree, followed=linked)
-        self._must_all_be_there(root, tree, inside - linked)
-        elsewhere = sorted({*(partitions - {f"{root}/{path}" for path in inside} - {root}), *_joined(root, linked)})
+        _must_have_no_links(root, tree)
+        self._must_all_be_there(root, tree, inside)
+        elsewhere = sorted(partitions - {f"{root}/{path}" for path in inside} - {root})
         self._must_not_be_put_aside(Entity(database=table.database, table=table.name), [root, *elsewhere])
         yield root, tree
         for path in elsewhere:
@@ -195,19 +194,14 @@ def _common(one: str, other: str) -> int:
     )
 
 
-def _joined(root: str, paths: Collection[str]) -> Iterator[str]:
-    return (f"{root}/{path}" for path in paths)
-
-
-def _must_have_no_links(root: str, tree: Tree, followed: Collection[str]) -> None:
-    """Checks that every link in ``tree`` leads to a partition, whose location is looked through by itself.
+def _must_have_no_links(root: str, tree: Tree) -> None:
+    """Checks that there is no link in ``tree``: none is followed (PROTOCOL 11.13).
 
     Raises:
-        Disagreement: another link is there; what it leads to may hold aborted writes.
+        Disagreement: there is one; what it leads to may hold aborted writes.
     """
     for link in tree.links:
-        if not any(f"{path}/".startswith(f"{link}/") for path in followed):
-            raise Disagreement(
-                f"{root}/{link}: is a link, and no partition lies there; what it leads to is not looked through, and may "
-                "hold aborted writes; move it out of the table"
-            )
+        raise Disagreement(
+            f"{root}/{link}: is a link; what it leads to is not looked through, and may hold aborted writes; move it out of "
+            "the table"
+        )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from compactor.acid.names import parse_directory, parse_hidden, parse_staging, staging_name
+from compactor.acid.names import parse_directory, parse_hidden, parse_staging
 from compactor.errors import CompactorError, LockNotGranted, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.rewrite.publish import naming, removal
@@ -74,7 +74,7 @@ def clear_aborted(site: Site, target: Target, txn: TxnId, *, may_have_named: boo
     names_tell = site.metastore.dialect.layout.has_visibility  # without it, a number in a name is not this metastore's
     if may_have_named and names_tell and state == "a" and (named := naming.names_of(site.storage, location, txn)):
         _hide(site, target, named)
-    site.storage.remove(f"{location}/{staging_name(txn)}")
+    removal.remove_staging(site.storage, location, txn)
     if names_tell:
         removal.abort_uploads(site.storage, location, lambda other: other == txn)
 

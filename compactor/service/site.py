@@ -170,6 +170,13 @@ class Target:
         )
 
 
+def path_of(storage: Storage, table: Table, partition: Partition | None) -> str:
+    """Returns the path of a table's or partition's directory. A partition below its table is not reached over a link."""
+    if partition is None:
+        return storage.resolve(table.location)
+    return storage.resolve(partition.location, within=table.location)
+
+
 class Targets:
     """The targets of several entities, read together: each table once, with all of its partitions that are named."""
 
@@ -194,7 +201,7 @@ class Targets:
             raise Refused(f"{entity}: the table is partitioned; name the partition to compact")
         if request:
             settings = with_request(settings, request, strict=False)
-        location = self._site.storage.resolve(partition.location if partition else table.location)
+        location = path_of(self._site.storage, table, partition)
         return Target(entity=entity, table=table, partition=partition, location=location, settings=settings)
 
     def _table(self, entity: Entity) -> tuple[Table, Settings, dict[str, Partition]]:

@@ -140,6 +140,22 @@ _OWN = (
         minimum=1,
     ),
     _hive(
+        "compactor.listing.entries",
+        "1000000",
+        _C,
+        "Number of files and directories that one table's or partition's directory may hold at all levels; with more, "
+        "nothing is done there. A listing needs about 300 bytes of memory for each.",
+        minimum=1,
+    ),
+    _hive(
+        "compactor.listing.depth",
+        "64",
+        _C,
+        "Number of directories that a file may be below its table's or partition's directory; if one is deeper, nothing "
+        "is done there.",
+        minimum=1,
+    ),
+    _hive(
         "compactor.batch.reserved", "600s", _S, "How long a planned batch keeps its entries before a driver starts it."
     ),
     Setting(

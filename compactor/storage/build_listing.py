@@ -11,14 +11,25 @@ from compactor.acid.listing import FileStatus, Listing
 from compactor.acid.names import METADATA_FILE, is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.errors import BadFile
+from compactor.storage.listing_limits import ListingLimits
+
+SMALL = 64 * 1024  #: bytes that a side file such as ``_metadata_acid`` may have; Hive writes fewer than a hundred
 
 
 def listing_of(
-    path: str, files: Iterable[tuple[str, int]], directories: Iterable[str], read: Callable[[str], bytes]
+    path: str,
+    files: Iterable[tuple[str, int]],
+    directories: Iterable[str],
+    read: Callable[[str], bytes],
+    limits: ListingLimits = ListingLimits(),
 ) -> Listing:
     """Returns the listing of ``path``: ``files`` are relative to it, with lengths, ``directories`` are its direct children.
 
     Leaves out everything in a skipped directory; reads ``_metadata_acid`` files.
+
+    Raises:
+        UnsafeDirectory: there are more files or levels than ``limits`` admit.
+        BadFile: a ``_metadata_acid`` is not as Hive writes it.
     """
     kept: list[FileStatus] = []
     tops = {name for name in directories if not is_skipped(name)}
@@ -28,9 +39,12 @@ def listing_of(
         if any(is_skipped(part) for part in parents) or (not parents and is_skipped(relative)):
             continue
         kept.append(FileStatus(path=relative, length=length))
+        limits.check_entries(path, len(kept))
+        limits.check_depth(f"{path}/{relative}", len(parents))
         if parents:
             tops.add(parents[0])
             if relative == f"{parents[0]}/{METADATA_FILE}":
+                must_be_small(f"{path}/{relative}", length)
                 formats[parents[0]] = data_format(f"{path}/{relative}", read(f"{path}/{relative}"))
     return Listing(
         files=tuple(sorted(kept, key=lambda f: f.path)),
@@ -61,5 +75,13 @@ def data_format(path: str, content: bytes) -> str:
     """
     try:
         return str(json.loads(content)["dataFormat"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BadFile(f"{path}: expected JSON with a dataFormat as Hive writes it, found none ({error})") from error
+
+
+def must_be_small(path: str, length: int) -> None:
+    """Raises ``BadFile`` if a side file has more bytes than any that a writer of tables leaves."""
+    if length > SMALL:
+        raise BadFile(
+            f"{path}: has {length} bytes; a file of this name has fewer than {SMALL}; find out who wrote it and remove it"
+        )

@@ -8,7 +8,6 @@ import functools
 import os
 from collections.abc import Callable
 
-_AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _UNSUPPORTED = {
     errno.EINVAL,
@@ -17,8 +16,9 @@ _UNSUPPORTED = {
 }  #: a file system (NFS), or a C library, that does not know it
 
 
-def rename(source: str, target: str) -> None:
-    """Renames ``source`` to ``target``, atomically refusing a target that exists.
+def rename(source: str, source_directory: int, target: str, target_directory: int) -> None:
+    """Renames the entry ``source`` of an open directory to ``target`` in another, atomically refusing a target that exists.
+    A link is renamed itself.
 
     Where the file system has no such call (NFS), the target is looked for just before.
 
@@ -26,21 +26,25 @@ def rename(source: str, target: str) -> None:
         FileExistsError: ``target`` exists.
         OSError: the rename failed otherwise.
     """
-    failed = _renameat2(os.fsencode(source), os.fsencode(target))
+    failed = _renameat2(os.fsencode(source), source_directory, os.fsencode(target), target_directory)
     if failed in _UNSUPPORTED:
-        if os.path.lexists(target):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
-        os.rename(source, target)
-    elif failed:
+        try:
+            os.stat(target, dir_fd=target_directory, follow_symlinks=False)
+        except FileNotFoundError:
+            os.rename(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
+            return
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+    if failed:
         raise OSError(failed, os.strerror(failed), source, None, target)
 
 
-def _renameat2(source: bytes, target: bytes) -> int:
+def _renameat2(source: bytes, source_directory: int, target: bytes, target_directory: int) -> int:
     """Returns the error number of the system call, 0 where it succeeded."""
     call = _system_call()
     if call is None:
         return errno.ENOSYS
-    return 0 if call(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE) == 0 else ctypes.get_errno()
+    done = call(source_directory, source, target_directory, target, _RENAME_NOREPLACE)
+    return 0 if done == 0 else ctypes.get_errno()
 
 
 @functools.cache

@@ -8,7 +8,6 @@ import functools
 import os
 from collections.abc import Callable
 
-_AT_FDCWD = -100
 _MAX_HANDLE = 128
 _UNSUPPORTED = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM}  #: a file system without handles
 
@@ -21,8 +20,8 @@ class _Handle(ctypes.Structure):
     )
 
 
-def identity(path: str) -> str:
-    """Returns the handle of the file or directory at ``path``; a link is not followed.
+def identity(name: str, directory: int) -> str:
+    """Returns the handle of the entry ``name`` of an open directory; a link is not followed.
 
     A handle holds the inode's generation: ext4 gives a freed inode number out again at once. Where a file system has no
     handles, device and inode number stand for it.
@@ -34,12 +33,12 @@ def identity(path: str) -> str:
     mount = ctypes.c_int()
     call = _system_call()
     if call is not None:
-        if call(_AT_FDCWD, os.fsencode(path), ctypes.byref(handle), ctypes.byref(mount), 0) == 0:
+        if call(directory, os.fsencode(name), ctypes.byref(handle), ctypes.byref(mount), 0) == 0:
             return f"{handle.type}:{bytes(handle.bytes[: handle.size]).hex()}"
         failed = ctypes.get_errno()
         if failed not in _UNSUPPORTED:
-            raise OSError(failed, os.strerror(failed), path)
-    status = os.lstat(path)
+            raise OSError(failed, os.strerror(failed), name)
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
     return f"{status.st_dev}:{status.st_ino}"
 
 

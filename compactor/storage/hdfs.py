@@ -18,12 +18,13 @@ from urllib.parse import quote, urlsplit
 from compactor.acid.listing import Listing
 from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile, BadSetting, NotSupported, StorageError
+from compactor.errors import BadFile, BadSetting, NotSupported, StorageError, UnsafeDirectory
 from compactor.storage import hdfs_tree
 from compactor.storage.build_listing import listing_of
 from compactor.storage.capabilities import HDFS, HTTPFS, Capabilities
 from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions, scrub
 
 log = logging.getLogger(__name__)
@@ -45,14 +46,15 @@ class RemoteError(Exception):
 class HdfsStorage:
     """The back end for ``hdfs://`` locations. Paths keep their scheme and authority."""
 
-    def __init__(self, options: StoreOptions | None = None) -> None:
+    def __init__(self, options: StoreOptions | None = None, limits: ListingLimits | None = None) -> None:
         self.options = options or StoreOptions()
+        self.limits = limits or ListingLimits()
         self._local = threading.local()
 
     def capabilities(self, path: str) -> Capabilities:
         return HTTPFS if self.options.of_place("hdfs", _split(path)[0]).get("httpfs") else HDFS
 
-    def resolve(self, location: str) -> str:
+    def resolve(self, location: str, within: str | None = None) -> str:
         scheme, _, rest = location.partition(":")
         if not rest.startswith("//"):
             rest = f"//{rest}"
@@ -67,12 +69,16 @@ class HdfsStorage:
         with _errors("list", path):
             for status in self._top(path):
                 name = str(status["pathSuffix"])
-                if status["type"] == "DIRECTORY" and not is_skipped(name):
+                if is_skipped(name):
+                    continue
+                if status["type"] == "DIRECTORY":
                     directories.append(name)
-                    files += self._walk(path, name)
-                elif status["type"] != "DIRECTORY":
-                    files.append((name, int(status["length"])))
-        return listing_of(path, files, directories, self.read)
+                    for found in self._walk(path, name, 1):
+                        files.append(found)
+                        self.limits.check_entries(path, len(files))
+                else:
+                    files.append((name, _length(f"{path}/{name}", status)))
+        return listing_of(path, files, directories, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
         return consistent_listing(path, lambda: self._whole(path))
@@ -113,13 +119,14 @@ class HdfsStorage:
                 raise ListedButAbsent(path) from None
             raise
 
-    def _walk(self, root: str, relative: str) -> Iterator[tuple[str, int]]:
+    def _walk(self, root: str, relative: str, depth: int) -> Iterator[tuple[str, int]]:
+        self.limits.check_depth(f"{root}/{relative}", depth)
         for status in self._below(f"{root}/{relative}"):
             path = f"{relative}/{status['pathSuffix']}"
             if status["type"] != "DIRECTORY":
-                yield path, int(status["length"])
+                yield path, _length(f"{root}/{path}", status)
             elif not is_skipped(str(status["pathSuffix"])):
-                yield from self._walk(root, path)
+                yield from self._walk(root, path, depth + 1)
 
     def children(self, path: str) -> tuple[str, ...]:
         with _errors("list", path):
@@ -130,6 +137,9 @@ class HdfsStorage:
             return self._status(path) is not None
 
     def local_path(self, path: str) -> str | None:
+        return None
+
+    def descriptor(self, path: str) -> int | None:
         return None
 
     def owner(self, path: str) -> str | None:
@@ -193,6 +203,12 @@ class HdfsStorage:
             for directory in reversed(missing):
                 self._must("MKDIRS", "PUT", directory)
                 permissions.apply_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
+
+    def make_private(self, path: str, *, inside_private: bool) -> None:
+        with _errors("create", path):
+            if self._status(path) is not None:  # MKDIRS would succeed
+                raise StorageError(f"{path}: is there already; the directory of a compaction is made by it alone")
+            self._must("MKDIRS", "PUT", path, permission="700")
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path):
@@ -278,8 +294,8 @@ class HdfsStorage:
             raise StorageError(f"cannot list {path}: expected a directory, found a file")
         return found
 
-    def _must(self, op: str, method: str, path: str) -> None:
-        if self._json(op, path, method=method).get("boolean") is False:
+    def _must(self, op: str, method: str, path: str, **parameters: Any) -> None:
+        if self._json(op, path, method=method, **parameters).get("boolean") is False:
             raise RemoteError(op, f"{op} was refused without a reason")
 
     def _json(self, op: str, path: str, method: str = "GET", **parameters: Any) -> dict[str, Any]:
@@ -297,6 +313,20 @@ class HdfsStorage:
         if key not in clients:
             clients[key] = _Client(authority, self.options.of_place("hdfs", authority))
         return clients[key]
+
+
+def _length(path: str, status: Mapping[str, Any]) -> int:
+    """Returns the length of a file that was listed.
+
+    Raises:
+        UnsafeDirectory: it is a link (of clusters that have switched links on).
+    """
+    if status["type"] != "FILE":
+        raise UnsafeDirectory(
+            f"{path}: is a {str(status['type']).lower()}; only files and directories are read below a location, and nothing "
+            "is done beside anything else; find out who put it there and remove it"
+        )
+    return int(status["length"])
 
 
 class _Permissions:

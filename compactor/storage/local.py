@@ -9,97 +9,96 @@ import pwd
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from operator import attrgetter
-from types import MappingProxyType
 
-from compactor.acid.listing import FileStatus, Listing
-from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
-from compactor.errors import BadFile, NotSupported, StorageError
-from compactor.storage import exclusive_rename, file_identity, local_tree
-from compactor.storage.build_listing import data_format
+from compactor.errors import BadFile, NotSupported, StorageError, UnsafeDirectory
+from compactor.storage import exclusive_rename, file_identity, local_listing, local_tree
 from compactor.storage.capabilities import LOCAL, Capabilities
-from compactor.storage.consistent_listing import ListedButAbsent, consistent_listing
+from compactor.storage.consistent_listing import consistent_listing
 from compactor.storage.deferred_uploads import Deferring
-from compactor.storage.local_permissions import LocalPermissions
+from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.local_permissions import LocalPermissions, must_be_private
+from compactor.storage.no_links import LISTED, NEW, NOT_TOUCHED, below, directory, opened, parent, reading, regular
 from compactor.storage.options import StoreOptions
 
 _SYNCS = 16  #: under way at once: a file system writes waiting syncs together
 
 
 class LocalStorage:
-    """The back end for ``file:`` locations and plain paths."""
+    """The back end for ``file:`` locations and plain paths.
+
+    ``resolve`` follows the links on the way to a location; whatever link any other method meets, it raises
+    ``UnsafeDirectory`` (PROTOCOL 11.13).
+    """
 
     options = StoreOptions()
+    limits = ListingLimits()
+
+    def __init__(self, limits: ListingLimits | None = None) -> None:
+        self.limits = limits or self.limits
 
     def capabilities(self, path: str) -> Capabilities:
         return LOCAL
 
-    def resolve(self, location: str) -> str:
-        # Hive stores paths unescaped: `%2F` and `#` in them are characters of a partition's directory name.
-        scheme, colon, rest = location.partition(":")
-        if not colon or "/" in scheme:
-            return location.rstrip("/")
-        if scheme != "file":
-            raise NotSupported(
-                f"location {location!r}: storage {scheme!r} is not supported by this release; supported are local and "
-                "mounted file systems (file:/… or a path), hdfs, s3, s3a, abfs, abfss and gs"
-            )
-        if rest.startswith("//"):
-            host, _, path = rest[2:].partition("/")
-            if host not in ("", "localhost"):
-                raise NotSupported(f"location {location!r}: a file on host {host!r} cannot be reached from here")
-            rest = f"/{path}"
-        return rest.rstrip("/")
+    def resolve(self, location: str, within: str | None = None) -> str:
+        path = _path_of(location)
+        if within is not None:
+            table = _path_of(within)
+            real = os.path.realpath(table)
+            for start in (table, real):
+                names = path[len(start) + 1 :].split("/")
+                if path.startswith(f"{start}/") and ".." not in names:
+                    return "/".join([real, *(name for name in names if name not in ("", "."))])
+        return os.path.realpath(path)
 
     def listing(self, path: str) -> Listing:
         with _errors("list", path):
-            return consistent_listing(path, lambda: self._listed(path))
-
-    def _listed(self, path: str) -> Listing:
-        files: list[FileStatus] = []
-        directories: list[str] = []
-        for entry in _entries(path):
-            if is_skipped(entry.name):
-                continue
-            if entry.is_dir():
-                directories.append(entry.name)
-                _walk(path, entry.name, files)
-            else:
-                files.append(_status(entry, entry.name))
-        files.sort(key=_path)
-        directories.sort()
-        formats = {
-            file.path.partition("/")[0]: data_format(f"{path}/{file.path}", self.read(f"{path}/{file.path}"))
-            for file in files
-            if file.path.endswith(METADATA_FILE) and file.path.partition("/")[2] == METADATA_FILE
-        }
-        return Listing(files=tuple(files), directories=tuple(directories), data_formats=MappingProxyType(formats))
+            return consistent_listing(path, lambda: local_listing.listed(path, self.limits))
 
     def tree(self, path: str) -> Tree:
-        _entries(path)
         with _errors("list", path):
-            return consistent_listing(path, lambda: local_tree.tree(path))
+            if self.anchor(path) is None:
+                raise local_listing.missing(path)
+            return consistent_listing(path, lambda: local_tree.tree(path, self.limits))
 
     def anchor(self, path: str) -> Anchor | None:
         with _errors("look at", path):
             try:
                 return local_tree.anchor(path)
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 return None
 
     def children(self, path: str) -> tuple[str, ...]:
-        return tuple(sorted(entry.name for entry in _scan(path)))
+        with _errors("list", path):
+            try:
+                with directory(path) as descriptor:
+                    return local_listing.children(descriptor, path, self.limits)
+            except FileNotFoundError:
+                return ()
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        with _errors("look at", path):
+            try:
+                _status(path)
+            except (FileNotFoundError, NotADirectoryError):
+                return False
+            return True
 
     def local_path(self, path: str) -> str | None:
         return path
 
+    def descriptor(self, path: str) -> int | None:
+        try:
+            return regular(path)
+        except FileNotFoundError as error:
+            raise BadFile(f"file {path}: it is gone; list the directory again") from error
+        except OSError as error:
+            raise StorageError(f"file {path}: cannot be opened: {error.strerror}") from error
+
     def owner(self, path: str) -> str | None:
         with _errors("look up the owner of", path):
-            user = os.stat(path).st_uid
+            user = _status(path).st_uid
         try:
             return pwd.getpwuid(user).pw_name
         except KeyError:
@@ -110,50 +109,62 @@ class LocalStorage:
 
     def length(self, path: str) -> int:
         with _errors("measure", path):
-            return os.stat(path).st_size
+            return _status(path).st_size
 
     def read(self, path: str) -> bytes:
-        with _errors("read", path), open(path, "rb") as file:
+        with _errors("read", path), reading(path) as descriptor, open(descriptor, "rb", closefd=False) as file:
             return file.read()
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        with _errors("read", path), open(path, "rb") as file:
-            return os.pread(file.fileno(), length, offset)
+        with _errors("read", path), reading(path) as descriptor:
+            return os.pread(descriptor, length, offset)
 
     def upload(self, local: str, path: str) -> None:
         with _errors("write", path):
-            with open(local, "rb") as source, open(path, "xb") as file:
+            with open(local, "rb") as source, open(opened(path, NEW, 0o600), "wb") as file:
                 shutil.copyfileobj(source, file)
                 file.flush()
                 os.fsync(file.fileno())
             _sync(os.path.dirname(path))
 
     def write(self, path: str, content: bytes) -> None:
-        with _errors("write", path), open(path, "xb") as file:
+        with _errors("write", path), open(opened(path, NEW, 0o600), "wb") as file:
             file.write(content)
 
     def make_directories(self, path: str, *, like: str) -> None:
-        missing: list[str] = []
-        current = path
-        while not os.path.isdir(current):
-            missing.append(current)
-            current = os.path.dirname(current)
-        if not missing:
-            return
         with _errors("create", path):
+            missing: list[str] = []
+            current = path
+            while not self.exists(current):
+                missing.append(current)
+                current = os.path.dirname(current)
+            if not missing:
+                return
             permissions = LocalPermissions.of(like)
-            for directory in reversed(missing):
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(directory)
-                permissions.apply_to(directory)
+            for place in reversed(missing):
+                with (
+                    contextlib.suppress(FileExistsError),
+                    parent(place) as (above, name),
+                    _made(above, name, place) as made,
+                ):
+                    permissions.apply_to(made, place)
+
+    def make_private(self, path: str, *, inside_private: bool) -> None:
+        with _errors("create", path), parent(path) as (above, name):
+            if inside_private:
+                must_be_private(above, os.path.dirname(path))
+            with _made(above, name, path):
+                pass
 
     def adopt(self, path: str, *, like: str) -> None:
-        with _errors("change the owner of", path):
+        with _errors("change the owner of", path), parent(path) as (above, name):
+            must_be_private(above, os.path.dirname(path))
             permissions = LocalPermissions.of(like)
-            permissions.apply_to(path)
-            for root, directories, files in os.walk(path):
-                for name in (*directories, *files):
-                    permissions.apply_to(f"{root}/{name}")
+            descriptor = below(above, name, LISTED)
+            try:
+                permissions.apply_below(descriptor, path)
+            finally:
+                os.close(descriptor)
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         return _all_synced({path: _to_sync(path) for path in paths})
@@ -162,36 +173,33 @@ class LocalStorage:
         return _all_synced({path: [os.path.dirname(path)] for path in paths})
 
     def rename(self, source: str, target: str, *, durable: bool = True) -> None:
-        with _errors("rename to", target):
+        with (
+            _errors("rename to", target),
+            parent(source) as (source_directory, old),
+            parent(target, synced=durable) as (target_directory, new),
+        ):
             try:
-                exclusive_rename.rename(source, target)
+                exclusive_rename.rename(old, source_directory, new, target_directory)
             except FileExistsError:
                 raise StorageError(f"{target}: is there already; {source} is not moved over or into it") from None
             if durable:
-                _sync(os.path.dirname(target))
+                os.fsync(target_directory)
 
     def remove(self, path: str, *, durable: bool = True) -> None:
         with _errors("remove", path):
             try:
-                if os.path.isdir(path) and not os.path.islink(path):
-                    shutil.rmtree(path)
-                else:
-                    os.unlink(path)
+                with parent(path, synced=durable) as (above, name):
+                    local_listing.remove(above, name, path, self.limits)
+                    if durable:
+                        os.fsync(above)
             except FileNotFoundError:
-                if os.path.lexists(path):  # another process removes the same tree: an entry vanished meanwhile
-                    shutil.rmtree(path, ignore_errors=True)
-            except OSError as error:
-                if error.errno != errno.EROFS or os.path.lexists(path):
-                    raise
-                return  # mounted read-only: the system reports that even for a path that does not exist
-            if durable:
-                with contextlib.suppress(FileNotFoundError):  # the parent is gone too
-                    _sync(os.path.dirname(path))
+                return  # the directory that held it is gone too
 
     def identity(self, path: str) -> str | None:
         with _errors("look at", path):
             try:
-                return file_identity.identity(path)
+                with parent(path) as (above, name):
+                    return file_identity.identity(name, above)
             except FileNotFoundError:
                 return None
 
@@ -199,8 +207,46 @@ class LocalStorage:
         return os.access(path, os.W_OK | os.X_OK)
 
     def free_bytes(self, path: str) -> int | None:
-        with _errors("measure", path):
-            return shutil.disk_usage(path).free
+        with _errors("measure", path), directory(path) as descriptor:
+            found = os.fstatvfs(descriptor)
+            return found.f_bavail * found.f_frsize
+
+
+def _path_of(location: str) -> str:
+    """Returns the path of a location as the metastore spells it."""
+    # Hive stores paths unescaped: `%2F` and `#` in them are characters of a partition's directory name.
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return location.rstrip("/") or "/"
+    if scheme != "file":
+        raise NotSupported(
+            f"location {location!r}: storage {scheme!r} is not supported by this release; supported are local and "
+            "mounted file systems (file:/… or a path), hdfs, s3, s3a, abfs, abfss and gs"
+        )
+    if rest.startswith("//"):
+        host, _, path = rest[2:].partition("/")
+        if host not in ("", "localhost"):
+            raise NotSupported(f"location {location!r}: a file on host {host!r} cannot be reached from here")
+        rest = f"/{path}"
+    return rest.rstrip("/") or "/"
+
+
+def _status(path: str) -> os.stat_result:
+    """Returns the status of what has the name ``path``: of a link itself, if it is one."""
+    with parent(path) as (above, name):
+        return os.stat(name or ".", dir_fd=above, follow_symlinks=False)
+
+
+@contextlib.contextmanager
+def _made(above: int, name: str, place: str) -> Iterator[int]:
+    """Makes the directory ``name`` in an open one, for this user alone, and opens it until the block ends."""
+    os.mkdir(name, 0o700, dir_fd=above)
+    made = below(above, name, LISTED)
+    try:
+        must_be_private(made, place)
+        yield made
+    finally:
+        os.close(made)
 
 
 @contextlib.contextmanager
@@ -208,72 +254,17 @@ def _errors(verb: str, path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise UnsafeDirectory(f"{path}: is a link, or became one; {NOT_TOUCHED}") from error
         raise StorageError(f"cannot {verb} {path}: {error.strerror or error}") from error
 
 
-_path = attrgetter("path")
-
-
-def _entries(path: str) -> list[os.DirEntry[str]]:
-    """Returns the entries of the directory of a table or partition, which must exist."""
-    try:
-        with os.scandir(path) as entries:
-            return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
-        raise BadFile(
-            f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition"
-        ) from None
-    except OSError as error:
-        raise _unlisted(path, error) from error
-
-
-def _scan(path: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(path) as entries:
-            return list(entries)
-    except FileNotFoundError:  # vanished while we listed
-        return []
-    except OSError as error:
-        raise _unlisted(path, error) from error
-
-
-def _unlisted(path: str, error: OSError) -> StorageError:
-    return StorageError(f"cannot list {path}: {error.strerror or error}")
-
-
-def _walk(root: str, relative: str, files: list[FileStatus]) -> None:
-    """Adds every file below ``relative`` to ``files``."""
-    try:
-        with os.scandir(f"{root}/{relative}") as found:
-            entries = list(found)
-    except FileNotFoundError:
-        raise ListedButAbsent(f"{root}/{relative}") from None
-    except OSError as error:
-        raise _unlisted(f"{root}/{relative}", error) from error
-    for entry in entries:
-        path = f"{relative}/{entry.name}"
-        if entry.is_dir():
-            if not is_skipped(entry.name):
-                _walk(root, path, files)
-        else:
-            files.append(_status(entry, path))
-
-
-def _status(entry: os.DirEntry[str], path: str) -> FileStatus:
-    try:
-        return FileStatus(path=path, length=entry.stat().st_size)
-    except FileNotFoundError:
-        raise ListedButAbsent(entry.path) from None
-    except OSError as error:
-        raise StorageError(f"cannot measure {entry.path}: {error.strerror or error}") from error
-
-
 def _sync(path: str) -> None:
-    fd = os.open(path or ".", os.O_RDONLY)
+    descriptor = opened(path or ".", os.O_RDONLY)
     try:
-        os.fsync(fd)
+        os.fsync(descriptor)
     finally:
-        os.close(fd)
+        os.close(descriptor)
 
 
 def _to_sync(path: str) -> list[str]:
@@ -297,7 +288,8 @@ def _synced(paths: Iterable[str]) -> dict[str, StorageError]:
     failed: dict[str, StorageError] = {}
     for path in paths:
         try:
-            _sync(path)
-        except OSError as error:
-            failed[path] = StorageError(f"cannot sync {path}: {error.strerror or error}")
+            with _errors("sync", path):
+                _sync(path)
+        except StorageError as error:
+            failed[path] = error
     return failed

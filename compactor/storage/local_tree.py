@@ -9,39 +9,47 @@ from compactor.acid.names import is_skipped
 from compactor.acid.tree import Anchor, Tree
 from compactor.storage import file_identity
 from compactor.storage.consistent_listing import ListedButAbsent
+from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.no_links import directory
 
 _NEVER_ENTERED = ".snapshot"  #: where filers show the past, in every directory
 
 
 def anchor(path: str) -> Anchor:
-    """Returns the directory at ``path``, with links to it followed.
+    """Returns the directory at ``path``.
 
     Raises:
         OSError: it is not there, or cannot be looked at.
+        UnsafeDirectory: a link is in its path.
     """
-    real = os.path.realpath(path)
-    return Anchor(volume=f"file:{os.stat(real).st_dev}", identity=file_identity.identity(real))
+    with directory(path) as descriptor:
+        volume = f"file:{os.fstat(descriptor).st_dev}"
+        return Anchor(volume=volume, identity=file_identity.identity(".", descriptor))
 
 
-def tree(path: str) -> Tree:
+def tree(path: str, limits: ListingLimits) -> Tree:
     """Returns everything below ``path``. ``.snapshot`` is never entered.
 
     Raises:
         OSError: a directory cannot be listed, or ``path`` is none.
         ListedButAbsent: a directory vanished meanwhile, or ``path`` is another one by now.
+        UnsafeDirectory: a directory became a link meanwhile, or there are too many entries.
     """
     before = anchor(path)
     directories: list[str] = []
     links: list[str] = []
     files: Counter[str] = Counter()
-    waiting = [""]
+    waiting, seen = [""], 0
     while waiting:
         at = waiting.pop()
-        for entry in _entries(path, at):
+        entries = _entries(f"{path}/{at}" if at else path)
+        seen += len(entries)
+        limits.check_entries(path, seen)
+        for entry in entries:
             relative = f"{at}/{entry.name}" if at else entry.name
-            if entry.is_symlink() and not entry.is_file():  # to a directory, or to what is away
+            if entry.is_symlink():
                 links.append(relative)
-            elif entry.is_dir():
+            elif entry.is_dir(follow_symlinks=False):
                 if entry.name != _NEVER_ENTERED:
                     directories.append(relative)
                     waiting.append(relative)
@@ -52,10 +60,9 @@ def tree(path: str) -> Tree:
     return Tree(anchor=before, directories=tuple(sorted(directories)), files=dict(files), links=tuple(sorted(links)))
 
 
-def _entries(root: str, at: str) -> list[os.DirEntry[str]]:
-    place = f"{root}/{at}" if at else root
+def _entries(place: str) -> list[os.DirEntry[str]]:
     try:
-        with os.scandir(place) as found:
+        with directory(place) as descriptor, os.scandir(descriptor) as found:
             return list(found)
     except FileNotFoundError:
         raise ListedButAbsent(place) from None

@@ -20,6 +20,7 @@ from compactor.errors import CompactorError, NotSupported, StorageError
 from compactor.storage.build_listing import listing_of, tree_of
 from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
+from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import SCHEMES, StoreOptions, scrub
 
 _T = TypeVar("_T")
@@ -39,15 +40,16 @@ class ObjectStorage:
 
     EXTRA: ClassVar[str]  #: of the package, which installs the client
 
-    def __init__(self, options: StoreOptions | None = None) -> None:
+    def __init__(self, options: StoreOptions | None = None, limits: ListingLimits | None = None) -> None:
         self.options = options or StoreOptions()
+        self.limits = limits or ListingLimits()
         self._opening = threading.Lock()
         self._systems: dict[tuple[int, str], Any] = {}
 
     def capabilities(self, path: str) -> Capabilities:
         raise NotImplementedError
 
-    def resolve(self, location: str) -> str:
+    def resolve(self, location: str, within: str | None = None) -> str:
         return location.rstrip("/")
 
     def listing(self, path: str) -> Listing:
@@ -56,7 +58,7 @@ class ObjectStorage:
         # clients make an object "x/" to show an empty directory x; readers see it too
         markers = [name.partition("/")[0] for name, _ in below if name.endswith("/")]
         files = [(name, length) for name, length in below if not name.endswith("/")]
-        return listing_of(path, files, markers, self.read)
+        return listing_of(path, files, markers, self.read, self.limits)
 
     def tree(self, path: str) -> Tree:
         with errors("list", path):
@@ -98,6 +100,9 @@ class ObjectStorage:
     def local_path(self, path: str) -> str | None:
         return None
 
+    def descriptor(self, path: str) -> int | None:
+        return None
+
     def owner(self, path: str) -> str | None:
         return None
 
@@ -132,6 +137,9 @@ class ObjectStorage:
         self._system(path).put_file(local, path)
 
     def make_directories(self, path: str, *, like: str) -> None:
+        """Does nothing: there are no directories."""
+
+    def make_private(self, path: str, *, inside_private: bool) -> None:
         """Does nothing: there are no directories."""
 
     def adopt(self, path: str, *, like: str) -> None:

@@ -14,7 +14,8 @@ from compactor.storage.options import StoreOptions
 
 
 class Storage(Protocol):
-    """Paths are those that ``resolve`` returned, extended by ``/name``. Every method raises ``StorageError``."""
+    """Paths are those that ``resolve`` returned, extended by ``/name``. Every method raises ``StorageError``, and
+    ``UnsafeDirectory`` for a link in a path: only ``resolve`` follows links (PROTOCOL 11.13)."""
 
     @property
     def options(self) -> StoreOptions:
@@ -23,8 +24,13 @@ class Storage(Protocol):
     def capabilities(self, path: str) -> Capabilities:
         """Returns the guarantees of the store that ``path`` is in."""
 
-    def resolve(self, location: str) -> str:
-        """Returns the path of a location as the metastore spells it (``file:/x``, ``hdfs://nn:8020/x``, ``s3a://b/x``).
+    def resolve(self, location: str, within: str | None = None) -> str:
+        """Returns the path of a location as the metastore spells it (``file:/x``, ``hdfs://nn:8020/x``, ``s3a://b/x``),
+        without links.
+
+        Args:
+            within: the location of the table, if ``location`` is that of a partition. Links are followed to the table, and
+                none below it.
 
         Raises:
             NotSupported: no back end serves that scheme.
@@ -32,8 +38,9 @@ class Storage(Protocol):
 
     def listing(self, path: str) -> Listing:
         """Lists everything below ``path``, again from the start if an entry vanishes meanwhile. Raises ``StorageError`` for
-        a name that is listed and does not answer (PROTOCOL 11.10), and ``BadFile`` if ``path`` does not exist (in an object
-        store, which has no empty directories, the listing is then empty)."""
+        a name that is listed and does not answer (PROTOCOL 11.10), ``UnsafeDirectory`` for anything but regular files and
+        directories and for too many of them, and ``BadFile`` if ``path`` does not exist (in an object store, which has no
+        empty directories, the listing is then empty)."""
 
     def tree(self, path: str) -> Tree:
         """Returns all directories below ``path``, those included that readers skip. Raises as ``listing`` does."""
@@ -47,7 +54,12 @@ class Storage(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def local_path(self, path: str) -> str | None:
-        """Returns a path that the ORC codecs can open; None if files must be read by ranges and uploaded."""
+        """Returns the path of a directory of ``make_private`` that the ORC codecs can write to; None if files must be
+        uploaded. Nothing is read by it: see ``descriptor``."""
+
+    def descriptor(self, path: str) -> int | None:
+        """Returns a descriptor of the regular file at ``path``, which the caller closes; None if files must be read by
+        ranges. Raises ``BadFile`` if the file is gone."""
 
     def owner(self, path: str) -> str | None:
         """Returns the user who owns ``path``; None where the store has no owners."""
@@ -75,8 +87,17 @@ class Storage(Protocol):
         """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``; ``sync``
         makes them durable."""
 
+    def make_private(self, path: str, *, inside_private: bool) -> None:
+        """Creates the directory ``path``, which must not exist, for this user alone; ``adopt`` opens it to others.
+
+        Args:
+            inside_private: the directory that it is made in was made by this method, too. ``UnsafeDirectory`` if another
+                one is there now.
+        """
+
     def adopt(self, path: str, *, like: str) -> None:
-        """Gives everything below ``path`` the owner, group, mode and ACL of ``like``."""
+        """Gives everything below ``path``, a directory that ``make_private`` made in another one, the owner, group, mode and
+        ACL of ``like``."""
 
     def sync(self, paths: Collection[str]) -> Mapping[str, StorageError]:
         """Makes ``paths``, everything below them and their names durable where the store supports that: many at once, since

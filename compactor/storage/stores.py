@@ -13,6 +13,7 @@ from compactor.storage.capabilities import Capabilities
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.gcs import GcsStorage
 from compactor.storage.hdfs import HdfsStorage
+from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local import LocalStorage
 from compactor.storage.options import SCHEMES, StoreOptions
 from compactor.storage.protocol import Storage
@@ -22,14 +23,14 @@ from compactor.storage.s3 import S3Storage
 class Stores:
     """The stores in which a metastore's tables may lie; a store is opened when it is first used."""
 
-    def __init__(self, options: StoreOptions | None = None) -> None:
+    def __init__(self, options: StoreOptions | None = None, limits: ListingLimits | None = None) -> None:
         self._options = options or StoreOptions()
-        self._local = LocalStorage()
+        self._local = LocalStorage(limits)
         self._by_kind: dict[str, Storage] = {
-            "hdfs": HdfsStorage(self._options),
-            "s3": S3Storage(self._options),
-            "abfs": AbfsStorage(self._options),
-            "gs": GcsStorage(self._options),
+            "hdfs": HdfsStorage(self._options, limits),
+            "s3": S3Storage(self._options, limits),
+            "abfs": AbfsStorage(self._options, limits),
+            "gs": GcsStorage(self._options, limits),
         }
 
     @property
@@ -46,8 +47,8 @@ class Stores:
     def capabilities(self, path: str) -> Capabilities:
         return self.of(path).capabilities(path)
 
-    def resolve(self, location: str) -> str:
-        return self.of(location).resolve(location)
+    def resolve(self, location: str, within: str | None = None) -> str:
+        return self.of(location).resolve(location, within)
 
     def listing(self, path: str) -> Listing:
         return self.of(path).listing(path)
@@ -66,6 +67,9 @@ class Stores:
 
     def local_path(self, path: str) -> str | None:
         return self.of(path).local_path(path)
+
+    def descriptor(self, path: str) -> int | None:
+        return self.of(path).descriptor(path)
 
     def owner(self, path: str) -> str | None:
         return self.of(path).owner(path)
@@ -90,6 +94,9 @@ class Stores:
 
     def make_directories(self, path: str, *, like: str) -> None:
         self.of(path).make_directories(path, like=like)
+
+    def make_private(self, path: str, *, inside_private: bool) -> None:
+        self.of(path).make_private(path, inside_private=inside_private)
 
     def adopt(self, path: str, *, like: str) -> None:
         self.of(path).adopt(path, like=like)

@@ -21,6 +21,9 @@ class Deferred(LocalStorage):
     def local_path(self, path: str) -> str | None:
         return None
 
+    def descriptor(self, path: str) -> int | None:
+        return None
+
     def deferring(self, path: str) -> Deferred:
         return self
 

@@ -29,6 +29,7 @@ from compactor.rows.inputs import Input
 from compactor.rows.reader import read_snapshot
 from compactor.storage.local import LocalStorage
 from tests.support.acid_files import FIRST_FILE, write_file
+from tests.support.folders import staging_of
 
 RawTimestamp = tuple[int, int]
 DELETER = 999  #: the write ID of all deletes
@@ -150,7 +151,7 @@ def make_unit(root: Path, files: Sequence[File], table: str, *, small_stripe_byt
         deletes = [Input(path=str(path.relative_to(root)), length=path.stat().st_size)]
     return Unit(
         location=str(root),
-        staging=str(root / "_compactor_v7"),
+        staging=staging_of(root),
         number=0,
         shape=Shape.MAJOR,
         inserts=tuple(inserts),

@@ -19,6 +19,7 @@ from compactor.rewrite.plan.unit import Output, Shape, Unit, UnitResult
 from compactor.rewrite.run.execute import perform_task
 from compactor.rows.inputs import Input
 from tests.support.acid_files import FIRST_FILE, ROW_TYPE, dense, write_file
+from tests.support.folders import staging_of
 
 WHOLE = 1 << 30  #: more bytes than there are
 
@@ -42,7 +43,7 @@ def large_unit(folder: Path) -> Unit:
     write_file(folder / "x" / "bucket_00000", gone, current=[9] * len(gone), operation=2)
     return Unit(
         location=str(folder),
-        staging=str(folder / "_compactor_v7"),
+        staging=staging_of(folder),
         number=0,
         shape=Shape.MAJOR,
         inserts=inputs(folder, rows),

@@ -13,6 +13,7 @@ from compactor.rewrite.run.runner import InProcessRunner, Runner
 from compactor.rewrite.run.task_queue import Job
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.folders import staging_of
 
 SEEN = ValidWriteIdList(table="d.t", high_watermark=WriteId(9), aborted=frozenset({WriteId(5)}))
 
@@ -22,7 +23,7 @@ def small_unit(folder: Path) -> Unit:
     write_file(folder / "d" / "bucket_00000", dense(1, 3))
     return Unit(
         location=str(folder),
-        staging=str(folder / "_compactor_v7"),
+        staging=staging_of(folder),
         number=0,
         shape=Shape.MAJOR,
         inserts=(Input(path="d/bucket_00000", length=1),),
@@ -48,7 +49,7 @@ def acid_unit(
 
     return Unit(
         location=str(folder),
-        staging=str(folder / "_compactor_v7"),
+        staging=staging_of(folder),
         number=0,
         shape=shape,
         inserts=inputs(rows),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from compactor.deployment import configure, open_deployment, open_site
-from compactor.errors import BadSetting, DatabaseUnavailable, Refused
+from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnsafeDirectory
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
 from compactor.metastore.store import Metastore
 from compactor.service.mode import Mode, mode_of
@@ -136,3 +136,17 @@ def test_storage_options_come_from_the_file(tmp_path: Path) -> None:
     config = toml(tmp_path / "c.toml", "[storage.ftp]\nhost = 1\n")
     with pytest.raises(BadSetting, match="no such store"):
         configure(environment={"COMPACTOR_CONFIG": config, **URL})
+
+
+def test_the_site_limits_its_listings(tmp_path: Path, metastore: Metastore, metastore_url: str) -> None:
+    (tmp_path / "t" / "delta_0000001_0000001").mkdir(parents=True)
+    (tmp_path / "t" / "delta_0000001_0000001" / "bucket_00000").write_bytes(b"")
+    environment = {"COMPACTOR_METASTORE_URL": metastore_url}
+    for key, allowed in (("compactor.listing.entries", "2"), ("compactor.listing.depth", "1")):
+        with open_site(configure(flags={key: allowed}, environment=environment)) as site:
+            assert len(site.storage.listing(f"{tmp_path}/t").files) == 1
+    (tmp_path / "t" / "delta_0000001_0000001" / "deep").mkdir()
+    for key, allowed in (("compactor.listing.entries", "2"), ("compactor.listing.depth", "1")):
+        given = configure(flags={key: allowed}, environment=environment)
+        with open_site(given) as site, pytest.raises(UnsafeDirectory, match=key):
+            site.storage.listing(f"{tmp_path}/t")

@@ -94,15 +94,19 @@ class BytesSource:
 
 
 class LocalSource:
-    """A file of the local file system, open until ``close``."""
+    """A file of the local file system, open until ``close``.
+
+    Args:
+        descriptor: of the file if it is open already; it is closed with the source.
+    """
 
     is_local = True
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], descriptor: int | None = None) -> None:
         self.name = os.fspath(path)
         self._descriptor = -1
         try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
         except FileNotFoundError as error:
             raise BadFile(f"file {self.name}: it is gone; list the directory again") from error
         except OSError as error:

@@ -89,15 +89,16 @@ class Plan:
 class PlanContext:
     """Everything that a plan depends on besides the state of the directory.
 
-    ``small_stripe_bytes`` None leaves the unit's own bound. ``stores`` says how executors reach the location.
-    ``file_format`` is that of an insert-only table, None for a full ACID one; ``is_bucketed`` says whether the file
-    numbers of such a table mean buckets.
+    ``token`` is the random part of the staging directory's name. ``small_stripe_bytes`` None leaves the unit's own bound.
+    ``stores`` says how executors reach the location. ``file_format`` is that of an insert-only table, None for a full ACID
+    one; ``is_bucketed`` says whether the file numbers of such a table mean buckets.
     """
 
     location: str
     txn: TxnId
     write_ids: ValidWriteIdList
     row_type: str
+    token: str = ""
     layout: Layout = Layout.VISIBILITY
     small_stripe_bytes: int | None = None
     full_verify: bool = False
@@ -147,7 +148,7 @@ def _template(context: PlanContext, shape: Shape, first_write_id: WriteId) -> Un
     """Returns a unit that has everything but its file number and inputs."""
     template = Unit(
         location=context.location,
-        staging=f"{context.location}/{staging_name(context.txn)}",
+        staging=f"{context.location}/{staging_name(context.txn, context.token)}",
         number=0,
         shape=shape,
         inserts=(),

@@ -15,7 +15,7 @@ import numpy as np
 
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing, SortedListing
-from compactor.acid.names import Base, Delta, DeltaKind, parse_directory, staging_name
+from compactor.acid.names import Base, Delta, DeltaKind, parse_directory, parse_staging
 from compactor.errors import BadName, CompactorError, Disagreement
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.publish.manifest import read_manifest
@@ -95,7 +95,11 @@ class Evidence:
 
     def _has_its_inputs(self, output: NamedOutput) -> bool:
         """Returns true if the output's manifest is there, and every input that it lists has the listed length."""
-        manifest = read_manifest(self._storage, f"{self._location}/{staging_name(output.txn)}/{MANIFEST}")
+        own = [name for name in self._storage.children(self._location) if parse_staging(name) == output.txn]
+        return any(self._lists_what_is_there(output, f"{self._location}/{name}/{MANIFEST}") for name in own)
+
+    def _lists_what_is_there(self, output: NamedOutput, path: str) -> bool:
+        manifest = read_manifest(self._storage, path)
         if manifest is None or output.name not in manifest.outputs or not manifest.inputs:
             return False
         lengths = {file.path: file.length for file in self._listing.files}

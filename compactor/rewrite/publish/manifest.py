@@ -10,6 +10,8 @@ from compactor.errors import CompactorError
 from compactor.ids import TxnId
 from compactor.storage.protocol import Storage
 
+_LARGEST = 256 * 1024 * 1024  #: bytes: of a million files with long names
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
@@ -23,7 +25,7 @@ class Manifest:
 def read_manifest(storage: Storage, path: str) -> Manifest | None:
     """Returns the manifest at ``path``; None if there is none, or it cannot be read, which proves nothing."""
     try:
-        if not storage.exists(path):
+        if not storage.exists(path) or storage.length(path) > _LARGEST:
             return None
         found = json.loads(storage.read(path))
         txn = found.get("transaction")
@@ -32,5 +34,5 @@ def read_manifest(storage: Storage, path: str) -> Manifest | None:
             inputs={str(one["path"]): int(one["length"]) for one in found["inputs"]},
             outputs=tuple(str(one["name"]) for one in found["directories"]),
         )
-    except (CompactorError, ValueError, KeyError, TypeError, AttributeError):
+    except (CompactorError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

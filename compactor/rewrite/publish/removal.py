@@ -111,6 +111,13 @@ def remove_leftovers(
     return tuple(removed)
 
 
+def remove_staging(storage: Storage, location: str, txn: TxnId) -> None:
+    """Removes the staging directories of the compaction of transaction ``txn``."""
+    for child in storage.children(location):
+        if parse_staging(child) == txn:
+            storage.remove(f"{location}/{child}")
+
+
 def abort_uploads(storage: Storage, location: str, is_gone: Callable[[TxnId], bool]) -> None:
     """Aborts uploads that only a compaction for which ``is_gone`` returns true could complete. Their keys contain its
     transaction."""

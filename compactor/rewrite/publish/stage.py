@@ -7,6 +7,7 @@ latter ever moves (PROTOCOL 3.1).
 from __future__ import annotations
 
 import json
+import secrets
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from compactor.steps import Step, reach
 from compactor.storage.deferred_uploads import Upload
 from compactor.storage.protocol import Storage
 
+_TOKEN_BYTES = 8  #: as many as nobody guesses while a compaction runs
 ATTEMPTS = "attempts"
 OUT = "out"
 MANIFEST = "manifest.json"
@@ -64,11 +66,16 @@ class Staged:
     is_pair: bool = False  #: readers without visibility could see one half of a pair (PROTOCOL 5)
 
 
+def token() -> str:
+    """Returns the random part of a staging directory's name."""
+    return secrets.token_hex(_TOKEN_BYTES)
+
+
 def prepare(storage: Storage, plan: Plan) -> None:
-    """Makes an empty staging directory, like the partition's own in owner, group, mode and ACL.
+    """Makes the staging directory, which nobody else may enter.
 
     Raises:
-        StorageError: there is no room for as many bytes as the plan and its slices read.
+        StorageError: there is no room for as many bytes as the plan and its slices read, or the name is taken.
     """
     free = storage.free_bytes(plan.location)
     needed = plan.input_bytes + sum(of_slice.input_bytes for of_slice in plan.slices)
@@ -76,10 +83,10 @@ def prepare(storage: Storage, plan: Plan) -> None:
         raise StorageError(
             f"{plan.location}: the compaction may write {needed} bytes and {free} are free; make room and ask again"
         )
-    storage.remove(plan.staging, durable=False)
     forget_uploads(storage, plan)
-    storage.make_directories(f"{plan.staging}/{ATTEMPTS}", like=plan.location)
-    storage.make_directories(f"{plan.staging}/{OUT}", like=plan.location)
+    storage.make_private(plan.staging, inside_private=False)
+    for name in (ATTEMPTS, OUT):
+        storage.make_private(f"{plan.staging}/{name}", inside_private=True)
 
 
 def forget_uploads(storage: Storage, plan: Plan) -> None:
@@ -148,7 +155,7 @@ def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) ->
 def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Output]) -> StagedDirectory:
     name = plan.directory(kind)
     path = f"{plan.staging}/{OUT}/{name}"
-    storage.make_directories(path, like=plan.location)
+    storage.make_private(path, inside_private=True)
     files: list[StagedFile] = []
     for output in outputs:
         if output.upload is None:

@@ -25,7 +25,8 @@ def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
     """Yields a local directory for the attempt whose files belong in ``home``: ``home`` itself if that is local."""
     local = storage.local_path(home)
     if local is not None:
-        os.makedirs(local)
+        # nobody else can learn its name, so the codecs may go to it by its path
+        storage.make_private(home, inside_private=True)
         yield local
         return
     with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:

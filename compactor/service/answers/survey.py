@@ -12,9 +12,9 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, parse_directory
 from compactor.compaction.entry import Entity
 from compactor.errors import BadName, CompactorError
-from compactor.metastore.catalog.values import Table
+from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.roles.initiator import DISAGREEMENT, Considered, Scan
-from compactor.service.site import Site
+from compactor.service.site import Site, path_of
 from compactor.storage.protocol import Storage
 
 #: Outcomes that require work, the most work first; all others require none.
@@ -23,6 +23,7 @@ _READING = frozenset(
     {
         "capabilities",
         "children",
+        "descriptor",
         "exists",
         "free_bytes",
         "length",
@@ -135,10 +136,10 @@ class Survey:
     def partitions(self, table: Table) -> list[Surveyed]:
         """Returns every partition of ``table``, or the table itself if it has none."""
         if not table.partition_keys:
-            return [self._surveyed(table, None, table.location)]
+            return [self._surveyed(table, None)]
         found = self._scan.found(Entity(database=table.database, table=table.name))
         partitions = found.partitions.values() if found is not None else ()
-        return [self._surveyed(table, partition.name, partition.location) for partition in partitions]
+        return [self._surveyed(table, partition) for partition in partitions]
 
     def unnamed(self, table: Table) -> Considered | None:
         """Returns what would happen to aborted dynamic-partition writes, which only name the table; None without any."""
@@ -168,10 +169,12 @@ class Survey:
             because=worst.because if worst is not None else "it has no partitions",
         )
 
-    def _surveyed(self, table: Table, partition: str | None, location: str) -> Surveyed:
-        entity = Entity(database=table.database, table=table.name, partition=partition)
+    def _surveyed(self, table: Table, partition: Partition | None) -> Surveyed:
+        name, location = (partition.name, partition.location) if partition else (None, table.location)
+        entity = Entity(database=table.database, table=table.name, partition=name)
         try:
-            content = Content.of(self._site.storage.listing(self._site.storage.resolve(location)))
+            path = path_of(self._site.storage, table, partition)
+            content = Content.of(self._site.storage.listing(path))
         except CompactorError as error:
             broken = Considered(entity=entity, outcome="error", because=str(error))
             return Surveyed(entity=entity, location=location, content=Content(), considered=broken)

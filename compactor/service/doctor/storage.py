@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_quarantine, parse_staging
 from compactor.errors import BadName, CompactorError
+from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.quarantine import quarantine_findings
 from compactor.service.mode import Mode, may
 from compactor.service.quarantine import SETTING
-from compactor.service.site import Site
+from compactor.service.site import Site, path_of
 from compactor.settings.precedence import Settings
 from compactor.storage.capabilities import Capabilities
 
@@ -31,10 +32,10 @@ class _Walk:
     cannot_keep: list[str] = field(default_factory=list)
     stores: Counter[Capabilities] = field(default_factory=Counter)
 
-    def visit(self, site: Site, location: str, settings: Settings) -> None:
+    def visit(self, site: Site, table: Table, partition: Partition | None, settings: Settings) -> None:
         self.directories += 1
         try:
-            path = site.storage.resolve(location)
+            path = path_of(site.storage, table, partition)
             store = site.storage.capabilities(path)
             self.stores[store] += 1
             if settings.milliseconds(SETTING) and may(settings, Mode.CLEAN) and not store.renames:
@@ -57,10 +58,10 @@ def check_storage(site: Site) -> Iterator[Finding]:
     tables = [t for t in site.metastore.catalog.tables() if t.is_transactional]
     walk = _Walk(tables=len(tables))
     for table in tables:
-        partitions = site.metastore.catalog.partitions(table) if table.partition_keys else []
+        partitions = site.metastore.catalog.partitions(table) if table.partition_keys else [None]
         settings = site.settings_for(table)
-        for location in [p.location for p in partitions] if table.partition_keys else [table.location]:
-            walk.visit(site, location, settings)
+        for partition in partitions:
+            walk.visit(site, table, partition, settings)
     yield from _findings(walk)
     yield from quarantine_findings(site, walk.quarantines, walk.cannot_keep)
 

@@ -26,6 +26,7 @@ from compactor.orc.io.source import Source
 from compactor.rows.keys import INSERT, to_numbers
 from compactor.rows.remote_source import open_source
 from compactor.service.doctor.finding import Finding, Level, ok
+from compactor.service.site import path_of
 from compactor.storage.protocol import Storage
 
 _OPERATION, _BUCKET = 0, 2  #: positions of these key columns
@@ -77,7 +78,7 @@ def none_of(looked_at: int) -> Finding:
 def check_partition(storage: Storage, place: PartitionPlace) -> Finding | None:
     """Returns the finding of a partition that needs a major compaction or cannot be checked; None if it is fine."""
     try:
-        found = next(misread_files(storage, storage.resolve(place.location)), None)
+        found = next(misread_files(storage, path_of(storage, place.table, place.partition)), None)
     except CompactorError as error:
         return Finding(level=Level.FAIL, subject=str(place.entity), found=str(error), wanted="files that can be read")
     if found is None:

@@ -34,7 +34,7 @@ from compactor.rewrite.run.task_queue import Job
 from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
-from compactor.service.site import identity, must_be_unsorted
+from compactor.service.site import identity, must_be_unsorted, path_of
 from compactor.settings.precedence import Settings, with_table
 from compactor.steps import Step, reach
 from compactor.storage.stores import Stores
@@ -107,7 +107,7 @@ class _Hold:
 
     def compact(self, runner: Runner, full_verify: bool) -> Finding:
         site, entity = self.site, self.claim.entity
-        path = site.storage.resolve(self.place.location)
+        path = path_of(site.storage, self.place.table, self.place.partition)
         run_as = site.storage.owner(path) or self.place.table.owner or site.user
         self._clear_leftovers(path)
         seen, listing, directory = _view(site, entity, path)
@@ -125,6 +125,7 @@ class _Hold:
             PlanContext(
                 location=path,
                 txn=TxnId(self.claim.number),
+                token=stage.token(),
                 write_ids=seen,
                 row_type=self.place.table.row_type,
                 layout=Layout.VERSION_1,
@@ -229,7 +230,7 @@ def _may_compact(site: OldSite, place: PartitionPlace) -> None:
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
     must_be_unsorted(entity, table, place.partition)
-    if not site.storage.capabilities(site.storage.resolve(place.location)).renames:
+    if not site.storage.capabilities(path_of(site.storage, table, place.partition)).renames:
         raise NotSupported(
             f"{entity}: its store has no directory rename, and Hive 2 would read a base that is only half named"
         )

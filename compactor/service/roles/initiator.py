@@ -25,7 +25,7 @@ from compactor.service import lost_workers
 from compactor.service.agreement import Given
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
-from compactor.service.site import Site
+from compactor.service.site import Site, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
@@ -329,8 +329,8 @@ class Scan:
         if entity.partition is None and found.table.partition_keys:
             # An aborted dynamic-partition write: the partitions it touched are not recorded.
             return decide(Facts(aborts=count, oldest_abort_age_ms=age), found.settings)
-        location = found.partitions[entity.partition].location if entity.partition else found.table.location
-        listing = self.site.storage.listing(self.site.storage.resolve(location))
+        partition = found.partitions[entity.partition] if entity.partition else None
+        listing = self.site.storage.listing(path_of(self.site.storage, found.table, partition))
         self._must_agree(entity, found, listing.directories)
         directory = acid_directory(listing, found.write_ids, self.txns)
         inserts = found.table.is_insert_only

@@ -20,6 +20,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.metastore.transactions.values import NewTransaction
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import Shape
+from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import Runner
 from compactor.service import leftovers
 from compactor.service.exclusive import renames
@@ -170,6 +171,7 @@ class GroupRun:
             kind=kind,
             txn=one.txn,
             file_format=one.file_format,
+            token=stage.token(),
             buckets=one.entry.buckets or None,
             order_by=one.entry.order_by,
             small_stripe_bytes=self.options.small_stripe_bytes,
@@ -178,6 +180,7 @@ class GroupRun:
         return plan_scope(self.site, request, one.scope)
 
     def _planned_as_major(self, one: MustBeMajor) -> Planned:
+        self.site.storage.remove(one.plan.staging, durable=False)
         plan = self._plan(one, CompactionType.MAJOR)
         if plan.shape is not Shape.MAJOR:
             raise Refused(

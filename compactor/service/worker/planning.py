@@ -38,7 +38,8 @@ class ReadScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """A compaction to plan: of type ``kind``, under transaction ``txn``.
+    """A compaction to plan: of type ``kind``, under transaction ``txn``. ``token`` is the random part of the name of its
+    staging directory; a preview has none.
 
     ``file_format`` is that of an insert-only table. ``buckets`` and ``order_by`` are those of a rebalance;
     ``small_stripe_bytes`` None leaves the unit's own bound.
@@ -48,6 +49,7 @@ class PlanRequest:
     kind: CompactionType
     txn: TxnId
     file_format: FileFormat | None
+    token: str = ""
     buckets: int | None = None
     order_by: str | None = None
     small_stripe_bytes: int | None = None
@@ -152,6 +154,7 @@ def plan_scope(site: Site, request: PlanRequest, scope: ReadScope) -> Plan:
     context = PlanContext(
         location=target.location,
         txn=request.txn,
+        token=request.token,
         write_ids=scope.view.write_ids,
         row_type=target.row_type,
         layout=site.metastore.dialect.layout,

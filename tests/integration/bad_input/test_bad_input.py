@@ -208,10 +208,10 @@ class Full(LocalStorage):
 class Denied(LocalStorage):
     """A partition that this user may only read."""
 
-    def make_directories(self, path: str, *, like: str) -> None:
+    def make_private(self, path: str, *, inside_private: bool) -> None:
         if "k=bad" in path:
             raise StorageError(f"cannot create {path}: Permission denied")
-        super().make_directories(path, like=like)
+        super().make_private(path, inside_private=inside_private)
 
 
 class Unlisted(LocalStorage):

@@ -19,6 +19,9 @@ class Far(LocalStorage):
     def local_path(self, path: str) -> str | None:
         return None
 
+    def descriptor(self, path: str) -> int | None:
+        return None
+
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         self.asked.append((offset, length))
         return super().read_range(path, offset, length)

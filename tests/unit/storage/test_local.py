@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadFile, NotSupported, StorageError
-from compactor.storage import exclusive_rename
+from compactor.errors import BadFile, NotSupported, StorageError, UnsafeDirectory
+from compactor.storage import exclusive_rename, local_listing
 from compactor.storage.local import LocalStorage
 
 STORAGE = LocalStorage()
@@ -45,6 +45,38 @@ def test_other_storages_are_refused_by_name(location: str) -> None:
 def test_a_file_of_another_host_is_refused() -> None:
     with pytest.raises(NotSupported, match="far"):
         STORAGE.resolve("file://far/w/t")
+
+
+def test_a_location_that_is_reached_over_links(tmp_path: Path) -> None:
+    """Mounts are; a link that is met later is refused."""
+    (tmp_path / "disk" / "t").mkdir(parents=True)
+    (tmp_path / "disk" / "t" / "000000_0").write_bytes(b"1")
+    (tmp_path / "warehouse").symlink_to("disk")
+    (tmp_path / "disk" / "other").symlink_to("t")
+    for name in ("warehouse/t", "warehouse/other", "disk/../warehouse//./t/"):
+        path = STORAGE.resolve(f"file:{tmp_path}/{name}")
+        assert path == f"{tmp_path}/disk/t"
+        assert STORAGE.read(f"{path}/000000_0") == b"1"
+    with pytest.raises(UnsafeDirectory, match=r"/warehouse: is a link"):
+        STORAGE.listing(f"{tmp_path}/warehouse/t")
+
+
+def test_a_partition_is_reached_over_no_link(tmp_path: Path) -> None:
+    """PROTOCOL 11.13: whoever may write in the table's directory could have led it anywhere."""
+    (tmp_path / "disk" / "t" / "p=1").mkdir(parents=True)
+    (tmp_path / "warehouse").symlink_to("disk")
+    (tmp_path / "disk" / "t" / "p=2").symlink_to(tmp_path / "secret")
+    table = f"file:{tmp_path}/warehouse/t"
+    real = f"{tmp_path}/disk/t"
+    for spelt in (f"{tmp_path}/warehouse/t", real, f"file://{tmp_path}/warehouse/t"):
+        assert STORAGE.resolve(f"{spelt}/p=1", within=table) == f"{real}/p=1"
+        assert STORAGE.resolve(f"{spelt}/p=2//x/", within=table) == f"{real}/p=2/x"
+    with pytest.raises(UnsafeDirectory, match=r"p=2: is a link"):
+        STORAGE.listing(STORAGE.resolve(f"{tmp_path}/warehouse/t/p=2", within=table))
+    (tmp_path / "elsewhere").symlink_to("disk")  # a partition that is not below its table has a way of its own
+    assert STORAGE.resolve(f"{tmp_path}/elsewhere/x/p=3", within=table) == f"{tmp_path}/disk/x/p=3"
+    assert STORAGE.resolve(f"{real}/../x", within=table) == f"{tmp_path}/disk/x"
+    assert STORAGE.resolve(f"{real}2", within=table) == f"{real}2"
 
 
 def test_a_listing_holds_files_at_any_depth_and_directories_at_the_top(tmp_path: Path) -> None:
@@ -127,7 +159,7 @@ def test_removing_a_missing_path_from_a_read_only_disk_succeeds(
 ) -> None:
     """Such a disk refuses even the removal of a missing path, which must not hide the original error."""
 
-    def refuse(path: str) -> None:
+    def refuse(path: str, *, dir_fd: int) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(os, "unlink", refuse)
@@ -141,15 +173,69 @@ def test_new_directories_get_the_permissions_of_their_model(tmp_path: Path) -> N
     model = tmp_path / "t"
     model.mkdir()
     model.chmod(0o2775)
-    STORAGE.make_directories(f"{model}/_compactor_v7/out/base_1", like=str(model))
-    for path in ("_compactor_v7", "_compactor_v7/out", "_compactor_v7/out/base_1"):
-        assert stat.S_IMODE((model / path).stat().st_mode) == 0o2775
-    STORAGE.make_directories(f"{model}/_compactor_v7/out", like=str(model))  # again
-    file = model / "_compactor_v7" / "out" / "base_1" / "bucket_00000"
-    file.write_bytes(b"1")
-    file.chmod(0o600)
-    STORAGE.adopt(f"{model}/_compactor_v7/out", like=str(model))
-    assert stat.S_IMODE(file.stat().st_mode) == 0o664  # no execute bits on files
+    STORAGE.make_directories(f"{model}/.compactor_quarantine_7/sub", like=str(model))
+    for path in (".compactor_quarantine_7", ".compactor_quarantine_7/sub"):
+        assert mode_of(model / path) == 0o2775
+    (model / ".compactor_quarantine_7").chmod(0o700)
+    STORAGE.make_directories(f"{model}/.compactor_quarantine_7", like=str(model))  # again
+    assert mode_of(model / ".compactor_quarantine_7") == 0o700  # what exists stays as it is
+
+
+def test_no_directory_is_made_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "t" / "link").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnsafeDirectory, match=r"t/link: is a link"):
+        STORAGE.make_directories(f"{tmp_path}/t/link/sub", like=f"{tmp_path}/t")
+    with pytest.raises(UnsafeDirectory, match=r"t/link: is a link"):
+        STORAGE.make_private(f"{tmp_path}/t/link/sub", inside_private=False)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def staged(table: Path) -> str:
+    """Makes a staging directory with an output in it."""
+    staging = f"{table}/_compactor_v7"
+    STORAGE.make_private(staging, inside_private=False)
+    STORAGE.make_private(f"{staging}/out", inside_private=True)
+    STORAGE.make_private(f"{staging}/out/base_1", inside_private=True)
+    STORAGE.write(f"{staging}/out/base_1/bucket_00000", b"1")
+    return staging
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_what_is_staged_is_private_until_it_is_adopted(tmp_path: Path) -> None:
+    table = tmp_path / "t"
+    table.mkdir()
+    table.chmod(0o2775)
+    staging = Path(staged(table))
+    for path in (staging, staging / "out", staging / "out" / "base_1"):
+        assert mode_of(path) & 0o777 == 0o700
+    STORAGE.adopt(f"{staging}/out", like=str(table))
+    assert mode_of(staging / "out" / "base_1") == 0o2775
+    assert mode_of(staging / "out" / "base_1" / "bucket_00000") == 0o664  # no execute bits on files
+    assert mode_of(staging / "out") & 0o777 == mode_of(staging) & 0o777 == 0o700
+
+
+def test_a_private_directory_is_a_new_one(tmp_path: Path) -> None:
+    staging = staged(tmp_path)
+    with pytest.raises(StorageError, match=r"cannot create .*/_compactor_v7: File exists"):
+        STORAGE.make_private(staging, inside_private=False)
+
+
+def test_only_what_is_ours_alone_is_adopted_or_added_to(tmp_path: Path) -> None:
+    """Somebody has put a directory of his own where ours was: nothing in it is used."""
+    staging = Path(staged(tmp_path))
+    staging.rename(tmp_path / "away")
+    (staging / "out" / "base_1").mkdir(parents=True)
+    staging.chmod(0o755)
+    with pytest.raises(UnsafeDirectory, match=r"_compactor_v7: belongs to user \d+ with mode 755"):
+        STORAGE.adopt(f"{staging}/out", like=str(tmp_path))
+    with pytest.raises(UnsafeDirectory, match=r"_compactor_v7: belongs to user"):
+        STORAGE.make_private(f"{staging}/attempts", inside_private=True)
+    assert sorted(path.name for path in staging.rglob("*")) == ["base_1", "out"]
 
 
 def test_writing_reading_measuring(tmp_path: Path) -> None:
@@ -208,29 +294,32 @@ def test_an_error_names_the_operation(tmp_path: Path) -> None:
             call(str(tmp_path / "gone"))
     (tmp_path / "f").write_bytes(b"")
     with pytest.raises(StorageError, match="cannot create"):
+        STORAGE.make_private(f"{tmp_path}/f/below", inside_private=False)
+    with pytest.raises(StorageError, match="cannot create"):
         STORAGE.make_directories(f"{tmp_path}/f/below", like=str(tmp_path))
     with pytest.raises(StorageError, match="cannot list"):
         STORAGE.children(f"{tmp_path}/f")
 
 
-def test_a_name_that_is_listed_and_never_answers_ends_the_listing(tmp_path: Path) -> None:
-    """PROTOCOL 11.10: a disk behind a broken link was taken for empty, and its rows were compacted away."""
+def test_a_name_that_is_listed_and_never_answers_ends_the_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 11.10: a disk that was away was taken for empty, and its rows were compacted away."""
     (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(
-        StorageError, match=r"d/link: its directory lists it, and it does not answer.*disk, link or mount"
-    ):
+    (tmp_path / "d" / "f").write_bytes(b"1")
+    Absences(monkeypatch, ["f", "f"])
+    with pytest.raises(StorageError, match=r"d/f: its directory lists it, and it does not answer.*disk, link or mount"):
         STORAGE.listing(str(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["delta_1", "delta_1/bucket_00000"])
+@pytest.mark.parametrize("name", ["delta_1", "bucket_00000"])
 def test_a_name_that_does_not_answer_once_is_not_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """PROTOCOL 11.10: a stale cache answers ENOENT for an existing file."""
     (tmp_path / "delta_1").mkdir()
     (tmp_path / "delta_1" / "bucket_00000").write_bytes(b"123")
-    absent = Absences(monkeypatch, [str(tmp_path / name)])
+    absent = Absences(monkeypatch, [name])
     assert [f.path for f in STORAGE.listing(str(tmp_path)).files] == ["delta_1/bucket_00000"]
     assert absent.left == []
 
@@ -240,42 +329,47 @@ def test_an_entry_removed_during_the_listing_is_absent(tmp_path: Path, monkeypat
     for name in ("delta_1", "delta_2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "bucket_00000").write_bytes(b"123")
-    Absences(monkeypatch, [str(tmp_path / "delta_1")], then=lambda: shutil.rmtree(tmp_path / "delta_1"))
+    Absences(monkeypatch, ["delta_1"], then=lambda: shutil.rmtree(tmp_path / "delta_1"))
     assert STORAGE.listing(str(tmp_path)).directories == ("delta_2",)
 
 
 class Absences:
-    """Paths that each answer ENOENT once, as in a stale cache; ``then`` is called at that moment."""
+    """Names that each answer ENOENT once, as in a stale cache; ``then`` is called at that moment."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, left: list[str], then: Callable[[], object] = lambda: None
     ) -> None:
         self.left = left
         self._then = then
-        self._scandir = os.scandir
+        self._scandir, self._below = os.scandir, local_listing.below
         monkeypatch.setattr(os, "scandir", self.scan)
+        monkeypatch.setattr(local_listing, "below", self.below)
 
-    def scan(self, path: str) -> Any:
-        self.answer(path)
-        with self._scandir(path) as found:
+    def scan(self, place: Any) -> Any:
+        with self._scandir(place) as found:
             return contextlib.nullcontext([_Entry(self, entry) for entry in found])
 
-    def answer(self, path: str) -> None:
-        if path in self.left:
-            self.left.remove(path)
+    def below(self, directory: int, name: str, flags: int) -> int:
+        self.answer(name)
+        return self._below(directory, name, flags)
+
+    def answer(self, name: str) -> None:
+        if name in self.left:
+            self.left.remove(name)
             self._then()
-            raise FileNotFoundError(errno.ENOENT, "No such file or directory", path)
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", name)
 
 
 class _Entry:
     def __init__(self, absences: Absences, entry: os.DirEntry[str]) -> None:
         self._absences, self._entry = absences, entry
-        self.name, self.path = entry.name, entry.path
-        self.is_dir = entry.is_dir
+        self.name, self.is_dir = entry.name, entry.is_dir
+        self._status = None if entry.is_dir() else entry.stat()
 
-    def stat(self) -> os.stat_result:
-        self._absences.answer(self.path)
-        return self._entry.stat()
+    def stat(self, *, follow_symlinks: bool) -> os.stat_result:
+        self._absences.answer(self.name)
+        assert self._status is not None
+        return self._status
 
 
 def test_a_file_is_never_written_over(tmp_path: Path) -> None:
@@ -291,13 +385,10 @@ def test_a_file_is_never_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("supported", [True, False])
 def test_a_rename_is_exclusive_to_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: bool) -> None:
-    """PROTOCOL 11.12: a name that appears after it was looked for is not replaced, where the system has a call for it;
-    elsewhere (NFS) what is there is looked for just before."""
+    """PROTOCOL 11.12: where the system has no call for it (NFS), what is there is looked for just before."""
     (tmp_path / "a").write_bytes(b"ours")
     (tmp_path / "f").write_bytes(b"theirs")
-    if supported:  # a look before the call would not see it
-        monkeypatch.setattr(os.path, "lexists", lambda path: False)
-    else:
+    if not supported:
         monkeypatch.setattr(exclusive_rename, "_renameat2", lambda *arguments: errno.EINVAL)
     with pytest.raises(StorageError, match=r"/f: is there already"):
         STORAGE.rename(str(tmp_path / "a"), str(tmp_path / "f"))

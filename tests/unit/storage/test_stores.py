@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,9 +44,16 @@ def test_nothing_is_renamed_from_one_store_to_another(tmp_path: Path) -> None:
 
 
 def test_the_local_store_serves_paths(tmp_path: Path) -> None:
-    STORES.make_directories(f"{tmp_path}/a", like=str(tmp_path))
-    STORES.write(f"{tmp_path}/a/f", b"123")
-    STORES.adopt(f"{tmp_path}/a", like=str(tmp_path))
+    STORES.make_private(f"{tmp_path}/s", inside_private=False)
+    STORES.make_private(f"{tmp_path}/s/a", inside_private=True)
+    STORES.write(f"{tmp_path}/s/a/f", b"123")
+    STORES.adopt(f"{tmp_path}/s/a", like=str(tmp_path))
+    STORES.rename(f"{tmp_path}/s/a", f"{tmp_path}/a")
+    STORES.remove(f"{tmp_path}/s")
+    descriptor = STORES.descriptor(f"{tmp_path}/a/f")
+    assert descriptor is not None
+    os.close(descriptor)
+    assert STORES.descriptor("s3://b/t/f") is None
     assert STORES.sync([str(tmp_path)]) == {}
     assert STORES.sync_names([str(tmp_path), "s3://b/t"]) == {}
     STORES.upload(f"{tmp_path}/a/f", f"{tmp_path}/g")

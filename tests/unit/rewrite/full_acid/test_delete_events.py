@@ -122,12 +122,13 @@ from compactor.ids import WriteId
 from compactor.rewrite.plan.unit import Shape, Unit
 from compactor.rows.inputs import Input
 from tests.support.units import execute
+from tests.support.folders import staging_of
 
 root = Path(sys.argv[1])
 files = sorted(root.glob("d*/bucket*"))
 inputs = [Input(path=str(path.relative_to(root)), length=path.stat().st_size) for path in files]
 result = execute(Unit(
-    location=str(root), staging=str(root / f"s{uuid.uuid4().hex}"), number=0, shape=Shape.MINOR,
+    location=str(root), staging=staging_of(root, f"s{uuid.uuid4().hex}"), number=0, shape=Shape.MINOR,
     inserts=tuple(i for i in inputs if i.path.startswith("delta")),
     deletes=tuple(i for i in inputs if i.path.startswith("delete")),
     write_ids=ValidWriteIdList(table="d.t", high_watermark=WriteId(9999)),

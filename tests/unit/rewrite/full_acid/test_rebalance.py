@@ -29,6 +29,7 @@ from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.unit import FileNumberInputs, Rebalance, Shape, Unit, UnitResult
 from compactor.rows.inputs import Input
 from tests.support.acid_files import ROW_TYPE, dense, write_file
+from tests.support.folders import staging_of
 from tests.support.units import execute
 
 OWN = WriteId(9)
@@ -46,7 +47,7 @@ def unit(root: Path, row_type: str, parts: Sequence[FileNumberInputs], files: in
     order = parse_order_by(order_by) if order_by else ()
     return Unit(
         location=str(root),
-        staging=str(root / "_compactor_v7"),
+        staging=staging_of(root),
         number=0,
         shape=Shape.MAJOR,
         inserts=tuple(source for part in parts for source in part.inserts),
@@ -212,7 +213,7 @@ def test_the_plan_has_one_unit_and_its_own_write_id(tmp_path: Path) -> None:
         highest_write_id=WriteId(3),
         txn=TxnId(7),
         location=str(tmp_path),
-        staging=str(tmp_path / "_compactor_v7"),
+        staging=staging_of(tmp_path),
         row_type=TYPE,
         inputs=("delta_1_1",),
     )

@@ -75,6 +75,9 @@ class Far(LocalStorage):
     def local_path(self, path: str) -> str | None:
         return None
 
+    def descriptor(self, path: str) -> int | None:
+        return None
+
     def upload(self, local: str, path: str) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(local, path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from compactor.acid.names import DeltaKind, Layout
+from compactor.acid.names import DeltaKind, Layout, parse_staging, staging_name
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.errors import StorageError, VerificationFailed
 from compactor.ids import TxnId, WriteId
@@ -167,13 +167,25 @@ def test_no_directory_is_ever_empty_of_files(tmp_path: Path, shape: Shape, name:
     stage.check_staged(STORAGE, made, staged)
 
 
-def test_a_staging_directory_begins_empty(tmp_path: Path) -> None:
+def test_a_staging_directory_begins_empty_and_private(tmp_path: Path) -> None:
     made = plan(tmp_path, Shape.MAJOR)
     stage.prepare(STORAGE, made)
-    output(made, 0)
-    stage.prepare(STORAGE, made)
     assert names_in(tmp_path / "_compactor_v42") == {"attempts", "out"}
-    assert names_in(tmp_path / "_compactor_v42" / "attempts") == set()
+    for path in (tmp_path / "_compactor_v42", *(tmp_path / "_compactor_v42").iterdir()):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        assert names_in(path) <= {"attempts", "out"}
+
+
+def test_a_name_that_is_taken_is_not_staged_in(tmp_path: Path) -> None:
+    (tmp_path / "_compactor_v42" / "out").mkdir(parents=True)
+    with pytest.raises(StorageError, match=r"_compactor_v42: File exists"):
+        stage.prepare(STORAGE, plan(tmp_path, Shape.MAJOR))
+    assert names_in(tmp_path / "_compactor_v42") == {"out"}
+
+
+def test_no_two_staging_directories_have_the_same_token() -> None:
+    assert len({stage.token() for _ in range(100)}) == 100
+    assert parse_staging(staging_name(TxnId(42), stage.token())) == 42
 
 
 @pytest.mark.parametrize(

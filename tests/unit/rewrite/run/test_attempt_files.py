@@ -12,6 +12,7 @@ from compactor.rewrite.plan.unit import Output
 from compactor.rewrite.run.attempt_files import attempt_folder, hand_over
 from compactor.storage.local import LocalStorage
 from tests.support.deferring import Deferred
+from tests.support.folders import staging_of
 
 CONTENT = bytes(range(256)) * 1024
 
@@ -22,6 +23,9 @@ class Far(LocalStorage):
     change = staticmethod(lambda content: content)
 
     def local_path(self, path: str) -> str | None:
+        return None
+
+    def descriptor(self, path: str) -> int | None:
         return None
 
     def upload(self, local: str, path: str) -> None:
@@ -42,7 +46,7 @@ def written(folder: str) -> Output:
 
 
 def test_a_local_attempt_is_written_where_it_belongs(tmp_path: Path) -> None:
-    home = str(tmp_path / "attempts" / "a")
+    home = f"{staging_of(tmp_path)}/attempts/a"
     with attempt_folder(LocalStorage(), home) as folder:
         assert folder == home
         output = written(folder)

@@ -129,6 +129,7 @@ def test_a_full_disk_is_reported(tmp_path: Path) -> None:
 
 def test_a_directory_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     write_file(tmp_path / "d" / "bucket_00000", dense(1, 5))
-    (tmp_path / "_compactor_v7").write_bytes(b"")
+    unit = acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"])
+    (tmp_path / "_compactor_v7" / "attempts").rmdir()
     with pytest.raises(StorageError, match="_compactor_v7/attempts/"):
-        execute(acid_unit(tmp_path, Shape.MAJOR, rows=["d/bucket_00000"]))
+        execute(unit)

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import threading
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, SupportsIndex
 
 import pytest
 
@@ -50,30 +50,17 @@ def test_one_small_unit_starts_no_process(unit: Unit, runner: ProcessRunner) -> 
     assert multiprocessing.active_children() == []
 
 
-def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(
-    unit: Unit, runner: ProcessRunner, tmp_path: Path
-) -> None:
-    """Stands for a unit that runs out of memory. This one waits to be killed: its file is a pipe that nobody fills."""
-    os.mkfifo(tmp_path / "d" / "bucket_00001")
-    deadly = replace(unit, number=9, inserts=(Input(path="d/bucket_00001", length=1),))
-    stop = threading.Event()
+class Deadly(str):
+    """A path that kills the process that it arrives in."""
 
-    def kill() -> None:
-        """Kills once for each attempt to read the pipe; a task killed along with it gets another chance, alone."""
-        killed = set[Path]()
-        while not stop.wait(0.02):
-            if attempted := set(tmp_path.glob("_compactor_v7/attempts/00009-*")) - killed:
-                killed |= attempted
-                for child in multiprocessing.active_children():
-                    child.kill()
+    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
+        return signal.raise_signal, (signal.SIGKILL,)
 
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        answers = runner.run(jobs_of([replace(unit, number=n) for n in range(3)] + [deadly]))
-    finally:
-        stop.set()
-        killer.join()
+
+def test_a_unit_that_ends_its_process_is_the_only_one_to_fail(unit: Unit, runner: ProcessRunner) -> None:
+    """Stands for a unit that runs out of memory. A task killed along with it gets another chance, alone."""
+    deadly = replace(unit, number=9, inserts=(Input(path=Deadly("d/bucket_00001"), length=1),))
+    answers = runner.run(jobs_of([replace(unit, number=n) for n in range(3)] + [deadly]))
     assert [isinstance(answer, list) for answer in answers] == [True, True, True, False]
     assert isinstance(answers[3], CompactorError)
     assert "was killed" in str(answers[3])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from compactor.acid.names import staging_name
+from compactor.acid.names import parse_staging
 from compactor.compaction.states import State
 from compactor.metastore.catalog.read import Table
 from compactor.rewrite.plan.plan import Left, Plan
@@ -106,7 +106,8 @@ def test_each_phase_is_undone_as_far_as_it_went(
         return hiding(site, target, is_alone=is_alone)
 
     monkeypatch.setattr(leftovers, "hider", seen)
-    site, staging = staged.site, staging_name(staged.txn)
+    site, staging = staged.site, Path(staged.plan.staging).name
+    assert parse_staging(staging) == staged.txn
     assert staging in names_in(Path(table.location))
     abandon(one)
     is_undone = phase != "claimed"

@@ -16,6 +16,7 @@ from compactor.metastore.catalog.read import Table
 from compactor.rewrite.plan.plan import Plan
 from compactor.rewrite.plan.slices import condensed
 from compactor.rewrite.plan.unit import Unit, UnitResult
+from compactor.rewrite.publish import stage
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.rewrite.run.task_queue import Job, JobAnswer
 from compactor.service.answers.explain import explain
@@ -75,6 +76,12 @@ def with_own_write_id(plan: Plan, write_id: WriteId) -> Plan:
     (unit,) = plan.units
     assert unit.write_ids.high_watermark == write_id - 1
     return replace(plan, units=(replace(unit, write_ids=replace(unit.write_ids, high_watermark=write_id)),))
+
+
+@pytest.fixture(autouse=True)
+def no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preview has no staging directory, so nothing random is in a name here."""
+    monkeypatch.setattr(stage, "token", lambda: "")
 
 
 @pytest.fixture

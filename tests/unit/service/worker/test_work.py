@@ -86,9 +86,9 @@ class _Staging(LocalStorage):
     def __init__(self, told: Callable[[], None]) -> None:
         self._told = told
 
-    def make_directories(self, path: str, *, like: str) -> None:
+    def make_private(self, path: str, *, inside_private: bool) -> None:
         self._told()
-        super().make_directories(path, like=like)
+        super().make_private(path, inside_private=inside_private)
 
 
 def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None:

@@ -1,0 +1,204 @@
+"""Walks over local directories by descriptors: no link is followed, and nothing but regular files and directories passes
+(PROTOCOL 11.13)."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
+from types import MappingProxyType
+
+from compactor.acid.listing import FileStatus, Listing
+from compactor.acid.names import METADATA_FILE, is_skipped
+from compactor.errors import BadFile, StorageError, UnsafeDirectory
+from compactor.storage.build_listing import data_format, must_be_small
+from compactor.storage.consistent_listing import ListedButAbsent
+from compactor.storage.listing_limits import ListingLimits
+from compactor.storage.no_links import LISTED, NOT_TOUCHED, below, directory, must_be_regular
+
+_path = attrgetter("path")
+
+
+def listed(root: str, limits: ListingLimits) -> Listing:
+    """Lists everything below ``root`` once.
+
+    Raises:
+        ListedButAbsent: an entry vanished meanwhile.
+        BadFile: ``root`` is not there, or a ``_metadata_acid`` is not as Hive writes it.
+        UnsafeDirectory: there is something else than regular files and directories, or too much of them.
+        StorageError: a directory cannot be listed.
+    """
+    walk = _Walk(root=root, limits=limits)
+    try:
+        with directory(root) as top:
+            names = walk.top(top)
+    except (FileNotFoundError, NotADirectoryError):
+        raise missing(root) from None
+    except OSError as error:
+        raise _unlisted(root, error) from error
+    walk.files.sort(key=_path)
+    return Listing(
+        files=tuple(walk.files), directories=tuple(sorted(names)), data_formats=MappingProxyType(walk.formats)
+    )
+
+
+def missing(path: str) -> BadFile:
+    """Returns the error for a location that is not there."""
+    return BadFile(f"directory {path}: the metastore names it and it is not there; restore it, or drop the partition")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Walk:
+    """The results of one walk."""
+
+    root: str
+    limits: ListingLimits
+    files: list[FileStatus] = field(default_factory=list)
+    formats: dict[str, str] = field(default_factory=dict)
+    seen: int = 0
+
+    def top(self, descriptor: int) -> list[str]:
+        """Adds the files in the location itself and below, and returns the names of its directories."""
+        names: list[str] = []
+        for entry in self._entries(descriptor, self.root):
+            if is_skipped(entry.name):
+                continue
+            if self._is_directory(entry, entry.name):
+                names.append(entry.name)
+                self._go_below(descriptor, entry.name, entry.name, 1)
+            else:
+                self.files.append(self._status(entry, entry.name))
+        return names
+
+    def _go_below(self, above: int, name: str, relative: str, depth: int) -> None:
+        place = f"{self.root}/{relative}"
+        self.limits.check_depth(place, depth)
+        try:
+            descriptor = below(above, name, LISTED)
+        except FileNotFoundError:
+            raise ListedButAbsent(place) from None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENOTDIR):  # it was a directory a moment ago
+                raise UnsafeDirectory(f"{place}: became a link or a file while it was listed; {NOT_TOUCHED}") from None
+            raise _unlisted(place, error) from error
+        try:
+            for entry in self._entries(descriptor, place):
+                path = f"{relative}/{entry.name}"
+                if self._is_directory(entry, path):
+                    if not is_skipped(entry.name):
+                        self._go_below(descriptor, entry.name, path, depth + 1)
+                    continue
+                status = self._status(entry, path)
+                self.files.append(status)
+                if depth == 1 and entry.name == METADATA_FILE:
+                    self.formats[relative] = self._data_format(descriptor, status)
+        finally:
+            os.close(descriptor)
+
+    def _entries(self, descriptor: int, place: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(descriptor) as found:
+                entries = list(islice(found, self.limits.entries - self.seen + 1))
+        except OSError as error:
+            raise _unlisted(place, error) from error
+        self.seen += len(entries)
+        self.limits.check_entries(self.root, self.seen)
+        return entries
+
+    def _is_directory(self, entry: os.DirEntry[str], path: str) -> bool:
+        if not entry.name.isascii():
+            _must_be_text(f"{self.root}/{path}")
+        return entry.is_dir(follow_symlinks=False)
+
+    def _status(self, entry: os.DirEntry[str], path: str) -> FileStatus:
+        place = f"{self.root}/{path}"
+        try:
+            found = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            raise ListedButAbsent(place) from None
+        except OSError as error:
+            raise StorageError(f"cannot measure {place}: {error.strerror or error}") from error
+        must_be_regular(place, found.st_mode)
+        return FileStatus(path=path, length=found.st_size)
+
+    def _data_format(self, descriptor: int, status: FileStatus) -> str:
+        place = f"{self.root}/{status.path}"
+        must_be_small(place, status.length)
+        try:
+            opened = below(descriptor, METADATA_FILE, os.O_RDONLY)
+        except FileNotFoundError:
+            raise ListedButAbsent(place) from None
+        except OSError as error:
+            raise StorageError(f"cannot read {place}: {error.strerror or error}") from error
+        try:
+            must_be_regular(place, os.fstat(opened).st_mode)
+            return data_format(place, os.pread(opened, status.length, 0))
+        finally:
+            os.close(opened)
+
+
+def children(descriptor: int, place: str, limits: ListingLimits) -> tuple[str, ...]:
+    """Returns the names in an open directory, sorted, without those that are no UTF-8: none of them is a name of ours.
+
+    Raises:
+        UnsafeDirectory: there are too many.
+    """
+    with os.scandir(descriptor) as found:
+        names = [entry.name for entry in islice(found, limits.entries + 1)]
+    limits.check_entries(place, len(names))
+    return tuple(sorted(name for name in names if name.isascii() or _is_text(name)))
+
+
+def _must_be_text(path: str) -> None:
+    """Raises ``UnsafeDirectory`` if the bytes of ``path`` are no UTF-8: neither Hive nor a database can hold it."""
+    if not _is_text(path):
+        raise UnsafeDirectory(
+            f"{path}: its name is no UTF-8, so no writer of tables gave it; nothing is done beside it; remove or rename it"
+        )
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def remove(above: int, name: str, place: str, limits: ListingLimits, depth: int = 0) -> None:
+    """Removes the entry ``name`` of an open directory, with everything below it; what vanishes meanwhile is gone too. A
+    link is removed itself.
+
+    Raises:
+        UnsafeDirectory: it is too deep.
+        OSError: something cannot be removed.
+    """
+    limits.check_depth(place, depth)
+    try:
+        if not stat.S_ISDIR(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=above)
+            return
+        descriptor = below(above, name, LISTED)
+    except FileNotFoundError:
+        return
+    try:
+        with os.scandir(descriptor) as found:
+            entries = list(found)
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                remove(descriptor, entry.name, f"{place}/{entry.name}", limits, depth + 1)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.name, dir_fd=descriptor)
+    finally:
+        os.close(descriptor)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(name, dir_fd=above)
+
+
+def _unlisted(path: str, error: OSError) -> StorageError:
+    return StorageError(f"cannot list {path}: {error.strerror or error}")

@@ -1,0 +1,182 @@
+"""Files and directories opened by paths in which no link is followed (PROTOCOL 11.13).
+
+``resolve`` follows the links on the way to a location, once. Any link that is met after that was put there by somebody
+who may write in a table's directory, however late: the kernel checks each name of a path as it walks, so nothing can be
+swapped between a look and a use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+
+from compactor.errors import UnsafeDirectory
+
+_OPENAT2 = 437  #: number of the system call, the same on all processors that Linux numbers alike
+_AT_FDCWD = -100
+_RESOLVE_NO_SYMLINKS = 0x04
+_MISSING = {errno.ENOSYS, errno.EPERM}  #: a kernel before 5.6, or a container that forbids the call
+_O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  #: a directory to work in; its entries need not be readable
+#: A pipe or a device that is opened nevertheless must not hold up anybody, or become a terminal.
+_AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+LISTED = os.O_RDONLY | os.O_DIRECTORY
+
+
+class _How(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def opened(path: str, flags: int, mode: int = 0) -> int:
+    """Returns a descriptor of ``path``, which the caller closes. The flags are those of ``os.open``.
+
+    Raises:
+        UnsafeDirectory: a link is in the path.
+        OSError: it cannot be opened.
+    """
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW | (0 if flags & _O_PATH else _AT_ONCE)
+    try:
+        call = _openat2
+        return _walked(path, flags, mode) if call is None else call(path, flags, mode)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and (link := _first_link(path)) is not None:
+            raise UnsafeDirectory(f"{link}: is a link; {NOT_TOUCHED}") from None
+        raise
+
+
+def below(directory: int, name: str, flags: int, mode: int = 0) -> int:
+    """Returns a descriptor of the entry ``name`` of an open directory, which is not opened if it is a link (``OSError``)."""
+    return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | _AT_ONCE, mode, dir_fd=directory)
+
+
+def regular(path: str) -> int:
+    """Returns a descriptor of the regular file ``path``, to be read; the caller closes it.
+
+    Raises:
+        UnsafeDirectory: it is none, or a link is in the path.
+        OSError: it cannot be opened.
+    """
+    try:
+        descriptor = opened(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise UnsafeDirectory(f"{path}: is a socket or a device; {NOT_TOUCHED}") from None
+        raise
+    try:
+        must_be_regular(path, os.fstat(descriptor).st_mode)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[int]:
+    """Opens the regular file ``path`` until the block ends; see ``regular``."""
+    with _closing(regular(path)) as descriptor:
+        yield descriptor
+
+
+@contextlib.contextmanager
+def parent(path: str, *, synced: bool = False) -> Iterator[tuple[int, str]]:
+    """Opens the directory that holds the name ``path`` until the block ends, and yields it with that name. If it is to be
+    ``synced``, it must be readable too."""
+    above, _, name = path.rpartition("/")
+    with _closing(opened(above or "/", LISTED if synced else _O_PATH | os.O_DIRECTORY)) as descriptor:
+        yield descriptor, name
+
+
+@contextlib.contextmanager
+def directory(path: str) -> Iterator[int]:
+    """Opens the directory ``path``, to be listed, until the block ends."""
+    with _closing(opened(path, LISTED)) as descriptor:
+        yield descriptor
+
+
+@contextlib.contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+NOT_TOUCHED = (
+    "only regular files and directories are opened below a location, and nothing is done beside anything else; find out "
+    "who put it there and remove it"
+)
+
+
+def must_be_regular(path: str, mode: int) -> None:
+    """Raises ``UnsafeDirectory`` unless ``mode``, as in ``st_mode``, is that of a regular file."""
+    if not stat.S_ISREG(mode):
+        raise UnsafeDirectory(f"{path}: is {kind_of(mode)}; {NOT_TOUCHED}")
+
+
+def kind_of(mode: int) -> str:
+    """Returns in words what has this ``st_mode``."""
+    kinds = ((stat.S_ISLNK, "a link"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    more = ((stat.S_ISDIR, "a directory"), (stat.S_ISREG, "a regular file"))
+    return next((words for matches, words in (*kinds, *more) if matches(mode)), "a device")
+
+
+def _first_link(path: str) -> str | None:
+    """Returns the first part of ``path`` that is a link, for a message; None if there is none any longer."""
+    parts = path.split("/")
+    for end in range(1, len(parts) + 1):
+        upto = "/".join(parts[:end])
+        if upto and os.path.islink(upto):
+            return upto
+    return None
+
+
+def _walked(path: str, flags: int, mode: int) -> int:
+    """Opens one name of the path after the other, for systems without ``openat2``."""
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    at = os.open("/" if path.startswith("/") else ".", _O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in names[:-1]:
+            inside = os.open(name, _O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = inside
+        return os.open(names[-1] if names else ".", flags, mode, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def _found_openat2() -> Callable[[str, int, int], int] | None:
+    """Returns a function that opens a path by ``openat2``; None where the system has no such call."""
+    if sys.platform != "linux":
+        return None
+    system_call = ctypes.CDLL(None, use_errno=True).syscall
+    system_call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t]
+    system_call.restype = ctypes.c_long
+
+    def call(path: str, flags: int, mode: int) -> int:
+        how = _How(flags=flags, mode=mode if flags & os.O_CREAT else 0, resolve=_RESOLVE_NO_SYMLINKS)
+        encoded = os.fsencode(path)
+        if b"\0" in encoded:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
+        while True:
+            found = system_call(_OPENAT2, _AT_FDCWD, encoded, ctypes.byref(how), ctypes.sizeof(how))
+            if found >= 0:
+                return int(found)
+            failed = ctypes.get_errno()
+            if failed != errno.EINTR:
+                raise OSError(failed, os.strerror(failed), path)
+
+    try:
+        os.close(call("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0))
+    except OSError as error:
+        if error.errno not in _MISSING:
+            raise
+        return None
+    return call
+
+
+_openat2 = _found_openat2()
