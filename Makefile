@@ -7,8 +7,9 @@ MAKEFLAGS += --no-print-directory
 # uv brings certificates of its own, which a proxy that opens TLS does not match; the machine's own set does.
 export UV_SYSTEM_CERTS ?= true
 
-# What tests need from Debian; `make test` installs what is missing.
-DEBIAN_PACKAGES := postgresql mariadb-server maven zookeeper docker-compose chromium libatomic1
+# What tests need from Debian; `make test` and `make test-all` install what is missing.
+DEBIAN_PACKAGES := postgresql maven zookeeper docker-compose chromium libatomic1
+FURTHER_PACKAGES := mariadb-server
 
 .PHONY: help
 help: ## list the targets
@@ -31,6 +32,7 @@ test: setup packages lint ## setup, missing Debian packages, lint and the tests 
 	@. tools/environment; exec python -m pytest -n 2
 
 .PHONY: test-all
+test-all: DEBIAN_PACKAGES += $(FURTHER_PACKAGES)
 test-all: setup packages lint ## the same and all other tests: live Hive and Trino (not with LIVE=0), wheel, Spark, Airflow
 	@. tools/environment; exec env WHOLE=1 python -m pytest -n 2
 
@@ -51,7 +53,8 @@ bench: setup ## ratios such as stripe copy to plain copy, each measured in one r
 	@. tools/environment; for file in benchmarks/*.py; do echo "== $$file"; python "$$file"; done
 
 .PHONY: torture
-torture: setup ## all of test-all again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
+torture: DEBIAN_PACKAGES += $(FURTHER_PACKAGES)
+torture: setup packages ## all of test-all again with many more generated examples and TORTURE_SECONDS at each metastore (slow)
 	@. tools/environment; exec env WHOLE=1 HYPOTHESIS_PROFILE=search TORTURE_MUTATIONS=$${TORTURE_MUTATIONS:-10000} TORTURE_SECONDS=$${TORTURE_SECONDS:-120} python -m pytest
 
 .PHONY: clean

@@ -35,7 +35,7 @@ from tests.model.stories import (
 from tests.model.world import World, bucket
 from tests.support.sizes import sized
 
-_STORIES = sized(short=20, whole=50)  #: in an ordinary run; HYPOTHESIS_PROFILE=search plays thousands
+_STORIES = sized(short=12, whole=50)  #: in an ordinary run; HYPOTHESIS_PROFILE=search plays thousands
 EXAMPLES = settings.default.max_examples if os.environ.get("HYPOTHESIS_PROFILE") == "search" else _STORIES
 
 

@@ -12,17 +12,21 @@ WHOLE = os.environ.get("WHOLE") == "1"
 #: Folders that `make test` leaves to `make test-all`, like tests marked ``whole``: they cost minutes, memory or downloads.
 WHOLE_FOLDERS = ("tests/live", "tests/packaging", "tests/torture", "tests/integration/spark")
 
-#: Further servers of the same kind, by the ids of their tests: what is said over PostgreSQL and S3 is said over MariaDB,
-#: Azure and Google in `make test-all`. Where databases differ by themselves, all of them are asked.
+#: Further servers of the same kind and further combinations, by the ids of their tests: what is said over PostgreSQL and S3 is
+#: said over MariaDB, Azure and Google in `make test-all`.
 WHOLE_IDS = tuple(
     map(
         re.compile,
         (
-            r"tests/contract/(?!test_(sessions|schema_of_hive)\.).*\[.*mariadb",
+            r"tests/contract/.*\[.*(mariadb|mysql)",
             r"tests/contract/test_history\.py.*\[postgres31",
             r"tests/storage/(test_abfs|.*\[.*(abfs|\bgs\b))",
             r"tests/crash/test_hive2\.py.*-new\]",
-            r"tests/crash/test_steps\.py.*\[hive3-(major|minor)-(?!NAMED_FIRST|COMMITTED)",
+            r"tests/crash/test_steps\.py.*\[hive3-(major|minor|chunks)-(?!NAMED_FIRST|COMMITTED)",
+            r"tests/crash/test_steps\.py.*\[embedded-rebalance-(?!RECORDED|NAMED_FIRST|COMMITTED|HIDDEN|REPAIR)",
+            r"tests/crash/test_steps\.py.*\[embedded-(chunks|rest)-(?!ACCEPTED|NAMED_FIRST|COMMITTED)",
+            r"tests/crash/test_steps\.py::test_a_crash_within_what_is_done_in_parts\[minor-",
+            r"tests/unit/service/worker/test_planning\.py::.*\[(?!minor-(none|slices)-).*-delay\]",
         ),
     )
 )
