@@ -1,8 +1,8 @@
 """Every point between two effects at which a process may die, as data.
 
 Code between two effects calls ``reach(Step.X)``. For crash tests only, ``COMPACTOR_DIE_AT=STEP`` or ``STEP:n`` in the
-environment kills the process with SIGKILL when it gets there (for the n-th time). A test runs over all members, so
-that a step without a test is noticed.
+environment kills the process with SIGKILL when it gets there (for the n-th time), and ``COMPACTOR_STOP_AT`` suspends it with
+SIGSTOP. A test runs over all members, so that a step without a test is noticed.
 """
 
 from __future__ import annotations
@@ -50,17 +50,19 @@ class CommandStep(enum.Enum):
     WRITE_IDS_RAISED = "a table's write IDs are raised, the transaction that shows them is open"
 
 
+_SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}
 _reached: dict[Step | CommandStep, int] = {}
 
 
 def reach(step: Step | CommandStep) -> None:
-    """Records that ``step`` is reached; kills the process here if a crash test asks for it."""
-    wanted = os.environ.get("COMPACTOR_DIE_AT")
-    if wanted is None:
-        return
-    name, _, count = wanted.partition(":")
-    if step.name != name:
-        return
-    _reached[step] = _reached.get(step, 0) + 1
-    if _reached[step] == int(count or 1):
-        os.kill(os.getpid(), signal.SIGKILL)
+    """Records that ``step`` is reached; kills or suspends the process here if a crash test asks for it."""
+    for variable, sent in _SIGNALS.items():
+        wanted = os.environ.get(variable)
+        if wanted is None:
+            continue
+        name, _, count = wanted.partition(":")
+        if step.name != name:
+            continue
+        _reached[step] = _reached.get(step, 0) + 1
+        if _reached[step] == int(count or 1):
+            os.kill(os.getpid(), sent)

@@ -1,0 +1,132 @@
+"""A process of the command line that is suspended between a decision and its effect (PROTOCOL 11.8).
+
+As a paused machine or a hung mount does it: the table is dropped, made again, renamed or moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from compactor.metastore.catalog.values import Table
+from compactor.service.requests.request import request_compaction
+from compactor.service.site import Site
+from compactor.steps import Step
+from tests.support.passes import compact
+from tests.support.patience import PATIENCE, until
+from tests.support.tables import insert, make_table, rows_of, with_settings
+
+_PROGRAM = "from compactor.cli import main; main()"
+_STOPPED = "T"  #: the state of such a process in /proc
+
+
+@pytest.fixture
+def site(deployment: Site) -> Site:
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+
+
+@contextmanager
+def suspended(url: str, step: Step, *arguments: str) -> Iterator[Callable[[], subprocess.CompletedProcess[str]]]:
+    """Yields once the command is suspended at ``step``; what is yielded lets it go on and returns how it ended."""
+    environment = {**os.environ, "COMPACTOR_METASTORE_URL": url, "COMPACTOR_STOP_AT": step.name}
+    settings = ["--set", "hive.txn.opentxn.timeout=1ms", "--set", "hive.compactor.abortedtxn.threshold=0"]
+    command = [sys.executable, "-c", _PROGRAM, *settings, *arguments]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def go_on() -> subprocess.CompletedProcess[str]:
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    try:
+        until(f"the command is suspended at {step.name}", lambda: _state(process) == _STOPPED)
+        yield go_on
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _state(process: subprocess.Popen[str]) -> str:
+    assert process.poll() is None, process.communicate()
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def filled(site: Site, warehouse: Path) -> Table:
+    """Creates the table with names that a second life of it uses again."""
+    table = make_table(site, warehouse)
+    for start in range(0, 30, 10):
+        insert(site, table, range(start, start + 10))
+    return table
+
+
+def made_again(site: Site, warehouse: Path, table: Table) -> Table:
+    site.metastore.embedded_catalog.drop_table(table)
+    shutil.rmtree(table.location)
+    return filled(site, warehouse)
+
+
+def renamed_and_made_again(site: Site, warehouse: Path, table: Table) -> Table:
+    """The old table keeps its files elsewhere, as Hive's RENAME of a managed table moves them."""
+    moved = Path(table.location).with_name("u")
+    Path(table.location).rename(moved)
+    site.metastore.embedded_catalog.drop_table(table)
+    return filled(site, warehouse)
+
+
+@pytest.mark.parametrize("change", [made_again, pytest.param(renamed_and_made_again, marks=pytest.mark.whole)])
+@pytest.mark.parametrize("step", [Step.CLEANING, Step.HIDDEN], ids=lambda step: step.name)
+def test_a_suspended_cleaner_removes_nothing_of_another_table(
+    site: Site, warehouse: Path, metastore_url: str, step: Step, change: Callable[[Site, Path, Table], Table]
+) -> None:
+    """177 of 180 rows of the new table were removed, exit code 0, six times of six."""
+    table = filled(site, warehouse)
+    compact(site)
+    with suspended(metastore_url, step, "run", "cleaner", "--once") as go_on:
+        new = change(site, warehouse, table)
+        wanted = rows_of(site, new)
+        done = go_on()
+    assert rows_of(site, new) == wanted, done.stderr
+    assert len(wanted) == 30
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-c", _PROGRAM, "run", "cleaner", "--once"],
+            env={**os.environ, "COMPACTOR_METASTORE_URL": metastore_url},
+            check=False,
+            capture_output=True,
+        )
+    assert rows_of(site, new) == wanted
+
+
+def test_a_suspended_cleaner_of_aborted_writes_removes_nothing_of_another_table(
+    site: Site, warehouse: Path, metastore_url: str
+) -> None:
+    table = make_table(site, warehouse)
+    for start in range(0, 30, 10):
+        insert(site, table, range(start, start + 10), commits=False)
+    with suspended(metastore_url, Step.CLEANING, "run", "cleaner", "--once") as go_on:
+        new = made_again(site, warehouse, table)
+        wanted = rows_of(site, new)
+        done = go_on()
+    assert (rows_of(site, new), len(wanted)) == (wanted, 30), done.stderr
+
+
+@pytest.mark.parametrize("step", [Step.RECORDED, Step.MANIFEST_WRITTEN], ids=lambda step: step.name)
+def test_a_suspended_worker_names_nothing_in_another_table(
+    site: Site, warehouse: Path, metastore_url: str, step: Step
+) -> None:
+    """Its row of the queue went with the table. Later it holds the database, and a drop waits for it."""
+    table = filled(site, warehouse)
+    request_compaction(site, table=str(table), type="major")
+    with suspended(metastore_url, step, "run", "worker", "--once", "--in-process") as go_on:
+        new = made_again(site, warehouse, table)
+        wanted = rows_of(site, new)
+        done = go_on()
+    assert (rows_of(site, new), len(wanted)) == (wanted, 30), done.stderr
