@@ -23,6 +23,7 @@ from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service import lost_workers
 from compactor.service.agreement import Given
+from compactor.service.bystander import beside
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
 from compactor.service.site import Site, path_of
@@ -92,7 +93,7 @@ def initiate(site: Site) -> InitiatorPass:
     """
     repaired = lost_workers.repair(site) if may(site.settings, Mode.COMPACT) else ()
     scan = Scan(site)
-    cursor = site.state.decisions.cursor(site.name) if site.state is not None else None
+    cursor = beside("reading where the last pass ended", lambda: _cursor(site))
     considered: list[Considered] = []
     judged: list[Considered] = []
     since = time.monotonic()
@@ -102,16 +103,20 @@ def initiate(site: Site) -> InitiatorPass:
             considered += _act_on(scan, judged)
             judged, since = [], time.monotonic()
     considered += _act_on(scan, judged)
-    _reconsider_outdated(scan)
-    _consider_unrecorded(scan)
+    beside("considering outdated conditions again", lambda: _reconsider_outdated(scan))
+    beside("considering what has no recorded write", lambda: _consider_unrecorded(scan))
     return InitiatorPass(repaired=repaired, considered=tuple(considered))
 
 
 def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
     """Requests the compactions that are due, and stores the decisions."""
     done = scan.request(judged)
-    _record(scan, done)
+    beside("recording decisions", lambda: _record(scan, done))
     return done
+
+
+def _cursor(site: Site) -> Entity | None:
+    return None if site.state is None else site.state.decisions.cursor(site.name)
 
 
 def _record(scan: Scan, considered: Sequence[Considered]) -> None:

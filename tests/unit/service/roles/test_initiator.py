@@ -16,6 +16,8 @@ from compactor.service.roles import initiator
 from compactor.service.roles.initiator import consider_now, initiate
 from compactor.service.site import Site
 from compactor.service.worker.options import Options
+from compactor.state.conditions import Conditions
+from compactor.state.decisions import Decisions
 from compactor.storage.local import LocalStorage
 from tests.support.passes import clean_all, compact, with_storage
 from tests.support.tables import entity_of, insert, make_table, with_settings
@@ -162,3 +164,19 @@ def test_a_dropped_table_is_forgotten(site: Site, table: Table) -> None:
     site.metastore.embedded_catalog.drop_table(table)
     initiate(site)
     assert site.state.conditions.page(site.name, limit=9) == []
+
+
+def test_requests_are_made_though_nothing_can_be_recorded(
+    site: Site, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROTOCOL 11.14: decisions and conditions are for people; a state that fails does not end a pass."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise DatabaseUnavailable("the state is away")
+
+    for owner in (Decisions, Conditions):
+        for name in ("record", "cursor", "unsettled", "newest", "entities"):
+            monkeypatch.setattr(owner, name, fail, raising=False)
+    (considered,) = initiate(site).considered
+    (entry,) = site.metastore.entries.queue()
+    assert (considered.entity, considered.entry_id) == (entity_of(table), entry.id)
