@@ -20,9 +20,10 @@ from compactor.errors import BadSetting
 from compactor.metastore.queue.hive2_queue import Hive2
 from compactor.metastore.schema import create
 from compactor.metastore.schema.hive2 import hive_2_dialect, is_hive_2
-from compactor.metastore.store import open_metastore
+from compactor.metastore.store import Metastore, open_metastore
 from compactor.metastore.transactions.open_limits import TxnLimits
 from compactor.service.hive2.major import OldSite
+from compactor.service.mark_files import MarkFiles
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
 from compactor.settings.compactor_toml import Profile, parse_profile
@@ -31,6 +32,7 @@ from compactor.settings.precedence import Layer, Settings
 from compactor.state.store import open_state
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
+from compactor.storage.protocol import Storage
 from compactor.storage.stores import Stores
 
 SITE_FILES = ("hive-site.xml", "metastore-site.xml")
@@ -189,20 +191,40 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         state = None
         if configuration.own_state_url is not None:
             state = open_state(configuration.own_state_url, read_only=read_only)
+        storage = _stores(configuration)
         try:
             yield Site.here(
                 configuration.name,
                 store,
                 state,
-                _stores(configuration),
+                storage,
                 configuration.settings,
                 configuration.pools,
+                _memory(configuration, store, storage),
             )
         finally:
             if state is not None:
                 state.close()
     finally:
         store.close()
+
+
+def _memory(configuration: Configuration, store: Metastore, storage: Storage) -> MarkFiles | None:
+    """Returns where the metastore's marks are remembered outside of its database (PROTOCOL 11.2); None without a place.
+
+    Raises:
+        BadSetting: ``compactor.memory`` is neither an absolute path nor a URI.
+    """
+    folder = configuration.settings.text("compactor.memory")
+    if folder and not (folder.startswith("/") or ":/" in folder):
+        raise BadSetting(
+            f"compactor.memory = {folder!r}: wanted an absolute path or a URI, since processes in other directories use it"
+        )
+    if not folder and configuration.is_embedded:
+        folder = f"{store.database.path}.memory"
+    elif not folder and configuration.warehouse:
+        folder = f"{configuration.warehouse.rstrip('/')}/.compactor/memory"
+    return MarkFiles(storage, folder, configuration.name) if folder else None
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import signal
 class Step(enum.Enum):
     """The points at which a process may die, in the order in which a request reaches them."""
 
+    MARKED = "a mark is in the metastore's database, not yet in the memory outside of it"
     ENQUEUED = "the initiator's row is in the queue"
     CLAIMED = "i -> w is committed"
     TXN_OPENED = "the compaction transaction is open, no lock yet"

@@ -37,6 +37,8 @@ def lines(explanation: Explanation) -> Iterator[str]:
     table = explanation.table
     kind = "insert-only" if table.is_insert_only else "full ACID" if table.is_transactional else "not transactional"
     yield f"{table}: {kind}, {table.location}"
+    for sentence in explanation.doubt:
+        yield f"  nothing is done now: {sentence}"
     yield f"  mode {explanation.mode} (from {explanation.mode_source})"
     for changed in explanation.settings:
         yield f"  {changed.key} = {changed.value} (from {changed.source})"

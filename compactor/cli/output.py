@@ -37,6 +37,14 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
+def print_either(as_json: bool, value: Mapping[str, object], text: str) -> None:
+    """Prints ``value`` as JSON if it is asked for, else ``text``."""
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(text)
+
+
 def print_json_line(value: object) -> None:
     """Prints one JSON document on one line."""
     click.echo(json.dumps(value, ensure_ascii=False, default=str))

@@ -16,13 +16,14 @@ from compactor.cli import (
     dump,
     explain,
     explain_locks,
+    metastore,
     override,
     pause,
     plan,
     resolve,
     run,
-    setup,
     show,
+    state,
     submit,
 )
 from compactor.cli.context import FAILED, USAGE, CliContext
@@ -113,7 +114,7 @@ for command in (
     override.override,
     resolve.resolve,
     dump.dump,
-    setup.metastore,
-    setup.state,
+    metastore.metastore,
+    state.state,
 ):
     program.add_command(command)

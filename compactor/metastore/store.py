@@ -7,6 +7,7 @@ from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
 from compactor.metastore.catalog.read import Catalog
+from compactor.metastore.counters import Counters
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
 from compactor.metastore.mutex import Mutexes
@@ -59,6 +60,7 @@ class Metastore:
         self.housekeeping = Housekeeping(database, dialect)
         self.aborts = Aborts(database)
         self.mutexes = Mutexes(database, dialect)
+        self.counters = Counters(database, dialect)
 
     def now_ms(self) -> int:
         """Returns the time of the database's clock, in epoch milliseconds."""

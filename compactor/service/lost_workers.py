@@ -18,6 +18,7 @@ from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import must_lose_nothing
 from compactor.service.leftovers import can_hide_early, clear_aborted, clear_leftovers, hider
+from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target
 from compactor.steps import Step, reach
@@ -40,9 +41,14 @@ def repair(site: Site) -> tuple[Repaired, ...]:
 
     In the modes observe and request nothing happens (``lost_requests`` reports them). A request that cannot be taken back
     because storage fails stays as it is for the next pass, so that no worker starts beside its leftovers.
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+        StorageError: whether it is cannot be known now.
     """
     if not may(site.settings, Mode.COMPACT):
         return ()
+    must_be_newest(site, polling=True)
     timeouts = (site.settings.milliseconds("hive.txn.timeout"), site.settings.milliseconds("hive.repl.txn.timeout"))
     working = [e for e in site.metastore.entries.working() if (e.worker_id or "").startswith(PREFIX)]
     spared: set[TxnId] = set()

@@ -24,6 +24,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.store import Metastore
+from compactor.service.mark_files import MarkFiles
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.state.store import OwnState
 from compactor.storage.protocol import Storage
@@ -38,7 +39,8 @@ def identity(role: str, host: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """An open metastore. ``state`` is None if nothing of our own may be stored (mode observe without a state_url)."""
+    """An open metastore. ``state`` is None if nothing of our own may be stored (mode observe without a state_url),
+    ``memory`` if no place outside of the metastore's database is configured."""
 
     name: str
     metastore: Metastore
@@ -48,6 +50,7 @@ class Site:
     user: str
     host: str
     pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: the policy of each pool, by its name
+    memory: MarkFiles | None = None
 
     @classmethod
     def here(
@@ -58,6 +61,7 @@ class Site:
         storage: Storage,
         settings: Settings,
         pools: Mapping[str, PoolPolicy] | None = None,
+        memory: MarkFiles | None = None,
     ) -> Site:
         """Returns the site as this process and its user see it.
 
@@ -76,6 +80,7 @@ class Site:
             user=user,
             host=socket.gethostname(),
             pools=dict(pools or {}),
+            memory=memory,
         )
 
     def identity(self, role: str) -> str:

@@ -6,7 +6,13 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from sqlalchemy import update
+
+from compactor.metastore.schema.tables import TXNS
+from compactor.service.site import Site
 from tests.support.servers import Rows
+
+HOUR_MS = 3_600_000
 
 
 class Backup:
@@ -43,3 +49,11 @@ class ServerBackup:
         assert self._rows is not None, "nothing was copied"
         self._rows.restore()
         self._rows.close()
+
+
+def hours_pass(site: Site, hours: int) -> None:
+    """Makes every transaction older, so that nothing has been heard of it for ``hours``."""
+    older = hours * HOUR_MS
+    columns = {"TXN_STARTED": TXNS.c.TXN_STARTED - older, "TXN_LAST_HEARTBEAT": TXNS.c.TXN_LAST_HEARTBEAT - older}
+    with site.metastore.database.write() as conn:
+        conn.execute(update(TXNS).values(**columns))

@@ -20,7 +20,7 @@ from compactor.metastore.catalog.values import Column, Table
 from compactor.rows.reader import read_snapshot
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
-from compactor.tables.transaction import WriteOperation, writing
+from compactor.tables.transaction import Transaction, WriteOperation, writing
 from compactor.tables.writer import write_deletes, write_rows
 
 NUMBERS = (0, 1)  #: every insert writes both files
@@ -73,22 +73,27 @@ class _Changed(Exception):
 
 def insert(site: Site, table: Table, values: Iterable[int], *, commits: bool = True) -> None:
     """Inserts rows ``(v, 'row v')`` in one transaction, half of them in each file."""
-    rows = list(values)
     with suppress(_Changed), writing(site) as txn:
-        statement = txn.statement(entity_of(table), WriteOperation.INSERT)
-        for number in NUMBERS:
-            part = [v for v in rows if v % len(NUMBERS) == number]
-            if part:
-                write_rows(
-                    statement.location,
-                    statement.target.row_type,
-                    pa.table({"a": pa.array(part, pa.int32()), "b": [f"row {v}" for v in part]}),
-                    write_id=statement.write_id,
-                    statement_id=statement.statement_id,
-                    number=number,
-                )
+        insert_within(txn, table, values)
         if not commits:
             raise _Changed
+
+
+def insert_within(txn: Transaction, table: Table, values: Iterable[int]) -> None:
+    """Inserts such rows as one statement of ``txn``."""
+    rows = list(values)
+    statement = txn.statement(entity_of(table), WriteOperation.INSERT)
+    for number in NUMBERS:
+        part = [v for v in rows if v % len(NUMBERS) == number]
+        if part:
+            write_rows(
+                statement.location,
+                statement.target.row_type,
+                pa.table({"a": pa.array(part, pa.int32()), "b": [f"row {v}" for v in part]}),
+                write_id=statement.write_id,
+                statement_id=statement.statement_id,
+                number=number,
+            )
 
 
 def delete(site: Site, table: Table, values: Iterable[int]) -> None:

@@ -17,6 +17,7 @@ from compactor.errors import BadSetting
 from compactor.service.answers import overview
 from compactor.service.answers.explain import considered_json
 from compactor.service.answers.show import show_settings
+from compactor.service.memory import sentences_about
 from compactor.service.mode import mode_of
 from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import blocking_transactions
@@ -45,6 +46,7 @@ def read_overview(metastore: Metastore, request: Request, user: GetUserDep) -> d
             "mode": mode_of(site.settings).name.lower(),
             "mode_source": site.settings.source("compactor.mode"),
             "remembers": state is not None,
+            "doubt": list(sentences_about(site)),
             "outcomes": {} if state is None else state.conditions.outcomes(site.name),
             "looked_at": None if state is None else state.conditions.newest(site.name),
             "now": site.metastore.now_ms(),

@@ -19,6 +19,7 @@ from compactor.service.answers.show_compactions import compaction_row
 from compactor.service.answers.show_quarantine import QuarantineRow, of_table
 from compactor.service.answers.survey import Survey, Surveyed
 from compactor.service.doctor.hive_roles import HiveRoles, hive_roles
+from compactor.service.memory import sentences_about
 from compactor.service.mode import Mode, mode_of
 from compactor.service.requests.request import parse_table
 from compactor.service.roles.blockers import Blocker, blockers_of
@@ -98,6 +99,7 @@ class Explanation:
     unnamed: Considered | None
     hive: HiveRoles
     protections: tuple[str, ...]
+    doubt: tuple[str, ...] = ()  #: why nothing is done in this metastore (PROTOCOL 11.2)
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
@@ -113,6 +115,7 @@ class Explanation:
             "unnamed_partitions": None if self.unnamed is None else considered_json(self.unnamed),
             "hive": self.hive.to_json(),
             "protections": list(self.protections),
+            "doubt": list(self.doubt),
         }
 
 
@@ -162,6 +165,7 @@ def explain(site: Site, table: str) -> Explanation:
         unnamed=survey.unnamed(found),
         hive=roles,
         protections=tuple(_protections(settings, roles)),
+        doubt=sentences_about(site),
         facts=_facts(found),
     )
 

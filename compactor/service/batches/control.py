@@ -15,6 +15,7 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused
 from compactor.service import lost_workers
+from compactor.service.memory import must_be_newest
 from compactor.service.requests.abort import abort_compaction
 from compactor.service.site import Site, own_state
 from compactor.state.batches import Batch, BatchState
@@ -88,7 +89,11 @@ def release_batch(site: Site, batch_id: int, because: str) -> None:
 
     The entries stay requested. The next pass queues those that were being worked on again, once it has seen their
     transaction aborted and removed what they staged (PROTOCOL 6).
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
+    must_be_newest(site)
     held = read_batch(site, batch_id)
     own_state(site).batches.release(batch_id)
     for entry in _entries_of_driver(held):

@@ -16,6 +16,7 @@ from compactor.service import lost_workers
 from compactor.service.batches.read_cost import ReadCost, Sampler
 from compactor.service.batches.reservation import Reservation
 from compactor.service.bystander import beside
+from compactor.service.memory import must_be_newest
 from compactor.service.site import Site, own_state
 from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome, Result
@@ -152,6 +153,7 @@ def run_without_repair(
     def run_group(group: Sequence[int]) -> Sequence[int]:
         if not wanted():
             return ()
+        must_be_newest(site, polling=True)
         done: list[Outcome] = []
 
         def on_done(outcome: Outcome) -> None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
+from compactor.errors import StorageError
 from compactor.service.doctor.finding import Level
 from compactor.service.roles.initiator import DISAGREEMENT
+from compactor.service.memory import doubt_of
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 
@@ -41,6 +43,8 @@ class Readings:
     txn_to_write_id: int = 0
     worker_versions: int = 0  #: number of different ones, recently
     disagreements: int = 0  #: tables and partitions whose files and metastore contradict each other
+    contradictions: int = 0  #: between the database and what is remembered of it outside
+    memory_away: int = 0  #: 1 if that cannot be read
 
     @property
     def ended(self) -> int:
@@ -85,6 +89,25 @@ class _Rule:
 
 
 _RULES = (
+    _Rule(
+        name="restored_metastore",
+        reading="contradictions",
+        warning=0,
+        error=0,
+        message="the metastore's database is older than what is remembered of it ({value} contradictions); nothing is "
+        "timed out, compacted, removed or forgotten",
+        fix="stop Hive's own compactor and cleaner, and look at compactor doctor; put the right database back, or compactor "
+        "metastore agree",
+    ),
+    _Rule(
+        name="memory_away",
+        reading="memory_away",
+        warning=0,
+        error=0,
+        message="what is remembered of the metastore outside of its database cannot be read; nothing is removed, timed out "
+        "or forgotten",
+        fix="make the store of compactor.memory answer; compactor doctor names the file or folder",
+    ),
     _Rule(
         name="oldest_initiated_compaction",
         reading="oldest_initiated_ms",
@@ -206,6 +229,7 @@ def take_readings(site: Site) -> Readings:
     opened = site.metastore.transactions.open_transactions()
     aborts = site.metastore.candidates.aborts().values()
     counts = site.metastore.housekeeping.counts()
+    contradictions, memory_away = _memory(site)
     by_state = {state: [e for e in queue if e.state is state] for state in State}
     recent = {e.worker_version for e in (*queue, *history) if e.worker_version and (e.start or 0) > now - _RECENTLY_MS}
     return Readings(
@@ -226,7 +250,18 @@ def take_readings(site: Site) -> Readings:
         txn_to_write_id=counts.txn_to_write_id,
         worker_versions=len(recent),
         disagreements=0 if site.state is None else site.state.conditions.outcomes(site.name).get(DISAGREEMENT, 0),
+        contradictions=contradictions,
+        memory_away=memory_away,
     )
+
+
+def _memory(site: Site) -> tuple[int, int]:
+    """Returns the contradictions, and 1 if the memory is away."""
+    try:
+        found = doubt_of(site)
+    except StorageError:
+        return 0, 1
+    return (0 if found is None else len(found.contradictions)), 0
 
 
 def _ready_since(entry: Entry) -> int | None:

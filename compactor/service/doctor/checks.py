@@ -15,6 +15,7 @@ from compactor.errors import CompactorError
 from compactor.service.doctor import metastore
 from compactor.service.doctor.agreement import check_agreement
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
+from compactor.service.doctor.memory import check_memory
 from compactor.service.doctor.storage import check_storage
 from compactor.service.mode import Mode, mode_of
 from compactor.service.site import Site
@@ -127,6 +128,7 @@ def _properties(site: Site) -> Iterator[Finding]:
 
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("database", metastore.check_database),
+    ("memory", check_memory),
     ("clock", metastore.check_clock),
     ("mode", metastore.check_rights),
     ("hive's roles", metastore.check_hive_roles),

@@ -9,6 +9,7 @@ from compactor.compaction.states import State
 from compactor.errors import NotFound, Refused, StorageError
 from compactor.ids import TxnId
 from compactor.service import leftovers, lost_workers
+from compactor.service.memory import must_be_newest, must_not_be_older
 from compactor.service.mode import Mode, may, must_write
 from compactor.service.site import Site
 
@@ -23,8 +24,10 @@ def abort_compaction(site: Site, entry_id: int) -> Entry:
     Raises:
         NotFound: there is no such entry in the queue.
         Refused: its result is committed, a worker of Hive's own has it, or the mode is observe.
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
     must_write(site.settings, f"metastore {site.name}")
+    must_be_newest(site)
     metastore = site.metastore
     entry = metastore.entries.get(entry_id)
     if entry.state is not State.WORKING:
@@ -46,8 +49,10 @@ def abort_transaction(site: Site, txn: TxnId, because: str) -> None:
     Raises:
         NotFound: there is no such transaction.
         Refused: it has ended already, or the mode is observe.
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
     must_write(site.settings, f"metastore {site.name}")
+    must_not_be_older(site)
     if site.metastore.transactions.abort(txn, because):
         return
     state = site.metastore.transactions.state(txn)

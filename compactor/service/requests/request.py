@@ -11,6 +11,7 @@ from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State
 from compactor.errors import CompactorError, Refused
 from compactor.metastore.catalog.values import Table
+from compactor.service.memory import must_not_be_older
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -87,6 +88,7 @@ def request_compaction(
     Raises:
         NotFound: no such table or partition.
         Refused: the table can't be compacted, or nothing at all was enqueued.
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
         BadSetting: a property is not a setting, or not one that a request may set.
     """
     kind = parse_type(type)
@@ -102,6 +104,7 @@ def request_compaction(
     if kind is CompactionType.REBALANCE:
         order = must_be_possible(found, buckets=buckets, order_by=order_by)
     must_write(settings, table)
+    must_not_be_older(site, polling=True)
     requests = [
         Request(
             entity=entity,

@@ -27,6 +27,7 @@ from compactor.service import leftovers, lost_workers, quarantine
 from compactor.service.absence import Absence
 from compactor.service.agreement import Given, must_be_the_same_table
 from compactor.service.exclusive import while_removing
+from compactor.service.memory import must_be_newest, must_still_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.roles.blockers import Blocker, blockers_of
 from compactor.service.site import Site, Target, View
@@ -110,12 +111,18 @@ def clean(site: Site) -> CleanerPass:
     """Runs one pass over everything that is ready for cleaning, then over aborted transactions past their threshold.
 
     An entry that cannot be cleaned backs off and keeps its row; the others continue.
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+        StorageError: whether it is cannot be known now.
     """
+    must_be_newest(site)
     repaired = lost_workers.repair(site)
     absence = Absence(site)
     results: list[Cleaned | Waiting | EndedUncleaned] = []
     failed: list[Waiting] = []
     for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
+        must_still_be_newest(site)
         try:
             result = _clean_entry(site, absence, entry)
         except CompactorError as error:
@@ -126,6 +133,7 @@ def clean(site: Site) -> CleanerPass:
             if result is not None:
                 results.append(result)
     for entity in _abort_candidates(site):
+        must_still_be_newest(site)
         try:
             aborted = _clean_aborted(site, absence, entity)
         except CompactorError as error:

@@ -17,6 +17,7 @@ from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service import lost_workers, quarantine
 from compactor.service.absence import Absence
+from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
@@ -66,9 +67,14 @@ def keep_house(site: Site, *, due_only: bool = False) -> HousekeeperPass:
 
     With ``due_only``, a task is skipped until its interval since the last such run is over, by whichever housekeeper:
     several may run side by side.
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
+        StorageError: whether it is cannot be known now.
     """
     if not may(site.settings, Mode.CLEAN):
         return HousekeeperPass(acted=False, **_own_state(site))
+    must_be_newest(site)
     found: dict[str, Any] = {}
     ran: list[str] = []
     for task in CHORES:

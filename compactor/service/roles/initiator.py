@@ -24,6 +24,7 @@ from compactor.metastore.queue.candidates import Aborted
 from compactor.service import lost_workers
 from compactor.service.agreement import Given
 from compactor.service.bystander import beside
+from compactor.service.memory import must_not_be_older
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
 from compactor.service.site import Site, path_of
@@ -90,8 +91,11 @@ def initiate(site: Site) -> InitiatorPass:
 
     A pass starts after the candidate at which the previous one ended and goes around once, so that passes that are cut
     short still get to every candidate (PROTOCOL 10).
+
+    Raises:
+        Disagreement: the metastore's database is an older copy (PROTOCOL 11.2).
     """
-    repaired = lost_workers.repair(site) if may(site.settings, Mode.COMPACT) else ()
+    repaired = lost_workers.repair(site) if must_not_be_older(site) else ()
     scan = Scan(site)
     cursor = beside("reading where the last pass ended", lambda: _cursor(site))
     considered: list[Considered] = []
@@ -110,6 +114,7 @@ def initiate(site: Site) -> InitiatorPass:
 
 def _act_on(scan: Scan, judged: Sequence[Considered]) -> list[Considered]:
     """Requests the compactions that are due, and stores the decisions."""
+    must_not_be_older(scan.site, polling=True)
     done = scan.request(judged)
     beside("recording decisions", lambda: _record(scan, done))
     return done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from tests.support.watching import names_in
 
 @pytest.fixture
 def site(deployment: Site) -> Site:
-    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    """Nothing is remembered outside of the database: these rules hold without that, too."""
+    return with_settings(replace(deployment, memory=None), hive_txn_opentxn_timeout="1ms")
 
 
 @pytest.fixture

@@ -38,7 +38,8 @@ async function refresh() {
     shell.overview = await read("overview");
     showShell(shell.overview);
     await keepingFocus(place, () => chosen.show(shell));
-    forget();
+    const { doubt } = shell.overview;
+    doubt.length ? complain(doubt.join(" ")) : forget();
   } catch (error) {
     complain(error);
     place.querySelector(".loading")?.remove();

@@ -1,0 +1,129 @@
+"""``compactor metastore …``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from compactor.cli.context import CliContext, with_context
+from compactor.cli.output import print_either, print_json, when
+from compactor.cli.resolve import advance
+from compactor.errors import Refused
+
+if TYPE_CHECKING:
+    from compactor.service.requests.agree import BothSides
+
+
+@click.group()
+def metastore() -> None:
+    """The metastore: make an embedded one, look at it, and put one right that was restored."""
+
+
+metastore.add_command(advance)
+
+
+@metastore.command("init")
+@with_context
+def init(context: CliContext) -> None:
+    """Create an embedded metastore (SQLite) with Hive 4's schema and our state, unless they exist."""
+    from compactor.database.engine import open_database
+    from compactor.metastore.schema import create
+    from compactor.state import store
+
+    configuration = context.configuration()
+    if not configuration.is_embedded:
+        raise Refused(
+            f"metastore {configuration.name}: we only create an embedded metastore (sqlite:///…); create the schema of a "
+            "Hive metastore with Hive's schematool"
+        )
+    database = open_database(configuration.url)
+    try:
+        create.create(database)
+        version = create.version(database)
+    finally:
+        database.close()
+    state = configuration.own_state_url
+    if state is not None:
+        store.init(state).close()
+    print_either(
+        context.json,
+        {"metastore": configuration.name, "url": database.url, "schema_version": version, "state": state is not None},
+        f"metastore {configuration.name}: {database.url}, schema {version}"
+        + ("" if state is None else ", with our state"),
+    )
+
+
+@metastore.command("info")
+@with_context
+def info(context: CliContext) -> None:
+    """Show which metastore this is and how much it contains."""
+    with context.site(read_only=True) as site:
+        tables = site.metastore.catalog.tables()
+        found = {
+            "metastore": site.name,
+            "url": site.metastore.database.url,
+            "schema_version": site.metastore.schema_version,
+            "mode": site.settings.mode,
+            "state_url": None if site.state is None else site.state.database.url,
+            "memory": None if site.memory is None else site.memory.place,
+            "databases": len(site.metastore.catalog.databases()),
+            "tables": len(tables),
+            "transactional_tables": sum(table.is_transactional for table in tables),
+            "newest_transaction": site.metastore.transactions.newest(),
+            "open_transactions": len(site.metastore.transactions.open_transactions()),
+            "queue": len(site.metastore.entries.queue()),
+        }
+    text = "\n".join(f"{key}: {'-' if value is None else value}" for key, value in found.items())
+    print_either(context.json, found, text)
+
+
+@metastore.command("agree")
+@click.option("--yes", is_flag=True, help="Accept the database; without it both sides are only shown.")
+@with_context
+def agree(context: CliContext, yes: bool) -> None:
+    """Accept a database that says less than is remembered of it, for example after a restore that was intended.
+
+    Until then nothing is timed out, compacted or removed. Afterwards the database alone counts: its open transactions
+    time out, and files of writes that it does not know are refused table by table.
+    """
+    from compactor.service.requests import agree as service
+
+    with context.site(read_only=not yes) as site:
+        sides = service.agree(site, site.user) if yes else service.both_sides(site)
+    if context.json:
+        print_json(sides.to_json())
+        return
+    for line in _lines(sides):
+        click.echo(line)
+
+
+def _lines(sides: BothSides) -> Iterator[str]:
+    database, marks = sides.database, sides.database.marks
+    yield (
+        f"database: newest transaction {database.newest}, {marks.unfinished} open, next lock {marks.next_lock}, next "
+        f"compaction {marks.next_compaction}, at {when(database.now_ms)}"
+    )
+    for file in sides.remembered:
+        there = file.marks
+        yield (
+            f"remembered: newest transaction {there.newest}, {there.unfinished} open, next lock {there.next_lock}, next "
+            f"compaction {there.next_compaction}, at {when(file.token.at)}, in {sides.place}"
+        )
+    if not sides.remembered:
+        yield f"remembered: nothing in {sides.place}"
+    if sides.unreadable is not None:
+        yield f"unreadable: {sides.unreadable}"
+    for one in sides.found.contradictions if sides.found is not None else ():
+        yield f"contradiction: {one}"
+    if sides.agreed is not None:
+        yield f"the database is accepted as it is; what was remembered until now is in {sides.agreed}"
+    elif not sides.is_doubtful:
+        yield "both agree; nothing was changed"
+    else:
+        yield (
+            f"nothing was changed. `compactor metastore agree --yes` accepts this database: its {marks.unfinished} open "
+            "transactions then time out, and the cleaner removes what they wrote, even if they had committed. Look at them "
+            "first (compactor show transactions), or put the right database back"
+        )

@@ -1,0 +1,146 @@
+"""The files in which a metastore's marks are remembered outside of its database (PROTOCOL 11.2).
+
+Each update is one new file that never changes; the one with the largest number counts. Nothing is written over and nothing
+is locked, so any number of processes on any machines may read and write, on every store.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from compactor.compaction.marks import Remembered
+from compactor.errors import BadFile, StorageError
+from compactor.storage.protocol import Storage
+
+log = logging.getLogger(__name__)
+_ATTEMPTS = 5  #: at reading a file that is listed; another process may remove it once there is a newer one
+_KEPT = 2  #: files that stay beside the newest one
+_UNFINISHED_KEPT = 100  #: numbers after which a file that was begun and not finished is removed
+_NAME = re.compile(r"(\.?)marks-([0-9]{20})-([0-9a-z]+)\.json")
+
+
+class MarkFiles:
+    """The files of one metastore, in the folder ``place``.
+
+    ``known`` and ``checked_at`` (seconds of a monotonic clock) are for callers that look again shortly afterwards.
+    """
+
+    def __init__(self, storage: Storage, folder: str, metastore: str) -> None:
+        self.place = f"{storage.resolve(folder)}/{quote(metastore, safe='')}"
+        self.known: tuple[Remembered, ...] = ()
+        self.checked_at: float | None = None
+        self._storage = storage
+        self._read_before: dict[str, Remembered] = {}
+
+    def newest(self) -> tuple[Remembered, ...]:
+        """Returns the files with the largest number: none before the first update, more than one if two databases were
+        remembered here.
+
+        Raises:
+            StorageError: the folder cannot be listed, or a file in it cannot be read.
+        """
+        for attempt in range(1, _ATTEMPTS + 1):
+            found = self._finished()
+            names = [name for name, number in found.items() if number == max(found.values())]
+            try:
+                files = {name: self._read_before.get(name) or self._read(name) for name in names}
+            except StorageError:
+                if attempt == _ATTEMPTS:
+                    raise
+                continue
+            self._read_before = files
+            return tuple(files.values())
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def add(self, remembered: Remembered) -> None:
+        """Writes a file, durably, and removes those that it makes superfluous.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        token = remembered.token
+        name = f"marks-{token.number:020d}-{token.text}.json"
+        self._write(name, remembered.to_json())
+        self._read_before = {name: remembered}
+        self._remove_older(token.number)
+
+    def add_agreement(self, number: int, text: str, content: Mapping[str, Any]) -> str:
+        """Writes what a person agreed to, with the marks that held until then, and returns its path. It is never removed.
+
+        Args:
+            number: of the newest file until then.
+            text: random, so that nothing is written over.
+
+        Raises:
+            StorageError: it cannot be written.
+        """
+        name = f"agreed-{number:020d}-{text}.json"
+        self._write(name, content)
+        return f"{self.place}/{name}"
+
+    def largest_number(self) -> int:
+        """Returns the largest number of a file, whether or not it can be read; 0 without one."""
+        return max(self._finished().values(), default=0)
+
+    def _finished(self) -> dict[str, int]:
+        """Returns the files that are complete, with their numbers."""
+        parsed = {name: _NAME.fullmatch(name) for name in self._storage.children(self.place)}
+        return {name: int(match[2]) for name, match in parsed.items() if match and not match[1]}
+
+    def _read(self, name: str) -> Remembered:
+        path = f"{self.place}/{name}"
+        try:
+            return Remembered.of_json(json.loads(self._storage.read(path)))
+        except (ValueError, BadFile) as error:
+            raise StorageError(
+                f"{path}: what is remembered of this metastore cannot be read ({error}); wanted is a file that a release "
+                "of Compactor wrote. Nothing is removed until then: put the file back from a copy, use the newer "
+                "release, or accept the database as it is with `compactor metastore agree`"
+            ) from error
+
+    def _write(self, name: str, content: Mapping[str, Any]) -> None:
+        path, text = f"{self.place}/{name}", json.dumps(content, indent=1).encode()
+        if not self._storage.capabilities(self.place).renames:
+            self._storage.write(path, text)  # there, a file appears whole or not at all
+            return
+        unfinished = f"{self.place}/.{name}"
+        self._storage.make_directories(self.place, like=self._parent())
+        try:
+            self._storage.write(unfinished, text)
+            for error in self._storage.sync([unfinished]).values():
+                raise error
+            self._storage.rename(unfinished, path)
+        except StorageError:
+            self._try_to_remove(unfinished)
+            raise
+
+    def _parent(self) -> str:
+        """Returns the closest directory above the folder that exists."""
+        parent = self.place.rpartition("/")[0]
+        while "/" in parent.rstrip("/") and not self._storage.exists(parent):
+            parent = parent.rpartition("/")[0]
+        return parent or "/"
+
+    def _remove_older(self, number: int) -> None:
+        """Removes superfluous files. It does not matter if some of them stay: those of other users may have to."""
+        try:
+            parsed = [match for name in self._storage.children(self.place) if (match := _NAME.fullmatch(name))]
+        except StorageError as error:
+            log.debug("%s: superfluous files stay: %s", self.place, error)
+            return
+        older = sorted(match for match in ((int(m[2]), bool(m[1]), m[0]) for m in parsed) if match[0] < number)
+        finished = [name for _, unfinished, name in older if not unfinished]
+        abandoned = [name for n, unfinished, name in older if unfinished and n < number - _UNFINISHED_KEPT]
+        for name in (*finished[:-_KEPT], *abandoned):
+            self._try_to_remove(f"{self.place}/{name}")
+
+    def _try_to_remove(self, path: str) -> None:
+        try:
+            self._storage.remove(path, durable=False)
+        except StorageError as error:
+            log.debug("%s stays: %s", path, error)

@@ -1,0 +1,166 @@
+"""The memory of a metastore outside of its database, asked before anything is done that cannot be undone (PROTOCOL 11.2).
+
+Files are read first and the database afterwards: whatever a file says was true of the database before the file was there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from compactor.compaction.marks import Doubt, Present, Remembered, doubt, has_changed, to_remember
+from compactor.errors import Disagreement, StorageError
+from compactor.ids import TxnId
+from compactor.service.mark_files import MarkFiles
+from compactor.service.mode import Mode, may
+from compactor.service.site import Site
+from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
+_FRESH_S = 10.0  #: for this long after a whole check, one that polls asks for the tokens only
+_POLLED_MS = 60_000  #: how often one that polls remembers what has changed
+_FEW = 5  #: contradictions that a message lists
+
+
+def must_be_newest(site: Site, *, polling: bool = False) -> None:
+    """Checks that the metastore's database is not an older copy, and remembers what has changed since the last time.
+
+    Does nothing in mode observe, and where no memory is configured. In mode request nothing is written.
+
+    Args:
+        polling: for callers that come by every second, or again in the same pass.
+
+    Raises:
+        Disagreement: the database says less than is remembered, or something else.
+        StorageError: the memory cannot be read or written, so nothing may be removed.
+    """
+    memory = site.memory
+    if memory is None or not may(site.settings, Mode.REQUEST):
+        return
+    if polling and _is_fresh(site, memory):
+        return
+    memory.checked_at = None
+    started = time.monotonic()
+    files, now = _both(site, memory)
+    found = doubt(files, now)
+    if found is not None:
+        raise Disagreement(sentence(site, memory, found))
+    memory.known = files
+    last = max(files, key=lambda file: file.token.number, default=None)
+    waits = polling and last is not None and now.now_ms - last.token.at < _POLLED_MS
+    writes = may(site.settings, Mode.COMPACT) and not site.metastore.database.read_only
+    if writes and not waits and has_changed(last, now):
+        memory.known = (_remember(site, memory, last),)
+    memory.checked_at = started
+
+
+def must_still_be_newest(site: Site) -> None:
+    """Checks again in a pass that takes long, for its next entry; nothing is asked within seconds of the last check.
+
+    Raises:
+        Disagreement: see ``must_be_newest``.
+        StorageError: see ``must_be_newest``.
+    """
+    memory = site.memory
+    if memory is not None and (memory.checked_at is None or time.monotonic() - memory.checked_at > _FRESH_S):
+        must_be_newest(site, polling=True)
+
+
+def must_not_be_older(site: Site, *, polling: bool = False) -> bool:
+    """Checks the same for what removes nothing. Returns false, with a warning in the log, if the memory is away.
+
+    Raises:
+        Disagreement: see ``must_be_newest``.
+    """
+    try:
+        must_be_newest(site, polling=polling)
+    except StorageError as error:
+        log.warning("metastore %s: it is not known whether the database is an older copy: %s", site.name, error)
+        return False
+    return True
+
+
+def doubt_of(site: Site) -> Doubt | None:
+    """Returns the doubt whether the database is the newest one, in any mode; None without one, or without a memory.
+
+    Raises:
+        StorageError: the memory cannot be read.
+    """
+    return None if site.memory is None else doubt(*_both(site, site.memory))
+
+
+def sentences_about(site: Site) -> tuple[str, ...]:
+    """Returns what people have to know: the doubt, or that the memory is away. Empty if all is well."""
+    if site.memory is None:
+        return ()
+    try:
+        found = doubt_of(site)
+    except StorageError as error:
+        return (f"metastore {site.name}: {error}",)
+    return () if found is None else (sentence(site, site.memory, found),)
+
+
+def sentence(site: Site, memory: MarkFiles, found: Doubt) -> str:
+    """Returns the message: which database, by how much it is behind, and what to do."""
+    listed = [str(one) for one in found.contradictions[:_FEW]]
+    more = len(found.contradictions) - len(listed)
+    return (
+        f"metastore {site.name} ({site.metastore.database.url}): the database is older than what {memory.place} remembers "
+        f"of it{behind(found)}: {'; '.join(listed)}{f' and {more} more' if more else ''}. Wanted is a database that holds "
+        "at least that: this one seems to have been restored from a backup, or promoted without its last commits. Nothing "
+        "is timed out, aborted, compacted, removed, forgotten or purged; stop Hive's own compactor and cleaner, then put "
+        "the right database back, or accept this one with `compactor metastore agree`"
+    )
+
+
+def behind(found: Doubt) -> str:
+    """Returns by how much the database is behind, as the end of a clause; empty if there is no figure."""
+    figures = [f"{found.transactions} transactions"] if found.transactions else []
+    if found.write_ids:
+        figures.append(f"{sum(found.write_ids.values())} write IDs of {len(found.write_ids)} tables")
+    times = [
+        f"{what} {_when(at)}"
+        for what, at in (("remembered", found.remembered_at), ("the database's last mark", found.database_at))
+        if at is not None
+    ]
+    parts = [f"by {' and '.join(figures)}"] if figures else []
+    parts += [f"({', '.join(times)})"] if times else []
+    return " " + " ".join(parts) if parts else ""
+
+
+def _is_fresh(site: Site, memory: MarkFiles) -> bool:
+    """Returns true if a whole check was made not long ago and the database still has the newest token seen then."""
+    if memory.checked_at is None or time.monotonic() - memory.checked_at > _FRESH_S or not memory.known:
+        return False
+    there = {(token.number, token.text) for token in site.metastore.counters.tokens(site.name)}
+    return all((file.token.number, file.token.text) in there for file in memory.known)
+
+
+def _both(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Present]:
+    files = memory.newest()
+    return files, site.metastore.counters.present(site.name, _transactions(files))
+
+
+def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembered:
+    """Writes a token and the marks to both sides, the database first: it may be ahead, and the file may not."""
+    token, now = site.metastore.counters.mark(
+        site.name,
+        uuid.uuid4().hex,
+        seen=0 if last is None else last.token.number,
+        txns=_transactions(() if last is None else (last,)),
+    )
+    reach(Step.MARKED)
+    remembered = to_remember(last, token, now.marks)
+    memory.add(remembered)
+    return remembered
+
+
+def _transactions(files: Iterable[Remembered]) -> set[TxnId]:
+    return {txn for file in files for txn in file.marks.starts}
+
+
+def _when(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

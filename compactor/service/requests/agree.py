@@ -1,0 +1,103 @@
+"""A person accepts the metastore's database as it is, although more is remembered of it (PROTOCOL 11.2)."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from compactor.compaction.marks import Doubt, Present, Remembered, doubt, to_remember
+from compactor.errors import Refused, StorageError
+from compactor.service.mark_files import MarkFiles
+from compactor.service.mode import must_write
+from compactor.service.site import Site
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BothSides:
+    """The database, what is remembered of it, and the doubt. ``unreadable`` says why the files cannot be read, if so.
+
+    ``agreed`` is the path of the record of an agreement, None where nothing was changed.
+    """
+
+    place: str
+    database: Present
+    remembered: tuple[Remembered, ...]
+    found: Doubt | None
+    unreadable: str | None = None
+    agreed: str | None = None
+
+    @property
+    def is_doubtful(self) -> bool:
+        return self.found is not None or self.unreadable is not None
+
+    def to_json(self) -> dict[str, Any]:
+        marks = self.database.marks
+        return {
+            "memory": self.place,
+            "database": {
+                "newest_transaction": self.database.newest,
+                "open_transactions": marks.unfinished,
+                "next_lock": marks.next_lock,
+                "next_compaction": marks.next_compaction,
+                "now": self.database.now_ms,
+            },
+            "remembered": [file.to_json() for file in self.remembered],
+            "doubt": None if self.found is None else self.found.to_json(),
+            "unreadable": self.unreadable,
+            "agreed": self.agreed,
+        }
+
+
+def both_sides(site: Site) -> BothSides:
+    """Returns the database and what is remembered of it; changes nothing.
+
+    Raises:
+        Refused: no memory is configured.
+    """
+    memory = _memory(site)
+    remembered: tuple[Remembered, ...] = ()
+    unreadable = None
+    try:
+        remembered = memory.newest()
+    except StorageError as error:
+        unreadable = str(error)
+    txns = {txn for file in remembered for txn in file.marks.starts}
+    now = site.metastore.counters.present(site.name, txns)
+    found = None if unreadable else doubt(remembered, now)
+    return BothSides(place=memory.place, database=now, remembered=remembered, found=found, unreadable=unreadable)
+
+
+def agree(site: Site, by: str) -> BothSides:
+    """Accepts the database as it is: it alone is remembered from now on. Nothing is changed where there is no doubt.
+
+    What was remembered, who agreed and when stay in a file of their own, which is written first.
+
+    Raises:
+        Refused: no memory is configured, or the mode is observe.
+        StorageError: the memory cannot be listed or written.
+    """
+    must_write(site.settings, f"metastore {site.name}")
+    memory, sides = _memory(site), both_sides(site)
+    if not sides.is_doubtful:
+        return sides
+    above = memory.largest_number()
+    path = memory.add_agreement(above, uuid.uuid4().hex, {"by": by, "at": sides.database.now_ms, **sides.to_json()})
+    token, now = site.metastore.counters.begin_again(site.name, uuid.uuid4().hex, above=above)
+    memory.add(to_remember(None, token, now.marks))
+    log.warning(
+        "metastore %s: %s accepted its database as it is; what was remembered until now is in %s", site.name, by, path
+    )
+    return BothSides(place=memory.place, database=now, remembered=memory.newest(), found=None, agreed=path)
+
+
+def _memory(site: Site) -> MarkFiles:
+    if site.memory is None:
+        raise Refused(
+            f"metastore {site.name}: nothing is remembered of it outside of its database, so there is nothing to agree to; "
+            "set compactor.memory, or warehouse"
+        )
+    return site.memory
