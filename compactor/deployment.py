@@ -200,7 +200,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
                 storage,
                 configuration.settings,
                 configuration.pools,
-                _memory(configuration, store, storage),
+                memory_of(configuration, store, storage),
             )
         finally:
             if state is not None:
@@ -209,7 +209,7 @@ def open_site(configuration: Configuration, *, read_only: bool = False) -> Itera
         store.close()
 
 
-def _memory(configuration: Configuration, store: Metastore, storage: Storage) -> MarkFiles | None:
+def memory_of(configuration: Configuration, store: Metastore, storage: Storage) -> MarkFiles | None:
     """Returns where the metastore's marks are remembered outside of its database (PROTOCOL 11.2); None without a place.
 
     Raises:

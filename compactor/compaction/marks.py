@@ -162,16 +162,17 @@ class Doubt:
         }
 
 
-def doubt(remembered: Iterable[Remembered], now: Present) -> Doubt | None:
+def doubt(before: Iterable[Remembered], now: Present, after: Iterable[Remembered]) -> Doubt | None:
     """Returns the doubt whether the database is the newest one; None without a contradiction.
 
     Args:
-        remembered: the files with the largest number: none before the first update, more than one if two databases were
-            remembered in one place.
-        now: read after them, with the start times of all transactions remembered.
+        before: the files with the largest number, read before the database: none before the first update, more than one
+            if two databases were remembered in one place.
+        now: the database, with the start times of all transactions remembered.
+        after: the files again, read after the database; ``before`` will do where it lacks none (``lacks_files``).
     """
-    files = tuple(remembered)
-    found = [*_lost(files, now), *(one for file in files for one in _contradicting(file, now))]
+    files, later = tuple(before), tuple(after)
+    found = [*_lost(later, now), *(one for file in files for one in _contradicting(file, now))]
     if not found:
         return None
     newest = now.newest_token
@@ -184,17 +185,28 @@ def doubt(remembered: Iterable[Remembered], now: Present) -> Doubt | None:
     )
 
 
+def lacks_files(files: Iterable[Remembered], now: Present) -> bool:
+    """Returns true if the database knows of a newer file, which may have been written since ``files`` were listed."""
+    return _largest(files) < _seen(now)
+
+
 def _lost(files: tuple[Remembered, ...], now: Present) -> Iterator[Contradiction]:
     """Yields a contradiction if the database knows that more was remembered than is there: its place is not mounted, was
     emptied, or was put back itself."""
-    there = max((file.token.number for file in files), default=0)
-    seen = max((token.seen for token in now.tokens if token.at < now.now_ms - SETTLED_MS), default=0)
-    if there < seen:
+    if lacks_files(files, now):
         yield Contradiction(
             subject="newest file of marks",
-            database=f"number {seen}",
-            remembered=f"number {there}" if files else "none",
+            database=f"number {_seen(now)}",
+            remembered=f"number {_largest(files)}" if files else "none",
         )
+
+
+def _largest(files: Iterable[Remembered]) -> int:
+    return max((file.token.number for file in files), default=0)
+
+
+def _seen(now: Present) -> int:
+    return max((token.seen for token in now.tokens if token.at < now.now_ms - SETTLED_MS), default=0)
 
 
 def _contradicting(file: Remembered, now: Present) -> Iterator[Contradiction]:

@@ -7,9 +7,9 @@ from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
 from compactor.metastore.catalog.read import Catalog
-from compactor.metastore.counters import Counters
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
+from compactor.metastore.marks import StoredMarks
 from compactor.metastore.mutex import Mutexes
 from compactor.metastore.queue.candidates import Candidates
 from compactor.metastore.queue.claims import Claims
@@ -60,7 +60,7 @@ class Metastore:
         self.housekeeping = Housekeeping(database, dialect)
         self.aborts = Aborts(database)
         self.mutexes = Mutexes(database, dialect)
-        self.counters = Counters(database, dialect)
+        self.marks = StoredMarks(database, dialect)
 
     def now_ms(self) -> int:
         """Returns the time of the database's clock, in epoch milliseconds."""

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from compactor.compaction.marks import Doubt, Present, Remembered, doubt, has_changed, to_remember
+from compactor.compaction.marks import Doubt, Present, Remembered, doubt, has_changed, lacks_files, to_remember
 from compactor.errors import Disagreement, StorageError
 from compactor.ids import TxnId
 from compactor.service.mark_files import MarkFiles
@@ -44,8 +44,7 @@ def must_be_newest(site: Site, *, polling: bool = False) -> None:
         return
     memory.checked_at = None
     started = time.monotonic()
-    files, now = _both(site, memory)
-    found = doubt(files, now)
+    files, now, found = judged(site, memory)
     if found is not None:
         raise Disagreement(sentence(site, memory, found))
     memory.known = files
@@ -89,7 +88,7 @@ def doubt_of(site: Site) -> Doubt | None:
     Raises:
         StorageError: the memory cannot be read.
     """
-    return None if site.memory is None else doubt(*_both(site, site.memory))
+    return None if site.memory is None else judged(site, site.memory)[2]
 
 
 def sentences_about(site: Site) -> tuple[str, ...]:
@@ -118,9 +117,10 @@ def sentence(site: Site, memory: MarkFiles, found: Doubt) -> str:
 
 def behind(found: Doubt) -> str:
     """Returns by how much the database is behind, as the end of a clause; empty if there is no figure."""
-    figures = [f"{found.transactions} transactions"] if found.transactions else []
+    figures = [_counted(found.transactions, "transaction")] if found.transactions else []
     if found.write_ids:
-        figures.append(f"{sum(found.write_ids.values())} write IDs of {len(found.write_ids)} tables")
+        ids = _counted(sum(found.write_ids.values()), "write ID")
+        figures.append(f"{ids} of {_counted(len(found.write_ids), 'table')}")
     times = [
         f"{what} {_when(at)}"
         for what, at in (("remembered", found.remembered_at), ("the database's last mark", found.database_at))
@@ -131,22 +131,29 @@ def behind(found: Doubt) -> str:
     return " " + " ".join(parts) if parts else ""
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def _is_fresh(site: Site, memory: MarkFiles) -> bool:
     """Returns true if a whole check was made not long ago and the database still has the newest token seen then."""
     if memory.checked_at is None or time.monotonic() - memory.checked_at > _FRESH_S or not memory.known:
         return False
-    there = {(token.number, token.text) for token in site.metastore.counters.tokens(site.name)}
+    there = {(token.number, token.text) for token in site.metastore.marks.tokens(site.name)}
     return all((file.token.number, file.token.text) in there for file in memory.known)
 
 
-def _both(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Present]:
+def judged(site: Site, memory: MarkFiles) -> tuple[tuple[Remembered, ...], Present, Doubt | None]:
+    """Reads both sides. What the database knows of and a listing from before does not show is looked for again."""
     files = memory.newest()
-    return files, site.metastore.counters.present(site.name, _transactions(files))
+    now = site.metastore.marks.present(site.name, _transactions(files))
+    later = memory.newest() if lacks_files(files, now) else files
+    return files, now, doubt(files, now, later)
 
 
 def _remember(site: Site, memory: MarkFiles, last: Remembered | None) -> Remembered:
     """Writes a token and the marks to both sides, the database first: it may be ahead, and the file may not."""
-    token, now = site.metastore.counters.mark(
+    token, now = site.metastore.marks.mark(
         site.name,
         uuid.uuid4().hex,
         seen=0 if last is None else last.token.number,

@@ -67,10 +67,12 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
             table = make(site, warehouse)
             shutil.copytree(warehouse, place / "warehouse")
             _copy(database.path, place / "metastore.db")
+            shutil.copytree(f"{database.path}.memory", place / "memory")
             (place / "was").write_text(str(warehouse))
             return table
         shutil.copytree(place / "warehouse", warehouse, dirs_exist_ok=True)
         _copy(place / "metastore.db", database.path)
+        shutil.copytree(place / "memory", f"{database.path}.memory")
         with database.write() as conn:
             for column in (DBS.c.DB_LOCATION_URI, SDS.c.LOCATION):
                 moved = func.replace(column, (place / "was").read_text(), str(warehouse))

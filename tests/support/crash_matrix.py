@@ -22,6 +22,7 @@ NOTHING_STAGED = "nothing is written, so nothing is staged or named"
 NO_REQUEST = "there is no request and no transaction, only the cleaner"
 NO_CLEANING = "Hive 2's own cleaner removes what is obsolete"
 NOT_KEPT = "nothing is kept there: `compactor.quarantine` is not set, or the store cannot"
+NO_MEMORY = "nothing is remembered of a Hive 2's metastore, in which nothing is timed out or cleaned"
 NO_TRANSACTION = "Hive 2 has no transaction of a compaction, and the next call itself takes up what a dead one left"
 
 
@@ -37,7 +38,7 @@ class Kind:
 
 def _kind(title: str, test: str, killed: Iterable[Step], **reasons: str) -> Kind:
     """Builds a column; ``reasons`` are keyed by the role of the step (``initiator``, ``worker``, ``cleaner``,
-    ``repair``).
+    ``repair``, ``memory``).
     """
     known = frozenset(killed)
     reasons = {test_steps.QUARANTINE: NOT_KEPT} | reasons
@@ -61,7 +62,7 @@ def _chunked(store: str, kind: str) -> list[Step]:
 _CHUNKS = "crash/test_steps.py::test_a_crash_between_the_chunks_of_a_bounded_request"
 _PARTS = "crash/test_steps.py::test_a_crash_within_what_is_done_in_parts"
 _REMOVED = "crash/test_steps.py::test_a_crash_where_there_is_only_to_remove"
-_SAME = dict.fromkeys((test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR), ALIKE)
+_SAME = dict.fromkeys((test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR, test_steps.MEMORY), ALIKE)
 _ASKED = _SAME | {test_steps.INITIATOR: REQUESTED}
 _EVERY = _SAME | {test_steps.INITIATOR: ALIKE}
 
@@ -73,7 +74,7 @@ def kinds() -> list[Kind]:
     return [
         _kind("minor", _EACH, _of("embedded", "minor")),
         _kind("major", _EACH, _of("embedded", "major")),
-        _kind("rebalance", _EACH, _of("embedded", "rebalance"), initiator=REQUESTED),
+        _kind("rebalance", _EACH, _of("embedded", "rebalance"), initiator=REQUESTED, memory=ALIKE),
         _kind(
             "group",
             "crash/test_steps.py::test_a_crash_between_the_members_of_a_group",
@@ -91,11 +92,13 @@ def kinds() -> list[Kind]:
             [step for kind, step in test_steps.CLEANED if kind == "clean-only"],
             initiator=ALIKE,
             worker=NOTHING_STAGED,
+            memory=ALIKE,
         ),
         _kind(
             "aborts",
             _REMOVED,
             [step for kind, step in test_steps.CLEANED if kind == "aborts"],
+            memory=ALIKE,
             **dict.fromkeys(
                 (test_steps.INITIATOR, test_steps.WORKER, test_steps.CLEANER, test_steps.REPAIR), NO_REQUEST
             ),
@@ -117,6 +120,7 @@ def kinds() -> list[Kind]:
             worker=NO_TRANSACTION,
             cleaner=NO_CLEANING,
             repair=NO_TRANSACTION,
+            memory=NO_MEMORY,
         ),
         _kind("object store", "storage/test_crash.py::test_a_crash_over_an_object_store", test_crash.STEPS, **_EVERY),
     ]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from compactor.deployment import configure, open_deployment, open_site
+from compactor.deployment import configure, memory_of, open_deployment, open_site
 from compactor.errors import BadSetting, DatabaseUnavailable, Refused, UnsafeDirectory
 from compactor.metastore.schema.tables import MIN_HISTORY_LEVEL
 from compactor.metastore.store import Metastore
 from compactor.service.mode import Mode, mode_of
+from compactor.storage.stores import Stores
 
 URL = {"COMPACTOR_METASTORE_URL": "sqlite:////w/metastore.db"}
 THRESHOLD = "hive.compactor.delta.num.threshold"
@@ -95,6 +96,43 @@ def test_a_site_is_open_until_the_block_ends(metastore: Metastore, metastore_url
         assert not site.metastore.database.read_only
         assert site.identity("worker").startswith("compactor-worker-")
         assert len(site.identity("worker")) <= 128
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "place"),
+    [
+        ({}, {}, "{folder}/metastore.db.memory/default"),
+        ({}, {"COMPACTOR_WAREHOUSE": "/w"}, "{folder}/metastore.db.memory/default"),
+        ({"compactor.memory": "file:/m/x/"}, {}, "/m/x/default"),
+        ({"compactor.memory": "s3a://b/m"}, {}, "s3a://b/m/default"),
+    ],
+)
+def test_the_place_in_which_counters_are_remembered(
+    metastore: Metastore,
+    metastore_url: str,
+    tmp_path: Path,
+    flags: dict[str, str],
+    environment: dict[str, str],
+    place: str,
+) -> None:
+    """PROTOCOL 11.2: beside the file of an embedded metastore, unless it is configured."""
+    with open_site(
+        configure(flags=flags, environment={"COMPACTOR_METASTORE_URL": metastore_url, **environment})
+    ) as site:
+        assert site.memory is not None
+        assert site.memory.place == place.format(folder=tmp_path)
+
+
+def test_another_metastores_counters_are_remembered_in_its_warehouse(metastore: Metastore) -> None:
+    """PROTOCOL 11.2: under a name that every reader skips; nowhere without a warehouse."""
+    foreign = {"COMPACTOR_METASTORE_URL": "postgresql://h/hive"}
+    of = {**foreign, "COMPACTOR_WAREHOUSE": "hdfs://nn:8020/w/"}
+    found = memory_of(configure("prod", environment=of), metastore, Stores())
+    assert found is not None
+    assert found.place == "hdfs://nn:8020/w/.compactor/memory/prod"
+    assert memory_of(configure(environment=foreign), metastore, Stores()) is None
+    with pytest.raises(BadSetting, match=r"compactor\.memory = 'm': wanted an absolute path or a URI"):
+        memory_of(configure(flags={"compactor.memory": "m"}, environment=foreign), metastore, Stores())
 
 
 def test_mode_observe_opens_for_reading_only(metastore: Metastore, metastore_url: str) -> None:

@@ -16,6 +16,7 @@ ELSEWHERE: dict[str, str] = {
     "database/postgres.py": "contract/test_sessions.py",
     "database/server.py": "contract/test_sessions.py",
     "database/sqlite.py": "unit/database/test_engine.py",
+    "metastore/marks.py": "contract/test_marks.py",
     "metastore/schema/dialect.py": "contract/test_schema_of_hive.py",
     "metastore/schema/compile.py": "contract/test_names.py",
     "metastore/schema/hive2.py": "contract/test_hive2.py",

@@ -1,4 +1,4 @@
-"""The queries of the page. They write nothing, and only ``explain`` lists a directory, that of its table or partition."""
+"""The queries of the page. They write nothing, and only ``explain`` lists a table's directory."""
 
 from __future__ import annotations
 

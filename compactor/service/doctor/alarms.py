@@ -12,8 +12,8 @@ from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
 from compactor.errors import StorageError
 from compactor.service.doctor.finding import Level
-from compactor.service.roles.initiator import DISAGREEMENT
 from compactor.service.memory import doubt_of
+from compactor.service.roles.initiator import DISAGREEMENT
 from compactor.service.site import Site
 from compactor.settings.precedence import Settings
 

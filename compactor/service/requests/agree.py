@@ -7,9 +7,10 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from compactor.compaction.marks import Doubt, Present, Remembered, doubt, to_remember
+from compactor.compaction.marks import Doubt, Present, Remembered, to_remember
 from compactor.errors import Refused, StorageError
 from compactor.service.mark_files import MarkFiles
+from compactor.service.memory import judged
 from compactor.service.mode import must_write
 from compactor.service.site import Site
 
@@ -59,16 +60,12 @@ def both_sides(site: Site) -> BothSides:
         Refused: no memory is configured.
     """
     memory = _memory(site)
-    remembered: tuple[Remembered, ...] = ()
-    unreadable = None
     try:
-        remembered = memory.newest()
+        remembered, now, found = judged(site, memory)
     except StorageError as error:
-        unreadable = str(error)
-    txns = {txn for file in remembered for txn in file.marks.starts}
-    now = site.metastore.counters.present(site.name, txns)
-    found = None if unreadable else doubt(remembered, now)
-    return BothSides(place=memory.place, database=now, remembered=remembered, found=found, unreadable=unreadable)
+        now = site.metastore.marks.present(site.name)
+        return BothSides(place=memory.place, database=now, remembered=(), found=None, unreadable=str(error))
+    return BothSides(place=memory.place, database=now, remembered=remembered, found=found)
 
 
 def agree(site: Site, by: str) -> BothSides:
@@ -86,7 +83,7 @@ def agree(site: Site, by: str) -> BothSides:
         return sides
     above = memory.largest_number()
     path = memory.add_agreement(above, uuid.uuid4().hex, {"by": by, "at": sides.database.now_ms, **sides.to_json()})
-    token, now = site.metastore.counters.begin_again(site.name, uuid.uuid4().hex, above=above)
+    token, now = site.metastore.marks.begin_again(site.name, uuid.uuid4().hex, above=above)
     memory.add(to_remember(None, token, now.marks))
     log.warning(
         "metastore %s: %s accepted its database as it is; what was remembered until now is in %s", site.name, by, path

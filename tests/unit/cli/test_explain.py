@@ -9,8 +9,10 @@ from click.testing import Result
 from compactor.cli.explain import lines
 from compactor.compaction.quarantine import Quarantined
 from compactor.service.answers.explain import explain
+from compactor.service.memory import must_be_newest
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site, own_state
+from tests.support.backups import Backup
 from tests.support.tables import entity_of, insert, make_table
 
 Compactor = Callable[..., Result]
@@ -48,3 +50,16 @@ def test_what_is_kept_of_a_partition(deployment: Site, warehouse: Path) -> None:
 def test_a_missing_table_ends_with_1(compactor: Compactor, deployment: Site) -> None:
     done = compactor("explain", "default.nope")
     assert (done.exit_code, "nope" in done.stderr) == (1, True)
+
+
+def test_a_restored_metastore_is_the_first_thing_said(deployment: Site, warehouse: Path, tmp_path: Path) -> None:
+    """PROTOCOL 11.2."""
+    table = make_table(deployment, warehouse)
+    backup = Backup(tmp_path / "metastore.db")
+    backup.take()
+    insert(deployment, table, range(2))
+    must_be_newest(deployment)
+    backup.restore()
+    assert list(lines(explain(deployment, "default.t")))[1].startswith(
+        "  nothing is done now: metastore default (sqlite"
+    )

@@ -200,7 +200,7 @@ def test_a_database_without_its_last_seconds_is_behind_by_figures(site: Site, ta
     found = doubt_of(site)
     assert found is not None
     assert (found.transactions, found.write_ids) == (2, {"default.t": 2})
-    assert behind(found).startswith(" by 2 transactions and 2 write IDs of 1 tables (remembered 20")
+    assert behind(found).startswith(" by 2 transactions and 2 write IDs of 1 table (remembered 20")
 
 
 def test_a_smaller_write_id_of_one_table_is_a_contradiction(site: Site, table: Table) -> None:
@@ -271,7 +271,7 @@ def test_a_crash_between_the_two_writes_is_no_contradiction(site: Site, table: T
         with dying_at_the_mark():
             clean(other_process(site))
     assert doubt_of(other_process(site)) is None
-    assert len(site.metastore.counters.tokens(site.name)) == KEPT_TOKENS
+    assert len(site.metastore.marks.tokens(site.name)) == KEPT_TOKENS
 
 
 def test_a_copy_from_before_an_update_that_was_cut_short_is_noticed_after_the_next_one(
@@ -386,7 +386,7 @@ def test_modes_below_compact_write_nothing(site: Site, table: Table, mode: str) 
     insert(site, table, [1])
     every_role(with_settings(site, compactor_mode=mode))
     assert not place_of(site).exists()
-    assert site.metastore.counters.tokens(site.name) == ()
+    assert site.metastore.marks.tokens(site.name) == ()
 
 
 def test_a_pass_writes_once_and_only_if_something_has_changed(site: Site, table: Table) -> None:
@@ -400,7 +400,7 @@ def test_a_pass_writes_once_and_only_if_something_has_changed(site: Site, table:
         site.metastore.transactions.commit(txn)
         clean(site)
     assert [name[:26] for name in marks(site)] == [f"marks-{number:020d}" for number in (39, 40, 41)]
-    assert len(site.metastore.counters.tokens(site.name)) == KEPT_TOKENS
+    assert len(site.metastore.marks.tokens(site.name)) == KEPT_TOKENS
 
 
 def test_a_caller_that_polls_asks_for_the_tokens_only_and_writes_once_a_minute(site: Site, table: Table) -> None:

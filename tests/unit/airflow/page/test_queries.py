@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from compactor.demo.demo_folder import DemoPaths
+from compactor.service.memory import must_be_newest
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
+from tests.support.backups import Backup
 from tests.support.passes import compact
 from tests.support.tables import insert, make_table, with_settings
 from tests.unit.airflow.page.conftest import Caller
@@ -33,6 +35,21 @@ def test_what_stands_above_every_view(client: Caller, seen: Site) -> None:
     assert (found["mode"], found["outcomes"], found["queue"]) == ("clean", {"major": 1}, {})
     assert found["looked_at"] <= found["now"]
     assert found["dags"]["compaction_worker"] == "compaction_worker"
+
+
+def test_a_restored_metastore_is_told_above_every_view(client: Caller, site: Site) -> None:
+    """PROTOCOL 11.2: the page stays readable and says why nothing is done."""
+    assert read(client, "overview")["doubt"] == []
+    backup = Backup(site.metastore.database.path)
+    backup.take()
+    (txn,) = site.metastore.transactions.open("ann", "h")
+    site.metastore.transactions.commit(txn)
+    must_be_newest(site)
+    backup.restore()
+    (sentence,) = read(client, "overview")["doubt"]
+    assert "the database is older than" in sentence
+    for path in ("tables", "queue", "blocked", "history", "runs", "settings"):
+        read(client, path)
 
 
 def test_tables_with_their_decision_and_what_would_flip_it(client: Caller, seen: Site) -> None:

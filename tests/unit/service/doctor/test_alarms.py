@@ -10,9 +10,12 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.alarms import Readings, raised_alarms, take_readings
 from compactor.service.doctor.finding import Level
+from compactor.service.mark_files import MarkFiles
+from compactor.service.memory import must_be_newest
 from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.settings.precedence import Layer, Settings
+from tests.support.backups import Backup
 from tests.support.tables import insert, make_table
 
 HOUR = 3_600_000
@@ -35,6 +38,8 @@ HOUR = 3_600_000
         ({"failed": 2, "succeeded": 98}, "failed_compaction_ratio", Level.WARN),
         ({"most_aborted": 1_501}, "tables_with_many_aborts", Level.WARN),
         ({"worker_versions": 2}, "mixed_worker_versions", Level.WARN),
+        ({"contradictions": 1}, "restored_metastore", Level.FAIL),
+        ({"memory_away": 1}, "memory_away", Level.FAIL),
     ],
 )
 def test_each_alarm_with_hives_defaults(changed: dict[str, int], name: str, level: Level) -> None:
@@ -89,3 +94,19 @@ def test_readings_of_a_metastore(deployment: Site, warehouse: Path) -> None:
     assert (found.initiated, found.ready_for_cleaning, found.worker_versions) == (0, 1, 1)
     assert deployment.metastore.entries.queue(states=(State.READY_FOR_CLEANING,))
     assert set(found.to_json()) == set(Readings.__slots__)
+
+
+def test_a_restored_metastore_and_a_memory_that_is_away_are_read(deployment: Site, tmp_path: Path) -> None:
+    """PROTOCOL 11.2."""
+    backup = Backup(tmp_path / "metastore.db")
+    backup.take()
+    assert take_readings(deployment).contradictions == 0
+    (txn,) = deployment.metastore.transactions.open("ann", "h")
+    deployment.metastore.transactions.commit(txn)
+    must_be_newest(deployment)
+    backup.restore()
+    found = take_readings(deployment)
+    assert (found.contradictions, found.memory_away) == (2, 0)
+    assert deployment.memory is not None
+    away = replace(deployment, memory=MarkFiles(deployment.storage, str(tmp_path / "metastore.db"), "default"))
+    assert take_readings(away).memory_away == 1

@@ -37,7 +37,7 @@ _LONGEST_NAME = 64  #: of a metastore; the digest of a longer one takes its plac
 AFTER_AGREEMENT = 1_000  #: numbers left out, so that no token under way from before is as new as the one agreed on
 
 
-class Counters:
+class StoredMarks:
     """Reads the numbers, and writes tokens."""
 
     def __init__(self, database: Database, dialect: Dialect) -> None:
