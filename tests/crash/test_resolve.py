@@ -14,7 +14,7 @@ from compactor.metastore.catalog.values import Table
 from compactor.service.requests.advance import measure_gap
 from compactor.service.site import Site
 from compactor.steps import CommandStep
-from tests.support.backups import Backup
+from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact, every_role, time_out_all
 from tests.support.tables import insert, make_table, rows_of, with_settings
 
@@ -23,7 +23,7 @@ _PROGRAM = "from compactor.cli import main; main()"
 
 @pytest.fixture
 def site(deployment: Site) -> Site:
-    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    return with_settings(without_memory(deployment), hive_txn_opentxn_timeout="1ms")
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.steps import Step
 from tests.support import roles
+from tests.support.backups import without_memory
 from tests.support.forked import die
 from tests.support.passes import clean_all, every_role
 from tests.support.sizes import sized
@@ -129,7 +130,8 @@ class Scene:
 
 
 def settled(site: Site) -> Site:
-    return with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_delta_num_threshold="1")
+    bare = without_memory(site)
+    return with_settings(bare, hive_txn_opentxn_timeout="1ms", hive_compactor_delta_num_threshold="1")
 
 
 def _with_rows(site: Site, warehouse: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import update
@@ -49,6 +50,11 @@ class ServerBackup:
         assert self._rows is not None, "nothing was copied"
         self._rows.restore()
         self._rows.close()
+
+
+def without_memory(site: Site) -> Site:
+    """Returns the site with nothing remembered outside of its database: for rules that hold without that, too."""
+    return replace(site, memory=None)
 
 
 def hours_pass(site: Site, hours: int) -> None:

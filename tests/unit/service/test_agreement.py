@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from compactor.storage.local import LocalStorage
-from tests.support.backups import Backup
+from tests.support.backups import Backup, without_memory
 from tests.support.passes import Renames, age, clean_all, compact, every_role, with_storage
 from tests.support.tables import entity_of, insert, leave_manifest, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -31,8 +30,7 @@ from tests.support.watching import names_in
 
 @pytest.fixture
 def site(deployment: Site) -> Site:
-    """Nothing is remembered outside of the database: these rules hold without that, too."""
-    return with_settings(replace(deployment, memory=None), hive_txn_opentxn_timeout="1ms")
+    return with_settings(without_memory(deployment), hive_txn_opentxn_timeout="1ms")
 
 
 @pytest.fixture

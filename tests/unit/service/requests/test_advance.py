@@ -12,7 +12,7 @@ from compactor.service.requests.advance import advance, measure_gap
 from compactor.service.requests.resolve import Ruling
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from tests.support.backups import Backup
+from tests.support.backups import Backup, without_memory
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -22,7 +22,7 @@ KEEP, QUARANTINE = Ruling.KEEP, Ruling.QUARANTINE
 
 @pytest.fixture
 def site(deployment: Site) -> Site:
-    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    return with_settings(without_memory(deployment), hive_txn_opentxn_timeout="1ms")
 
 
 @pytest.fixture

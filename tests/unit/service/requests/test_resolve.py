@@ -17,7 +17,7 @@ from compactor.service.requests.in_doubt import InDoubt, in_doubt
 from compactor.service.requests.resolve import Ruling, resolve
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from tests.support.backups import Backup
+from tests.support.backups import Backup, without_memory
 from tests.support.passes import age, clean_all, compact, every_role
 from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import names_in
@@ -27,7 +27,7 @@ KEEP, QUARANTINE = Ruling.KEEP, Ruling.QUARANTINE
 
 @pytest.fixture
 def site(deployment: Site) -> Site:
-    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    return with_settings(without_memory(deployment), hive_txn_opentxn_timeout="1ms")
 
 
 @pytest.fixture
