@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from compactor.compaction.marks import Marks, Remembered, Token
 from compactor.errors import BadFile, StorageError
+from compactor.ids import TxnId
+from compactor.service.mark_files import MarkFiles
 from compactor.storage.capabilities import EVERY
 from compactor.storage.stores import Stores
 from tests.storage.conftest import BY_HTTPFS, KINDS, Place
@@ -75,6 +78,21 @@ def test_a_tree_shows_what_readers_skip_too(place: Place) -> None:
     assert found.files == {"p=1/delta_1_1": 1, "p=1/_hidden/base_2": 1}
     assert not found.is_bare
     assert found.anchor == stores.anchor(top)
+
+
+def test_marks_are_remembered_in_every_store(place: Place) -> None:
+    """PROTOCOL 11.2: one new file each time, below a folder that need not be there; readers skip its name."""
+    folder = f"{place.location}/.compactor/memory"
+    assert MarkFiles(place.stores, folder, "default").newest() == ()
+    for number in range(1, 7):
+        token = Token(number=number, text="abc", at=number)
+        remembered = Remembered(token=token, marks=Marks(newest=TxnId(number)))
+        MarkFiles(place.stores, folder, "default").add(remembered)
+        assert MarkFiles(place.stores, folder, "default").newest() == (remembered,)
+    files = MarkFiles(place.stores, folder, "default")
+    assert [name[:26] for name in place.stores.children(files.place)] == [f"marks-{n:020d}" for n in (4, 5, 6)]
+    assert MarkFiles(place.stores, folder, "another").newest() == ()
+    assert place.stores.listing(root(place)).files == ()
 
 
 def test_a_place_is_known_again_by_its_anchor(place: Place) -> None:
