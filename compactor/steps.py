@@ -43,12 +43,14 @@ class Step(enum.Enum):
 
 
 class CommandStep(enum.Enum):
-    """The points at which a person's command about directories in doubt may die."""
+    """The points at which a person's command about directories in doubt, or about an undo, may die."""
 
     SET_ASIDE = "a directory in doubt is set aside"
     KEPT = "a directory in doubt has a name of this metastore"
     TRANSACTIONS_RAISED = "the newest transaction is raised, write IDs are not yet"
     WRITE_IDS_RAISED = "a table's write IDs are raised, the transaction that shows them is open"
+    PUT_BACK = "an input of an undone compaction is back beside the output"
+    OUTPUT_TAKEN = "the outputs of an undone compaction are in quarantine, the table is still locked"
 
 
 _SIGNALS = {"COMPACTOR_DIE_AT": signal.SIGKILL, "COMPACTOR_STOP_AT": signal.SIGSTOP}

@@ -21,6 +21,7 @@ from compactor.cli import (
     pause,
     plan,
     resolve,
+    restore,
     run,
     show,
     state,
@@ -87,7 +88,8 @@ def program(
     """Keep Hive ACID tables fast.
 
     \b
-    Exit codes: 0 done, 1 an entry or the pass failed, 2 usage or a setting, 3 `compact` refused, 4 wait timed out.
+    Exit codes: 0 done, 1 an entry or the pass failed, 2 usage or a setting, 3 `compact` or `restore` refused,
+    4 wait timed out.
     """
     level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(
@@ -113,6 +115,7 @@ for command in (
     pause.resume,
     override.override,
     resolve.resolve,
+    restore.restore,
     dump.dump,
     metastore.metastore,
     state.state,

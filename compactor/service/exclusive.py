@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from compactor.errors import CompactorError, LockNotGranted
+from compactor.ids import TxnId
 from compactor.locking.lock_types import LockType
 from compactor.metastore.transactions.rows import TxnType
 from compactor.service.heartbeat import Heartbeat
@@ -18,8 +19,8 @@ def exclusively(
     site: Site,
     target: Target,
     because: str = "its store has no rename, so directories are removed under an exclusive lock",
-) -> Iterator[None]:
-    """Holds ``target`` exclusively until the block ends, in a separate transaction that writes nothing.
+) -> Iterator[TxnId]:
+    """Holds ``target`` exclusively until the block ends, in a separate transaction that writes nothing; yields that.
 
     The lock is tried but never queued, because readers behind it would have to wait too. ``because`` begins the message
     where it is not granted.
@@ -36,14 +37,14 @@ def exclusively(
                 f"{target.entity}: {because}, and the table is being read or written; the next pass tries again"
             )
         with Heartbeat(transactions, [txn], site.settings.milliseconds("hive.txn.timeout") // 2) as heart:
-            yield
+            yield txn
             heart.check()
     finally:
         with suppress(CompactorError):  # timed out or aborted by somebody: it wrote nothing
             transactions.commit(txn)
 
 
-def while_removing(site: Site, target: Target) -> AbstractContextManager[None]:
+def while_removing(site: Site, target: Target) -> AbstractContextManager[TxnId | None]:
     """Returns the context for removing directories: none if each vanishes with one rename, else ``exclusively``."""
     return nullcontext() if renames(site, target) else exclusively(site, target)
 

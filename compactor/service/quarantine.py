@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -77,18 +77,38 @@ def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
     if not obsolete or not keeps(target, entry):
         return Kept()
     _must_be_able(site, target)
+    returned = _return(site, target, entry, obsolete)
+    obsolete = tuple(name for name in obsolete if name not in returned)
     found = sort_obsolete(obsolete, view.write_ids, _rebalanced(site, entry))
     for name, reason in found.removed.items():
         log.info("%s entry %d: %s is removed, not kept: it %s", entry.entity, entry.id, name, reason)
     if not found.keep:
-        return Kept(removed=found.removed)
+        return Kept(names=returned, removed=found.removed)
     _must_be_its_own(site, target, entry)
     _listed(site).keep(site.name, _quarantined(site, target, entry))
     expected = removal.identities(site.storage, target.location, found.keep)
     quarantine.make(site.storage, target.location, entry.id)
     must_be_the_same_table(site, target)  # so all of these are its directories, and the quarantine is in it
     quarantine.take(site.storage, target.location, entry.id, found.keep, expected)
-    return Kept(names=found.keep, removed=found.removed)
+    return Kept(names=(*found.keep, *returned), removed=found.removed)
+
+
+def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str]) -> tuple[str, ...]:
+    """Moves what a restore that died had put back beside the output into the quarantine that it came from, so that the
+    compaction can still be undone. Only the newest one can be."""
+    storage, location = site.storage, target.location
+    there = [
+        found for child in storage.children(location) if (found := parse_quarantine(child)) and not found.is_erased
+    ]
+    newest = max((one.entry_id for one in there if one.entry_id != entry.id), default=None)
+    record = None if newest is None else _recorded(site, location, newest)
+    if newest is None or record is None or not any(storage.exists(f"{location}/{name}") for name in record.outputs):
+        return ()  # undone to the end, or replaced
+    inside = names_of(quarantine.listing(storage, location, newest))
+    names = [name for name in record.names if name in obsolete and name not in inside]
+    expected = removal.identities(storage, location, names)
+    must_be_the_same_table(site, target)
+    return quarantine.take(storage, location, newest, names, expected)
 
 
 def record_kept(site: Site, target: Target, entry: Entry, kept: Kept) -> None:

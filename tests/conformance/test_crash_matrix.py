@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from compactor.steps import CommandStep
 from tests.crash.test_steps import ALWAYS
-from tests.support.crash_matrix import PAGE, kinds, missing, page
+from tests.support.crash_matrix import COMMANDS, PAGE, kinds, missing, page
 from tests.support.hive_tests import exists
 
 
@@ -25,6 +26,11 @@ def test_minor_and_major_are_killed_everywhere() -> None:
 
 def test_the_tests_that_are_named_exist() -> None:
     assert [kind.test for kind in kinds() if not exists(kind.test)] == []
+
+
+def test_every_step_of_a_command_has_its_test() -> None:
+    assert set(COMMANDS) == set(CommandStep)
+    assert [test for test in COMMANDS.values() if not exists(test)] == []
 
 
 def test_every_test_that_kills_has_its_column() -> None:

@@ -61,6 +61,16 @@ def test_first_come_first_served(metastore: Metastore, txns: list[TxnId]) -> Non
     assert metastore.locks.check(reader.id).is_acquired
 
 
+def test_transactions_without_a_lock(metastore: Metastore, txns: list[TxnId]) -> None:
+    """PROTOCOL 11.15: one that waits for a lock reads nothing yet."""
+    held, waiting, elsewhere, without = txns
+    acquire(metastore, held, ask(E))
+    assert acquire(metastore, waiting, ask(R)) is LockState.WAITING
+    acquire(metastore, elsewhere, ask(R, "u"))
+    assert metastore.locks.without(frozenset(txns)) == {without}
+    assert metastore.locks.without(frozenset()) == frozenset()
+
+
 def test_all_or_nothing(metastore: Metastore, txns: list[TxnId]) -> None:
     acquire(metastore, txns[0], ask(X, "b"))
     lock = metastore.locks.acquire(txns[1], [ask(W, "a"), ask(W, "b"), ask(W, "c")], "u", "h")

@@ -1,13 +1,14 @@
 # ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from sqlalchemy import select
 
 from compactor.compaction.entry import Entity
-from compactor.errors import Refused, TransactionAborted
+from compactor.errors import NotFound, Refused, TransactionAborted
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
@@ -85,6 +86,22 @@ def test_what_is_done_before_its_locks_go_is_done_of_an_open_one_alone(metastore
     assert metastore.transactions.abort(txn, "x", done.append)
     assert not metastore.transactions.abort(txn, "x", done.append)
     assert done == [newest]
+
+
+def test_a_transaction_that_is_held_open_is_not_timed_out(metastore: Metastore) -> None:
+    """PROTOCOL 11.15: nobody ends it meanwhile, and its locks with it."""
+    [txn, committed] = metastore.transactions.open("u", "h", count=2)
+    metastore.transactions.commit(committed)
+    with ThreadPoolExecutor(1) as pool:
+        with metastore.transactions.holding(txn):
+            aborted = pool.submit(metastore.transactions.abort, txn, "timed out")
+            assert [metastore.transactions.state(txn) for _ in range(20)] == ["o"] * 20
+            assert not aborted.done()
+        assert aborted.result()
+    with pytest.raises(TransactionAborted), metastore.transactions.holding(txn):
+        raise AssertionError("it is aborted")
+    with pytest.raises(NotFound), metastore.transactions.holding(committed):
+        raise AssertionError("it is committed")
 
 
 def test_snapshot_sees_neither_open_nor_aborted(metastore: Metastore) -> None:

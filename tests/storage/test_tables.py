@@ -26,6 +26,7 @@ from compactor.rows.reader import read_snapshot
 from compactor.service import lost_workers
 from compactor.service.answers.explain import explain
 from compactor.service.quarantine import erase_due
+from compactor.service.requests.restore import restore
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site, own_state
@@ -111,7 +112,7 @@ def test_a_table_is_compacted_and_cleaned(site: Site, table: Table, place: Place
 
 @pytest.mark.parametrize("place", KINDS, indirect=True)
 def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Table, place: Place) -> None:
-    """PROTOCOL 11.15: a store that cannot keep it says so, and nothing is removed."""
+    """PROTOCOL 11.15: and the compaction can be undone; a store that cannot keep it says so, and nothing is removed."""
     site = with_settings(
         moved(site, table, place),
         compactor_quarantine="7d",
@@ -135,10 +136,13 @@ def test_what_was_replaced_is_kept_where_the_store_renames(site: Site, table: Ta
     aborted = {"delta_0000003_0000003_0000"}
     held = quarantine.listing(site.storage, site.target(entity_of(table)).location, 1).directories
     assert (set(held), rows(site, table)) == (before - aborted, wanted)
+    restore(site, "default.t", None, 1, "ann")
+    assert set(left(site, table)) == {".compactor_quarantine_1", *(before - aborted)}
+    assert rows(site, table) == rows(site, table, honours_visibility=False) == wanted
     with own_state(site).database.write() as conn:
         conn.execute(update(QUARANTINES).values(UNTIL=1))
     assert [one.entry_id for one in erase_due(site)] == [1]
-    assert (set(left(site, table)), rows(site, table)) == (set(outcome.output), wanted)
+    assert (set(left(site, table)), rows(site, table)) == (before - aborted, wanted)
 
 
 _FORMATS = ((FileFormat.ORC, "major"), (FileFormat.PARQUET, "minor"), (FileFormat.TEXT, "major"))

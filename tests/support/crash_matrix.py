@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from compactor.steps import Step
+from compactor.steps import CommandStep, Step
 from tests.crash import test_hive2, test_quarantine, test_steps
 from tests.storage import test_crash
 
@@ -126,6 +126,17 @@ def kinds() -> list[Kind]:
     ]
 
 
+#: The tests that kill a person's command at each of its points.
+COMMANDS = {
+    CommandStep.SET_ASIDE: "crash/test_resolve.py::test_a_resolve_that_was_killed_after_it_set_a_directory_aside",
+    CommandStep.KEPT: "crash/test_resolve.py::test_a_killed_resolve",
+    CommandStep.TRANSACTIONS_RAISED: "crash/test_resolve.py::test_a_killed_advance",
+    CommandStep.WRITE_IDS_RAISED: "crash/test_resolve.py::test_a_killed_resolve",
+    CommandStep.PUT_BACK: "crash/test_restore.py::test_a_killed_restore_changes_no_row_and_a_second_call_goes_on",
+    CommandStep.OUTPUT_TAKEN: "crash/test_restore.py::test_a_killed_restore_changes_no_row_and_a_second_call_goes_on",
+}
+
+
 def missing() -> list[str]:
     """Returns the cells that have neither a test nor a reason."""
     return [
@@ -160,6 +171,13 @@ def page() -> str:
     parts += [f"| {_letter(number)} | {reason} |" for number, reason in enumerate(reasons)]
     parts += ["", "| kind | test |", "|---|---|"]
     parts += [f"| {kind.title} | `{kind.test}` |" for kind in columns]
+    parts += [
+        "",
+        "Commands of a person (`resolve`, `metastore advance`, `restore`) are killed too, and called again:",
+        "",
+    ]
+    parts += ["| step | test |", "|---|---|"]
+    parts += [f"| `{step.name}` {step.value} | `{COMMANDS[step]}` |" for step in CommandStep]
     return "\n".join(parts) + "\n"
 
 

@@ -229,6 +229,12 @@ class Locks:
         with self._database.read() as conn:
             return read_rows(conn, *conditions)
 
+    def without(self, txns: Collection[TxnId]) -> frozenset[TxnId]:
+        """Returns those of ``txns`` that neither hold a lock nor wait for one, on any object."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(HIVE_LOCKS.c.HL_TXNID).where(HIVE_LOCKS.c.HL_TXNID.in_(txns)).distinct())
+            return frozenset(txns) - {TxnId(txn) for txn in rows.scalars()}
+
     def awaited_exclusively(self, entities: Collection[Entity]) -> frozenset[Entity]:
         """Returns those of ``entities`` that a waiting EXCLUSIVE lock is on or around: all later readers wait behind it."""
         column = HIVE_LOCKS.c

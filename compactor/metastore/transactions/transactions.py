@@ -32,6 +32,7 @@ from compactor.metastore.transactions.rows import (
     TxnRow,
     TxnType,
     aborted_error,
+    must_be_open,
     unknown_error,
 )
 from compactor.metastore.transactions.values import HeartbeatRange, KeyValue, NewTransaction, OpenTransaction
@@ -198,6 +199,20 @@ class Transactions:
                 return
             yield self._dialect.newest(conn)
             txn_rows.mark_aborted(conn, self._dialect, txn, TIMED_OUT)
+
+    @contextmanager
+    def holding(self, txn: TxnId) -> Iterator[None]:
+        """Keeps ``txn`` open, and with it its locks, until the block ends: nobody can abort it or time it out meanwhile.
+
+        The body must not touch a database.
+
+        Raises:
+            TransactionAborted: it is aborted.
+            NotFound: it is committed or unknown.
+        """
+        with self._database.write() as conn:
+            must_be_open(conn, self._dialect, txn)
+            yield
 
     @retried
     def heartbeat(self, txn: TxnId) -> None:

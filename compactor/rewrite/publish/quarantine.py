@@ -12,7 +12,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Quarantine
 from compactor.compaction.quarantine import Record
 from compactor.errors import BadFile, Disagreement, StorageError
-from compactor.steps import Step, reach
+from compactor.steps import CommandStep, Step, reach
 from compactor.storage.protocol import Storage
 
 RECORD = "_record.json"
@@ -110,6 +110,7 @@ def put_back(storage: Storage, location: str, entry_id: int, names: Iterable[str
             storage.make_directories(f"{location}/{parent}", like=location)
         storage.rename(f"{place}/{name}", f"{location}/{name}", durable=False)
         moved.append(f"{location}/{name}")
+        reach(CommandStep.PUT_BACK)
     for error in storage.sync_names(moved).values():
         raise error
 
