@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from compactor.acid.listing import Listing
-from compactor.acid.names import Quarantine, parse_quarantine
+from compactor.acid.names import Quarantine, parse_quarantine, staging_name
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entry
 from compactor.compaction.quarantine import Quarantined, Record, due, names_of, sort_obsolete
@@ -22,13 +22,14 @@ from compactor.errors import (
     NotSupported,
     Refused,
 )
-from compactor.ids import WriteId
-from compactor.rewrite.publish import quarantine, removal
+from compactor.ids import TxnId, WriteId
+from compactor.rewrite.publish import quarantine, removal, stage
 from compactor.rewrite.publish.manifest import Manifest, read_manifest
 from compactor.service.agreement import must_be_the_same_table
 from compactor.service.exclusive import renames
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, View
+from compactor.settings.precedence import with_request
 from compactor.state.quarantines import Quarantines
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,11 @@ SETTING = "compactor.quarantine"
 
 def keeps(target: Target, entry: Entry) -> bool:
     """Returns true if what the entry's compaction replaced is to be kept; never for a rebalance, which changes ROW__IDs."""
-    return target.settings.milliseconds(SETTING) > 0 and entry.type is not CompactionType.REBALANCE
+    return _duration_ms(target, entry) > 0 and entry.type is not CompactionType.REBALANCE
+
+
+def _duration_ms(target: Target, entry: Entry) -> int:
+    return with_request(target.settings, entry.properties, strict=False).milliseconds(SETTING)
 
 
 def keep_manifest(site: Site, target: Target, entry: Entry, manifest: str) -> None:
@@ -88,9 +93,17 @@ def keep_obsolete(site: Site, target: Target, entry: Entry, view: View) -> Kept:
     _listed(site).keep(site.name, _quarantined(site, target, entry))
     expected = removal.identities(site.storage, target.location, found.keep)
     quarantine.make(site.storage, target.location, entry.id)
+    _keep_late_manifest(site, target, entry)
     must_be_the_same_table(site, target)  # so all of these are its directories, and the quarantine is in it
     quarantine.take(site.storage, target.location, entry.id, found.keep, expected)
     return Kept(names=(*found.keep, *returned), removed=found.removed)
+
+
+def _keep_late_manifest(site: Site, target: Target, entry: Entry) -> None:
+    """Keeps the manifest of a compaction whose worker died as soon as it had committed."""
+    manifest = f"{target.location}/{staging_name(entry.txn_id or TxnId(0))}/{stage.MANIFEST}"
+    if site.storage.exists(manifest):
+        quarantine.keep_manifest(site.storage, manifest, target.location, entry.id)
 
 
 def _return(site: Site, target: Target, entry: Entry, obsolete: Collection[str]) -> tuple[str, ...]:
@@ -211,7 +224,7 @@ def _quarantined(site: Site, target: Target, entry: Entry) -> Quarantined:
         entity=entry.entity,
         location=target.location,
         since=now,
-        until=now + target.settings.milliseconds(SETTING),
+        until=now + _duration_ms(target, entry),
     )
 
 

@@ -31,6 +31,7 @@ from compactor.service.answers.preview import preview
 from compactor.service.answers.show_compactions import show_compactions
 from compactor.service.doctor.checks import doctor
 from compactor.service.doctor.finding import Level
+from compactor.service.requests.restore import restore
 from compactor.service.roles.blockers import blocked_entries, blockers_of
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
@@ -278,6 +279,22 @@ def test_a_minor_of_inserts_stays_a_minor_and_older_snapshots_see_what_they_saw(
     assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2, 3]
     assert cleaned(site) == [None]
     assert [path.name for path in (tmp_path / "t").iterdir()] == ["delta_0000001_0000003"]
+
+
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_a_compaction_is_undone_there_too(site: Site, tmp_path: Path, kind: str) -> None:
+    """PROTOCOL 11.15: no name has a transaction; the manifest says what was made."""
+    site = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_mode="clean", compactor_quarantine="7d")
+    table = make_table(site, tmp_path)
+    for value in (1, 2, 3):
+        insert(site, table, [value])
+    before = {path.name for path in (tmp_path / "t").iterdir()}
+    compact(site, kind)
+    assert cleaned(site) == [None]
+    restore(site, "default.t", None, 1, "ann")
+    assert {path.name for path in (tmp_path / "t").iterdir()} == before | {".compactor_quarantine_1"}
+    assert shown(site, table, site.metastore.transactions.snapshot()) == [1, 2, 3]
+    assert site.metastore.locks.show() == []
 
 
 def test_a_minor_that_applies_deletes_becomes_a_major(site: Site, tmp_path: Path) -> None:

@@ -10,8 +10,13 @@ import pytest
 from click.testing import Result
 
 from compactor.metastore.catalog.values import Table
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
 from compactor.service.site import Site
 from tests.support.oracle import read_lines
+from tests.support.partitioned import add_partition, insert_into, make_partitioned
 from tests.support.passes import clean_all, compact
 from tests.support.tables import insert, make_table, with_settings
 from tests.support.watching import names_in
@@ -78,3 +83,25 @@ def test_a_later_write_is_named(compactor: Compactor, deployment: Site, table: T
 @pytest.mark.parametrize("arguments", [("default.nope",), ("default.t", "--partition", "p=1")])
 def test_what_is_not_there(compactor: Compactor, table: Table, arguments: tuple[str, ...]) -> None:
     assert compactor("restore", *arguments, "--before", "1").exit_code == 3
+
+
+def test_a_partition(compactor: Compactor, deployment: Site, warehouse: Path) -> None:
+    """The others stay as they are."""
+    site = with_settings(deployment, compactor_quarantine="7d", hive_txn_opentxn_timeout="1ms")
+    table = make_partitioned(site, warehouse)
+    for value in (1, 2):
+        add_partition(site, table, value)
+        for start in (0, 10):
+            insert_into(site, table, value, range(start, start + 10))
+    request_compaction(site, table="default.t")
+    run_entries(site, claimable(site), InProcessRunner())
+    clean_all(site)
+    rows = read_lines(site.metastore, table)
+    other = names_in(warehouse / "t" / "p=2")
+    missing = compactor("restore", "default.t", "--before", "1")
+    assert (missing.exit_code, "the table is partitioned; name the partition" in missing.stderr) == (3, True)
+    done = compactor("restore", "default.t", "--partition", "p=1", "--before", "1", "--yes", "--json")
+    assert done.exit_code == 0, done.output
+    assert (json.loads(done.stdout)["partition"], names_in(warehouse / "t" / "p=2")) == ("p=1", other)
+    assert {name[:6] for name in names_in(warehouse / "t" / "p=1")} == {"delta_", ".compa"}
+    assert read_lines(site.metastore, table) == rows

@@ -23,6 +23,7 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.quarantine import erase_due
+from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import Cleaned, clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.site import Site
@@ -257,6 +258,25 @@ def test_a_manifest_that_cannot_be_kept_is_no_failure(
         assert compact(replace(site, state=None)).output
     assert "can be compacted and cleaned, but not undone" in caplog.text
     assert HERE not in names_in(Path(table.location))
+
+
+def test_the_manifest_of_a_worker_that_died_at_its_commit_is_kept_too(site: Site, table: Table) -> None:
+    compact(site)
+    place, txn = Path(table.location), site.metastore.entries.queue()[0].txn_id
+    (place / f"_compactor_v{txn}").mkdir()
+    (place / HERE / "_manifest.json").rename(place / f"_compactor_v{txn}" / "manifest.json")
+    clean_all(site)
+    assert record_of(table).inputs == record_of(table).kept
+    assert {name[:5] for name in names_in(place)} == {"base_", ".comp"}
+
+
+def test_a_request_may_set_it(deployment: Site, table: Table) -> None:
+    site = keeping(deployment, compactor_quarantine="0s")
+    request_compaction(site, table="default.t", properties={"compactor.quarantine": "3d"})
+    run_entries(site, claimable(site), InProcessRunner())
+    clean_all(site)
+    assert [(q.until - q.since) // 86_400_000 for q in listed(site)] == [3]
+    assert record_of(table).inputs == record_of(table).kept
 
 
 def test_readers_take_nothing_in_it_for_data(site: Site, table: Table) -> None:
