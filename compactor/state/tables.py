@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     select,
 )
+from sqlalchemy.dialects.mysql import MEDIUMTEXT
 
 metadata = MetaData()
 
@@ -186,7 +187,7 @@ QUARANTINES = Table(
     Column("SINCE", BigInteger, nullable=False),
     Column("UNTIL", BigInteger, nullable=False),
     Column("BYTES", BigInteger, nullable=False),
-    Column("NAMES", Text, nullable=False),
+    Column("NAMES", Text().with_variant(MEDIUMTEXT, "mysql", "mariadb"), nullable=False),
 )
 
 PLACES = Table(

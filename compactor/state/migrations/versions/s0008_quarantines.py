@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects.mysql import MEDIUMTEXT
 
 revision = "0008"
 down_revision = "0007"
@@ -27,6 +28,6 @@ def upgrade() -> None:
         sa.Column("SINCE", sa.BigInteger, nullable=False),
         sa.Column("UNTIL", sa.BigInteger, nullable=False),
         sa.Column("BYTES", sa.BigInteger, nullable=False),
-        sa.Column("NAMES", sa.Text, nullable=False),
+        sa.Column("NAMES", sa.Text().with_variant(MEDIUMTEXT, "mysql", "mariadb"), nullable=False),
         **_MYSQL,
     )
