@@ -56,8 +56,9 @@ def test_a_crash_while_directories_are_kept_or_erased(
     nth: int,
     role: Any,
 ) -> None:
-    site = with_settings(deployment, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
-    table: Table = kept(site, warehouse, "story", with_story)
+    plain = with_settings(deployment, hive_txn_opentxn_timeout="1ms")
+    table: Table = kept(plain, warehouse, "story", with_story)
+    site = with_settings(plain, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
     wanted = rows_of(site, table)
     before = {f.path: f.length for f in site.storage.listing(table.location).files}
     with watched(site, table, wanted):

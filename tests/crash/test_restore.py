@@ -43,7 +43,8 @@ def site(deployment: Site) -> Site:
 @pytest.fixture
 def undone(site: Site, warehouse: Path, kept: Kept) -> tuple[Table, list[Any], dict[str, int], int]:
     """A table with a story, compacted and cleaned; its rows, the files from before, and the compaction."""
-    table = kept(site, warehouse, "story", with_story)
+    plain = with_settings(site, hive_txn_opentxn_timeout="1ms")
+    table = kept(plain, warehouse, "story", with_story)
     before = {f.path: f.length for f in site.storage.listing(table.location).files}
     rows = read_lines(site.metastore, table)
     entry = compact(site).entry.id
