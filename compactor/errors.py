@@ -2,10 +2,17 @@
 
 They are caught in few places: the passes of ``service`` catch ``CompactorError`` per entry, record it and go on with
 the next one; ``cli`` and ``airflow`` print the message and choose the exit code; nothing else catches. Each message
-names the thing, what was found, what was wanted and what to do. An error that is not in this tree is a bug.
+names the thing, what was found, what was wanted and what to do. An error that is not in this tree is a bug, or a stranger's
+files made a library stumble; ``failing_alone`` keeps either from ending more than the one thing that it belongs to.
 """
 
 from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger(__name__)
 
 
 class CompactorError(Exception):
@@ -76,7 +83,7 @@ class NotSupported(CompactorError):
 
 
 class Unforeseen(CompactorError):
-    """A unit met an unexpected error, possibly a bug in Compactor; nothing was published, the log has the trace."""
+    """A candidate, entry or partition met an unexpected error, possibly a bug in Compactor; the log has the trace."""
 
 
 class StorageError(CompactorError):
@@ -98,3 +105,26 @@ class TryAgain(DatabaseUnavailable):
 
 class LocksUnavailable(CompactorError):
     """The ZooKeeper that keeps the locks cannot be reached, or refuses a request."""
+
+
+@contextmanager
+def failing_alone(what: object) -> Iterator[None]:
+    """Turns whatever is raised for one candidate, entry or partition into an error of this tree, which the caller records as
+    that one's failure; then it goes on with the others (PROTOCOL 10).
+
+    Args:
+        what: names it.
+
+    Raises:
+        CompactorError: as it was raised, or ``Unforeseen`` for anything else, with the trace in the log.
+    """
+    try:
+        yield
+    except CompactorError:
+        raise
+    except Exception as error:
+        log.exception("%s: an unforeseen error", what)
+        raise Unforeseen(
+            f"{what}: {type(error).__name__}: {error}; this error was not expected here, and nothing else is held up by it; "
+            "please report it with the trace in the log"
+        ) from error

@@ -13,7 +13,7 @@ from itertools import takewhile
 from compactor.acid.tree import Anchor, Tree
 from compactor.compaction.entry import Entity
 from compactor.compaction.forgetting_aborts import write_ids_below
-from compactor.errors import CompactorError, Disagreement, StorageError
+from compactor.errors import CompactorError, Disagreement, StorageError, failing_alone
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
 from compactor.service.site import Site, Target
@@ -67,8 +67,9 @@ class Absence:
         if not write_ids:
             return kept
         try:
-            for path, tree in trees:
-                kept.update((w, f"{path}/{found}") for w, found in write_ids_below(tree, write_ids).items())
+            with failing_alone("a table whose aborted writes are looked for"):
+                for path, tree in trees:
+                    kept.update((w, f"{path}/{found}") for w, found in write_ids_below(tree, write_ids).items())
         except CompactorError as error:
             log.warning("aborted transactions are not forgotten: %s", error)
             return dict.fromkeys(write_ids, str(error))

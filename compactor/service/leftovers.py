@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_staging
-from compactor.errors import CompactorError, LockNotGranted, Refused, StorageError
+from compactor.errors import CompactorError, LockNotGranted, Refused, failing_alone
 from compactor.ids import TxnId
 from compactor.rewrite.publish import naming, removal
 from compactor.service.agreement import Given, files_prove, must_lose_nothing, visibility_transactions
@@ -33,8 +33,9 @@ def hider(site: Site, target: Target | None, *, is_alone: bool = False) -> Calla
         if target is None or not can_hide_early(site, target, is_alone=is_alone):
             return
         try:
-            _hide_names_of(site, target, txn, newest)
-        except StorageError as error:
+            with failing_alone(target.entity):
+                _hide_names_of(site, target, txn, newest)
+        except CompactorError as error:
             log.warning("%s: directories that transaction %d named are not hidden yet: %s", target.entity, txn, error)
 
     return hide
@@ -112,7 +113,8 @@ class LeftoverScan:
         scanned = list(targets)
         for target in scanned:
             try:
-                self._children[target.location] = site.storage.children(target.location)
+                with failing_alone(target.entity):
+                    self._children[target.location] = site.storage.children(target.location)
             except CompactorError as error:
                 self._errors[target.location] = error
         self._named = {place: visibility_transactions(children) for place, children in self._children.items()}

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 
 from compactor.compaction.entry import Entry
 from compactor.compaction.states import State
-from compactor.errors import BadFile, Disagreement, LockNotGranted, NotFound, StorageError, TryAgain
+from compactor.errors import (
+    BadFile,
+    CompactorError,
+    DatabaseUnavailable,
+    Disagreement,
+    NotFound,
+    TryAgain,
+    failing_alone,
+)
 from compactor.ids import TxnId
 from compactor.metastore.queue.endings import is_being_aborted
 from compactor.rewrite.publish import naming, removal
@@ -66,11 +74,14 @@ def repair(site: Site) -> tuple[Repaired, ...]:
             continue
         log.warning("%s entry %d: worker %s is lost: %s", entry.entity, entry.id, entry.worker_id, because)
         try:
-            done.append(take_back(site, entry, because))
-        except (StorageError, LockNotGranted) as error:
-            log.warning("%s entry %d: the leftovers of its lost worker stay for now: %s", entry.entity, entry.id, error)
+            with failing_alone(f"{entry.entity} entry {entry.id}"):
+                done.append(take_back(site, entry, because))
+        except DatabaseUnavailable:
+            raise
         except Disagreement as error:
             log.error("%s entry %d: the leftovers of its lost worker stay: %s", entry.entity, entry.id, error)
+        except CompactorError as error:
+            log.warning("%s entry %d: the leftovers of its lost worker stay for now: %s", entry.entity, entry.id, error)
     return tuple(done)
 
 
@@ -82,23 +93,30 @@ def _hide_before_locks_end(site: Site, entry: Entry, txn: TxnId, timeout_ms: int
     Returns:
         False if its output may be the only copy of some rows; the transaction stays open (PROTOCOL 11.5).
     """
-    target = target_of(site, entry)
-    if target is None or not can_hide_early(site, target):
-        return True
     try:
-        proven = naming.names_of(site.storage, target.location, txn)
-        must_lose_nothing(site, target, proven)
-        with site.metastore.transactions.timing_out(txn, timeout_ms) as newest:
-            if newest is not None:
-                removal.hide(site.storage, target.location, proven, until=newest)
+        with failing_alone(f"{entry.entity} entry {entry.id}"):
+            _hide_and_time_out(site, entry, txn, timeout_ms)
     except Disagreement as error:
         log.error("%s entry %d: the transaction of its lost worker stays open: %s", entry.entity, entry.id, error)
         return False
-    except (StorageError, TryAgain) as error:
+    except CompactorError as error:
+        if isinstance(error, DatabaseUnavailable) and not isinstance(error, TryAgain):
+            raise
         log.warning(
             "%s entry %d: directories named by its lost worker are not hidden yet: %s", entry.entity, entry.id, error
         )
     return True
+
+
+def _hide_and_time_out(site: Site, entry: Entry, txn: TxnId, timeout_ms: int) -> None:
+    target = target_of(site, entry)
+    if target is None or not can_hide_early(site, target):
+        return
+    proven = naming.names_of(site.storage, target.location, txn)
+    must_lose_nothing(site, target, proven)
+    with site.metastore.transactions.timing_out(txn, timeout_ms) as newest:
+        if newest is not None:
+            removal.hide(site.storage, target.location, proven, until=newest)
 
 
 def abort_and_hide(site: Site, entry: Entry, txn: TxnId, because: str) -> bool:

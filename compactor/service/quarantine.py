@@ -21,6 +21,7 @@ from compactor.errors import (
     NotFound,
     NotSupported,
     Refused,
+    failing_alone,
 )
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.publish import quarantine, removal, stage
@@ -246,9 +247,10 @@ def erase_due(site: Site) -> tuple[Quarantined, ...]:
     erased: list[Quarantined] = []
     for one in due(ended, site.metastore.now_ms(), site.settings.integer("compactor.quarantine.bytes")):
         try:
-            if _erase(site, one):
-                site.state.quarantines.forget(site.name, one.entry_id)
-                erased.append(one)
+            with failing_alone(one.entity):
+                if _erase(site, one):
+                    site.state.quarantines.forget(site.name, one.entry_id)
+                    erased.append(one)
         except CompactorError as error:
             log.warning("%s: the quarantine of compaction %d stays: %s", one.entity, one.entry_id, error)
     return tuple(erased)

@@ -16,7 +16,7 @@ import numpy as np
 from compactor.acid.directory import AcidDirectory
 from compactor.acid.listing import Listing, SortedListing
 from compactor.acid.names import Base, Delta, DeltaKind, parse_directory, parse_staging
-from compactor.errors import BadName, CompactorError, Disagreement
+from compactor.errors import BadName, CompactorError, Disagreement, failing_alone
 from compactor.ids import TxnId, WriteId
 from compactor.rewrite.publish.manifest import read_manifest
 from compactor.rewrite.publish.stage import MANIFEST
@@ -117,7 +117,8 @@ class Evidence:
         each other.
         """
         try:
-            wanted, others = self._counted(output.name, output.acid), self._others
+            with failing_alone(f"{self._location}/{output.name}"):
+                wanted, others = self._counted(output.name, output.acid), self._others
         except CompactorError:  # a file that cannot be read proves nothing
             return False
         deleted = sum((has.deleted for has in others), Counter[int]())

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from compactor.errors import CompactorError, StorageError, Unforeseen, UnforeseenKeys
+from compactor.errors import CompactorError, StorageError, UnforeseenKeys, failing_alone
 from compactor.orc.codecs.allocator import keep_freed_memory
 from compactor.rewrite.full_acid.rebalance import rewrite_rebalanced
 from compactor.rewrite.full_acid.rewrite_unit import rewrite_full_acid, rewrite_hive2
@@ -60,19 +60,12 @@ def attempt_tasks(tasks: Sequence[TaskInput]) -> list[TaskResult | Failure]:
 
 
 def _attempted(task: TaskInput) -> TaskResult | Failure:
+    unit = _unit_of(task)
     try:
-        return perform_task(task)
+        with failing_alone(f"{unit.location}, file number {unit.number}"):
+            return perform_task(task)
     except CompactorError as error:
         return _failure(error)
-    except Exception as error:  # whatever it is, it must not keep others from being compacted
-        unit = _unit_of(task)
-        log.exception("%s, file number %d: an unforeseen error", unit.location, unit.number)
-        return _failure(
-            Unforeseen(
-                f"{unit.location}, file number {unit.number}: {type(error).__name__}: {error}; this error was not expected "
-                "here, nothing was changed; please report it with the trace in the worker's log"
-            )
-        )
 
 
 def _unit_of(task: TaskInput) -> Unit:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from compactor.acid.listing import Listing
 from compactor.acid.names import Delta, parse_directory
 from compactor.compaction.entry import Entity
-from compactor.errors import BadName, CompactorError
+from compactor.errors import BadName, CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.roles.initiator import DISAGREEMENT, Considered, Scan
 from compactor.service.site import Site, path_of
@@ -173,8 +173,8 @@ class Survey:
         name, location = (partition.name, partition.location) if partition else (None, table.location)
         entity = Entity(database=table.database, table=table.name, partition=name)
         try:
-            path = path_of(self._site.storage, table, partition)
-            content = Content.of(self._site.storage.listing(path))
+            with failing_alone(entity):
+                content = Content.of(self._site.storage.listing(path_of(self._site.storage, table, partition)))
         except CompactorError as error:
             broken = Considered(entity=entity, outcome="error", because=str(error))
             return Surveyed(entity=entity, location=location, content=Content(), considered=broken)

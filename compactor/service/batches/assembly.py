@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,13 +10,15 @@ from compactor.compaction.batching import Item, RouteBatch, batches
 from compactor.compaction.entry import Entry
 from compactor.compaction.routing import Route, route
 from compactor.compaction.states import State
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, failing_alone
 from compactor.service import lost_workers
 from compactor.service.batches.pool_limits import StartableBatch, policy_of, startable_batches
 from compactor.service.mode import Mode, may
 from compactor.service.site import Site, Target, own_state
 from compactor.service.worker.work import is_ours
 from compactor.state.store import OwnState
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +94,15 @@ def _claimable(site: Site, pool: str | None, reserved: Collection[int]) -> list[
 
 def _item(site: Site, entry: Entry) -> Item:
     """Returns the entry with its size in bytes and its route."""
+    size, found = 0, Route(pool=entry.pool)
     try:
-        target = site.target(entry.entity, entry.properties)
-        size = sum(f.length for f in site.storage.listing(target.location).files)
-    except CompactorError:  # the worker will record the problem in the row's history
-        return Item(entry=entry, bytes=0, route=Route(pool=entry.pool))
-    return Item(entry=entry, bytes=size, route=_route(site, entry, target))
+        with failing_alone(entry.entity):
+            target = site.target(entry.entity, entry.properties)
+            found = _route(site, entry, target)
+            size = sum(f.length for f in site.storage.listing(target.location).files)
+    except CompactorError as error:
+        log.warning("%s entry %d: its worker will record this: %s", entry.entity, entry.id, error)
+    return Item(entry=entry, bytes=size, route=found)
 
 
 def _route(site: Site, entry: Entry, target: Target) -> Route:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from compactor.acid.names import parse_directory, parse_hidden, parse_quarantine, parse_staging
-from compactor.errors import BadName, CompactorError
+from compactor.errors import BadName, CompactorError, failing_alone
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
 from compactor.service.doctor.quarantine import quarantine_findings
@@ -35,15 +35,16 @@ class _Walk:
     def visit(self, site: Site, table: Table, partition: Partition | None, settings: Settings) -> None:
         self.directories += 1
         try:
-            path = path_of(site.storage, table, partition)
-            store = site.storage.capabilities(path)
-            self.stores[store] += 1
-            if settings.milliseconds(SETTING) and may(settings, Mode.CLEAN) and not store.renames:
-                self.cannot_keep.append(path)
-            site.storage.listing(path)
-            children = site.storage.children(path)
-            if may(settings, Mode.COMPACT) and site.storage.may_write(path) is False:
-                self.unwritable.append(path)
+            with failing_alone(partition or table):
+                path = path_of(site.storage, table, partition)
+                store = site.storage.capabilities(path)
+                self.stores[store] += 1
+                if settings.milliseconds(SETTING) and may(settings, Mode.CLEAN) and not store.renames:
+                    self.cannot_keep.append(path)
+                site.storage.listing(path)
+                children = site.storage.children(path)
+                if may(settings, Mode.COMPACT) and site.storage.may_write(path) is False:
+                    self.unwritable.append(path)
         except CompactorError as error:
             self.unreachable.append(str(error))
             return

@@ -17,7 +17,7 @@ import numpy as np
 from compactor.acid.bucket import is_v1
 from compactor.acid.names import Base, BucketFile, Delta, DeltaKind, parse_directory, parse_file
 from compactor.compaction.entry import Entity
-from compactor.errors import CompactorError
+from compactor.errors import CompactorError, failing_alone
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.orc.codecs import arrow_codec
@@ -78,7 +78,8 @@ def none_of(looked_at: int) -> Finding:
 def check_partition(storage: Storage, place: PartitionPlace) -> Finding | None:
     """Returns the finding of a partition that needs a major compaction or cannot be checked; None if it is fine."""
     try:
-        found = next(misread_files(storage, path_of(storage, place.table, place.partition)), None)
+        with failing_alone(place.entity):
+            found = next(misread_files(storage, path_of(storage, place.table, place.partition)), None)
     except CompactorError as error:
         return Finding(level=Level.FAIL, subject=str(place.entity), found=str(error), wanted="files that can be read")
     if found is None:

@@ -21,7 +21,7 @@ from compactor.acid.listing import Listing
 from compactor.acid.names import Layout
 from compactor.acid.write_ids import ValidWriteIdList
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError
+from compactor.errors import CommitUnknown, CompactorError, NotSupported, Refused, StorageError, failing_alone
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue.hive2_queue import Claim, Hive2, write_ids
 from compactor.rewrite.plan.plan import Plan, PlanContext, plan
@@ -66,7 +66,9 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
             continue
         done += 1
         try:
-            yield _compacted(site, place, runner, full_verify)
+            with failing_alone(place.entity):
+                finding = _compacted(site, place, runner, full_verify)
+            yield finding
         except CompactorError as error:
             log.warning("%s: %s", place.entity, error)
             yield Finding(

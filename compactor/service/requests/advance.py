@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compactor.compaction.disagreement import DoubtKind
-from compactor.errors import CompactorError, Refused
+from compactor.errors import CompactorError, Refused, failing_alone
 from compactor.ids import TxnId
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.transactions.rows import TxnType
@@ -79,7 +79,8 @@ def measure_gap(site: Site) -> Gap:
         if not table.is_transactional:
             continue
         try:
-            here = in_doubt(site, table)
+            with failing_alone(table):
+                here = in_doubt(site, table)
         except CompactorError as error:
             unlisted.append(f"{table}: {error}")
             continue

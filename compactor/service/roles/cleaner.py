@@ -16,7 +16,16 @@ from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.forgetting_aborts import forget_before
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import BadName, CompactorError, LockNotGranted, LostClaim, NotFound, NotSupported, StorageError
+from compactor.errors import (
+    BadName,
+    CompactorError,
+    LockNotGranted,
+    LostClaim,
+    NotFound,
+    NotSupported,
+    StorageError,
+    failing_alone,
+)
 from compactor.ids import TxnId, WriteId
 from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
@@ -124,7 +133,8 @@ def clean(site: Site) -> CleanerPass:
     for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
         must_still_be_newest(site)
         try:
-            result = _clean_entry(site, absence, entry)
+            with failing_alone(f"{entry.entity} entry {entry.id}"):
+                result = _clean_entry(site, absence, entry)
         except CompactorError as error:
             waits = _back_off(site, entry, error)
             if waits is not None:
@@ -135,7 +145,8 @@ def clean(site: Site) -> CleanerPass:
     for entity in _abort_candidates(site):
         must_still_be_newest(site)
         try:
-            aborted = _clean_aborted(site, absence, entity)
+            with failing_alone(entity):
+                aborted = _clean_aborted(site, absence, entity)
         except CompactorError as error:
             log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
             failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))

@@ -17,7 +17,7 @@ from compactor.compaction.eligibility import Candidate, Skipped, eligible, order
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.health import Condition
 from compactor.compaction.states import State
-from compactor.errors import CompactorError, Disagreement, NotFound, Refused
+from compactor.errors import CompactorError, DatabaseUnavailable, Disagreement, NotFound, Refused, failing_alone
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.queue.candidates import Aborted
@@ -215,7 +215,7 @@ class Scan:
     queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
-    tables: dict[tuple[str, str], _SurveyedTable | None] = field(init=False, default_factory=dict)
+    tables: dict[tuple[str, str], _SurveyedTable | CompactorError | None] = field(init=False, default_factory=dict)
     _compactions: Mapping[TxnId, bool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -241,7 +241,7 @@ class Scan:
             more = len(page) == PAGE
         seen: dict[Entity, None] = {}
         for entity in recorded:
-            found = self.found(entity)
+            found = self._found_if_readable(entity)
             name = entity.partition
             if found is not None and name is not None and name not in found.partitions:
                 less = escaped_once_less(name)
@@ -251,7 +251,10 @@ class Scan:
 
     def exists(self, entity: Entity) -> bool:
         """Returns true if the table exists, and the partition if one is named."""
-        found = self.found(entity)
+        try:
+            found = self.found(entity)
+        except CompactorError:  # ``consider`` says so
+            return True
         return found is not None and (entity.partition is None or entity.partition in found.partitions)
 
     def seen(self, considered: Considered) -> Seen:
@@ -269,10 +272,32 @@ class Scan:
         )
 
     def found(self, entity: Entity) -> _SurveyedTable | None:
+        """Returns the table of ``entity``; None if it is gone.
+
+        Raises:
+            CompactorError: its entry in the catalog cannot be understood.
+        """
         key = (entity.database, entity.table)
         if key not in self.tables:
-            self.tables[key] = self._find(*key)
-        return self.tables[key]
+            try:
+                with failing_alone(f"{entity.database}.{entity.table}"):
+                    self.tables[key] = self._find(*key)
+            except DatabaseUnavailable:
+                raise
+            except CompactorError as error:
+                self.tables[key] = error
+        found = self.tables[key]
+        if isinstance(found, CompactorError):
+            raise found
+        return found
+
+    def _found_if_readable(self, entity: Entity) -> _SurveyedTable | None:
+        try:
+            return self.found(entity)
+        except DatabaseUnavailable:
+            raise
+        except CompactorError:  # ``consider`` says so
+            return None
 
     def _find(self, database: str, name: str) -> _SurveyedTable | None:
         catalog = self.site.metastore.catalog
@@ -291,7 +316,8 @@ class Scan:
 
     def consider(self, entity: Entity) -> Considered:
         try:
-            return self._consider(entity)
+            with failing_alone(entity):
+                return self._consider(entity)
         except Disagreement as error:
             log.error("%s: files and metastore disagree: %s", entity, error)
             return Considered(entity=entity, outcome=DISAGREEMENT, because=str(error))
@@ -392,8 +418,11 @@ class Scan:
 
     def _request(self, considered: Considered) -> Request | None:
         """Returns the request for a decision, if it needs one. The cleaner finds aborted transactions by itself."""
-        decision, found = considered.decision, self.found(considered.entity)
-        if decision is None or decision.type is None or isinstance(decision, AbortCleanup) or found is None:
+        decision = considered.decision
+        if decision is None or decision.type is None or isinstance(decision, AbortCleanup):
+            return None
+        found = self.found(considered.entity)
+        if found is None:
             return None
         if not self.write or not may(found.settings, Mode.REQUEST):
             return None

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from compactor.errors import CommitUnknown, LostClaim, StorageError
+from compactor.errors import CommitUnknown, CompactorError, LostClaim, StorageError, failing_alone
 from compactor.metastore.queue.commits import Commit
 from compactor.rewrite.publish import naming, stage
 from compactor.service import quarantine
@@ -147,11 +147,12 @@ def _finish(group: Group, committed: Committed) -> None:
 def _remove_staging(committed: Committed) -> None:
     """Removes the staging directory. The compaction is committed: if this fails, the cleaner sweeps what stays."""
     site, planned = committed.site, committed.plan
-    quarantine.keep_manifest(site, committed.target, committed.entry, f"{planned.staging}/{stage.MANIFEST}")
     try:
-        site.storage.remove(planned.staging, durable=False)
-        stage.forget_uploads(site.storage, planned)
-    except StorageError as error:
+        with failing_alone(committed.entry.entity):
+            quarantine.keep_manifest(site, committed.target, committed.entry, f"{planned.staging}/{stage.MANIFEST}")
+            site.storage.remove(planned.staging, durable=False)
+            stage.forget_uploads(site.storage, planned)
+    except CompactorError as error:
         log.warning("%s: the staging directory stays until the partition is cleaned: %s", planned.location, error)
     reach(Step.STAGING_REMOVED)
 

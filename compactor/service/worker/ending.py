@@ -9,16 +9,17 @@ from compactor.compaction.states import State
 from compactor.errors import (
     BadFile,
     CompactorError,
-    Disagreement,
+    DatabaseUnavailable,
     LockNotGranted,
     LostClaim,
     NotFound,
     Refused,
     StorageError,
+    failing_alone,
 )
 from compactor.service import leftovers
 from compactor.service.worker.outcome import Outcome, Result
-from compactor.service.worker.phases import Claimed, Located, Opened, StagedEntry
+from compactor.service.worker.phases import Claimed, Located, Opened, Planned, StagedEntry
 
 
 def abandon(entry: Claimed) -> None:
@@ -31,7 +32,8 @@ def abandon(entry: Claimed) -> None:
     else:
         hide = leftovers.hider(site, None)  # nothing can have been named yet
     site.metastore.transactions.abort(txn, "compaction transaction abort", lambda newest: hide(txn, newest))
-    leftovers.clear_aborted(site, entry.target, txn, may_have_named=isinstance(entry, StagedEntry))
+    if isinstance(entry, Planned):  # nothing is staged before that
+        leftovers.clear_aborted(site, entry.target, txn, may_have_named=isinstance(entry, StagedEntry))
 
 
 def put_back(entry: Claimed) -> None:
@@ -66,14 +68,17 @@ def end(entry: Claimed, error: CompactorError) -> Outcome:
 def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Callable[[str], object]) -> Outcome:
     """Leaves nothing behind, then settles the row if it is still this worker's: another worker may have it by now.
 
-    If storage does not let us remove what we left, the row stays as it is, and repair tries again (PROTOCOL 6).
+    If what we left cannot be removed, the row stays as it is, and repair tries again (PROTOCOL 6).
     """
     try:
-        abandon(entry)
+        with failing_alone(entry.entry.entity):
+            abandon(entry)
         settle(str(error))
     except LostClaim as lost:
         return Outcome(entry=entry.entry, result=Result.LOST, message=f"{error}; {lost}")
-    except (StorageError, LockNotGranted, Disagreement) as left:
+    except DatabaseUnavailable:
+        raise
+    except CompactorError as left:
         message = f"{error}; what was staged or named cannot be taken away, the next pass tries again: {left}"
         return Outcome(entry=entry.entry, result=Result.FAILED, message=message)
     return Outcome(entry=entry.entry, result=result, message=str(error))

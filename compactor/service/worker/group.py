@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from compactor.compaction.entry import Entity
-from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim
+from compactor.errors import CommitUnknown, CompactorError, LockNotGranted, LostClaim, failing_alone
 from compactor.ids import TxnId
 from compactor.rewrite.plan.unit import Unit
 from compactor.rewrite.publish import stage
@@ -49,12 +49,13 @@ class Group:
 
     def advance(self, step: Callable[[_Before], _After | None], entries: Iterable[_Before]) -> list[_After]:
         """Takes each of ``entries`` to the phase that ``step`` returns, and returns those that went on. One whose step
-        fails drops out; a ``step`` that has ended its entry returns None."""
+        fails, with whatever error, drops out; a ``step`` that has ended its entry returns None."""
         further: list[_After] = []
         for one in list(entries):
             try:
-                after = step(one)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is this entry's, and ``drop`` reports it
+                with failing_alone(one.entry.entity):
+                    after = step(one)
+            except CompactorError as error:
                 self.drop(one, error)
                 continue
             if after is not None:
@@ -67,8 +68,9 @@ class Group:
         every = list(entries)
         for one in every:
             try:
-                step(one)
-            except Exception as error:  # noqa: BLE001 - as above
+                with failing_alone(one.entry.entity):
+                    step(one)
+            except CompactorError as error:
                 self.drop(one, error)
         return self.still(every)
 

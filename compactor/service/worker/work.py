@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType, State
+from compactor.errors import CompactorError, DatabaseUnavailable, failing_alone
 from compactor.rewrite.run.runner import Runner
 from compactor.service.mode import Mode, may
 from compactor.service.site import VERSION, Site
@@ -16,6 +18,8 @@ from compactor.service.worker.options import Options
 from compactor.service.worker.outcome import Outcome
 from compactor.service.worker.phases import Claimed
 from compactor.steps import Step, reach
+
+log = logging.getLogger(__name__)
 
 
 def work(site: Site, entry_id: int, runner: Runner, options: Options) -> Outcome | None:
@@ -52,8 +56,16 @@ def work_together(
 
 
 def is_ours(site: Site, entity: Entity) -> bool:
-    """Returns true if the mode of the metastore, the database and the table lets our workers compact ``entity``."""
-    return may(site.settings_of(entity), Mode.COMPACT)
+    """Returns true if the mode of the metastore, the database and the table lets our workers compact ``entity``; false also
+    where the table's settings cannot be read."""
+    try:
+        with failing_alone(entity):
+            return may(site.settings_of(entity), Mode.COMPACT)
+    except DatabaseUnavailable:
+        raise
+    except CompactorError as error:
+        log.warning("%s: is left alone: %s", entity, error)
+        return False
 
 
 def _table(entity: Entity) -> Entity:

@@ -11,6 +11,7 @@ import pytest
 from compactor.errors import BadFile, UnsafeDirectory
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local import LocalStorage
+from tests.support.hostile import nest, remove_tree
 
 STORAGE = LocalStorage()
 
@@ -101,32 +102,6 @@ def test_a_name_that_no_database_can_hold_is_refused(table: Path) -> None:
         STORAGE.listing(str(table))
 
 
-def nest(top: Path, depth: int) -> None:
-    """Makes directories in each other, deeper than any path can say."""
-    at = os.open(top, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir("d", dir_fd=at)
-        below = os.open("d", os.O_RDONLY, dir_fd=at)
-        os.close(at)
-        at = below
-    os.close(at)
-
-
-def unnest(top: Path) -> None:
-    """Removes what ``nest`` made, from the inside: no tool of Python can."""
-    while (top / "d").exists():
-        deepest, level = top / "d", 0
-        while level < 500 and (deepest / "d").exists():
-            deepest, level = deepest / "d", level + 1
-        if level == 500:
-            os.rename(deepest / "d", top / "rest")
-        while deepest != top:
-            deepest.rmdir()
-            deepest = deepest.parent
-        if (top / "rest").exists():
-            os.rename(top / "rest", top / "d")
-
-
 def test_a_listing_ends_at_a_depth(table: Path) -> None:
     nest(table, 1500)
     try:
@@ -137,7 +112,7 @@ def test_a_listing_ends_at_a_depth(table: Path) -> None:
             STORAGE.remove(f"{table}/_compactor_v7")
         os.rename(table / "_compactor_v7", table / "d")
     finally:
-        unnest(table)
+        remove_tree(table / "d")
     assert len(STORAGE.listing(str(table)).files) == 1
 
 

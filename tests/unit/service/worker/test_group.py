@@ -337,17 +337,19 @@ def test_what_became_of_a_commit_without_an_answer_is_asked_of_each(
     assert [rows_of(site, table) for table in tables] == wanted
 
 
-def test_a_bug_that_one_meets_is_told_after_the_others_are_done(site: Site, tables: list[Table]) -> None:
+def test_a_bug_that_one_meets_ends_that_one_alone(site: Site, tables: list[Table]) -> None:
+    """PROTOCOL 10: by name, and it is recorded as its failure."""
     place = tables[0].location
     before = names_in(Path(place))
     ids = asked(site)
     outcomes: list[Outcome] = []
     odd = replace(site, storage=_Breaking(place))
-    with pytest.raises(ZeroDivisionError):
-        work_together(odd, ids, InProcessRunner(), Options(), outcomes.append)
-    assert {o.entry.entity.table: o.result for o in outcomes} == {"b": Result.COMPACTED, "c": Result.COMPACTED}
-    (entry,) = site.metastore.entries.queue(states=(State.INITIATED,))
-    assert entry.entity.table == "a"
+    work_together(odd, ids, InProcessRunner(), Options(), outcomes.append)
+    done = {o.entry.entity.table: o.result for o in outcomes}
+    assert done == {"a": Result.FAILED, "b": Result.COMPACTED, "c": Result.COMPACTED}
+    (ended,) = site.metastore.entries.history()
+    assert (ended.state, ended.entity.table) == (State.FAILED, "a")
+    assert "default.a: ZeroDivisionError: a bug; this error was not expected" in (ended.error or "")
     assert names_in(Path(place)) == before
     assert_nothing_left(site)
 
