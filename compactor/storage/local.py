@@ -121,14 +121,14 @@ class LocalStorage:
 
     def upload(self, local: str, path: str) -> None:
         with _errors("write", path):
-            with open(local, "rb") as source, open(opened(path, NEW, 0o600), "wb") as file:
+            with open(local, "rb") as source, open(opened(path, NEW, 0o666), "wb") as file:
                 shutil.copyfileobj(source, file)
                 file.flush()
                 os.fsync(file.fileno())
             _sync(os.path.dirname(path))
 
     def write(self, path: str, content: bytes) -> None:
-        with _errors("write", path), open(opened(path, NEW, 0o600), "wb") as file:
+        with _errors("write", path), open(opened(path, NEW, 0o666), "wb") as file:
             file.write(content)
 
     def make_directories(self, path: str, *, like: str) -> None:

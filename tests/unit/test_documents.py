@@ -210,3 +210,10 @@ def test_a_rule_of_the_protocol_has_one_home_and_a_test(section: str) -> None:
             assert [test for test in named if not f"tests/{test}".startswith(WHOLE_FOLDERS)], (
                 f"not in make test: {words}"
             )
+
+
+def test_each_row_of_the_security_model_has_a_test() -> None:
+    text = (ROOT / "docs/security.md").read_text("utf-8")
+    named = re.findall(r"`((?:security|unit|integration|contract)/[^`]+)`", text)
+    assert len(named) > 10
+    assert [test for test in named if "::test_" not in test or not _is_there("tests", test)] == []
