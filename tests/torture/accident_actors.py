@@ -1,0 +1,216 @@
+"""The processes of a site whose world has accidents.
+
+Each runs until it is killed. Storage fails now and then under every role, as a network file system does.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import redirect_stderr, suppress
+from pathlib import Path
+from typing import Any
+
+from compactor.acid.directory import acid_directory
+from compactor.deployment import configure, open_site
+from compactor.errors import CompactorError, StorageError
+from compactor.ids import TxnId
+from compactor.metastore.catalog.values import Table
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.rows.reader import read_snapshot
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.housekeeper import keep_house
+from compactor.service.roles.initiator import initiate
+from compactor.service.site import Site
+from compactor.storage.local import LocalStorage
+from tests.support.passes import with_storage
+from tests.support.tables import delete, entity_of, insert, make_table
+
+SETTINGS = {
+    "compactor.mode": "clean",
+    "hive.txn.timeout": "4s",
+    "hive.txn.opentxn.timeout": "50ms",
+    "hive.compactor.delta.num.threshold": "3",
+    "hive.compactor.abortedtxn.threshold": "1",
+    "compactor.lock.wait": "2s",
+    "hive.compactor.cleaner.retry.retention.time": "1s",
+    "hive.compactor.initiator.failed.compacts.threshold": "0",
+}
+STEADY, UNSTEADY = "steady", "unsteady"  #: the second is dropped and made again all the time
+FAULTS = 0.004  #: the share of calls that fail
+
+
+class Faulty(LocalStorage):
+    """A file system on which a call fails now and then; which, depends on the seed."""
+
+    def __init__(self, chance: random.Random) -> None:
+        super().__init__()
+        self._chance = chance
+
+    def _fail(self, what: str, path: str) -> None:
+        if self._chance.random() < FAULTS:
+            raise StorageError(f"{path}: cannot {what}: Stale file handle")
+
+    def listing(self, path: str) -> Any:
+        self._fail("list", path)
+        return super().listing(path)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        self._fail("list", path)
+        return super().children(path)
+
+    def rename(self, source: str, target: str, *, durable: bool = True) -> None:
+        self._fail("rename", source)
+        super().rename(source, target, durable=durable)
+        self._fail("rename", source)  # it has happened, and the answer is lost
+
+    def remove(self, path: str, *, durable: bool = True) -> None:
+        self._fail("remove", path)
+        super().remove(path, durable=durable)
+
+
+class Journal:
+    """What a writer is going to commit and what it knows to be committed, one line each, for the judge."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", buffering=1)
+
+    def __call__(self, *line: object) -> None:
+        self._file.write(json.dumps(line) + "\n")
+
+
+def writer(site: Site, folder: Path, chance: random.Random) -> None:
+    """Inserts new values into the steady table and deletes some of its own."""
+    table = site.metastore.catalog.table("default", STEADY)
+    say, mine = Journal(folder / f"journal-{os.getpid()}"), list[int]()
+    for number in itertools.count():
+        if mine and chance.random() < 0.3:
+            kind, values = "delete", chance.sample(mine, min(len(mine), 3))
+        else:
+            first = os.getpid() * 10_000 % 1_000_000_000 + number * 10
+            kind, values = "insert", list(range(first, first + chance.randint(1, 9)))
+        say("try", kind, values)
+        try:
+            if kind == "insert":
+                insert(site, table, values, commits=chance.random() > 0.15 or bool(say("abort")))
+            else:
+                delete(site, table, values)
+        except (CompactorError, ValueError) as error:  # a delete that sees no rows at all is a ValueError of pyarrow
+            say("failed", str(error)[:200])
+            continue
+        say("done")
+        mine = [*mine, *values] if kind == "insert" else [v for v in mine if v not in values]
+
+
+def reader(site: Site, folder: Path, chance: random.Random) -> None:
+    """Holds a snapshot for a while; whatever happens meanwhile, it reads the same rows at its end."""
+    table = site.metastore.catalog.table("default", STEADY)
+    while True:
+        (txn,) = site.metastore.transactions.open("reader", "h")
+        try:
+            held = Held(site, table, txn)
+            first = held.values()
+            for _ in range(chance.randint(1, 4)):
+                time.sleep(chance.random())
+                site.metastore.transactions.heartbeat(txn)
+                again = held.values()
+                if again != first:
+                    (folder / f"differs-{os.getpid()}-{txn}").write_text(f"{sorted(set(first) ^ set(again))[:9]}")
+        except CompactorError:
+            pass  # it timed out while it was suspended
+        finally:
+            with suppress(CompactorError):
+                site.metastore.transactions.commit(txn)
+
+
+class Held:
+    """A snapshot of a table, as one statement holds it from its beginning to its end."""
+
+    def __init__(self, site: Site, table: Table, txn: TxnId) -> None:
+        self._target = site.target(entity_of(table))
+        self._txns = site.metastore.transactions.snapshot(txn)
+        self._write_ids = site.write_ids(table, self._txns)
+
+    def values(self) -> list[int]:
+        """Lists the directory now, on a file system without faults, and returns the values that the snapshot sees."""
+        location, row_type = self._target.location, self._target.row_type
+        directory = acid_directory(LocalStorage().listing(location), self._write_ids, self._txns)
+        batches = read_snapshot(location, directory, self._write_ids, row_type)
+        return sorted(row["a"] for batch in batches for row in batch.to_pylist())
+
+
+def ddl(site: Site, folder: Path, chance: random.Random) -> None:
+    """Drops a table and makes it again at the same place, with deltas of the same names."""
+    while True:
+        table = site.metastore.catalog.table("default", UNSTEADY)
+        (folder / "unsteady").unlink(missing_ok=True)
+        site.metastore.embedded_catalog.drop_table(table)
+        shutil.rmtree(table.location, ignore_errors=True)
+        while Path(table.location).exists():
+            shutil.rmtree(table.location, ignore_errors=True)
+        table = make_table(site, Path(table.location).parent, UNSTEADY)
+        values: list[int] = []
+        for start in range(0, 50, 10):
+            with suppress(CompactorError):
+                insert(site, table, range(start, start + 10))
+                values += range(start, start + 10)
+        (folder / "unsteady").write_text(json.dumps(values))
+        time.sleep(chance.random() * 3)
+
+
+def worker(site: Site, _folder: Path, chance: random.Random) -> None:
+    while True:
+        for table in (STEADY, UNSTEADY):
+            if chance.random() < 0.1:
+                attempt(lambda name=table: request_compaction(site, table=f"default.{name}", type="major"))
+        attempt(lambda: initiate(site))
+        attempt(lambda: run_entries(site, claimable(site), InProcessRunner()))
+        time.sleep(0.05)
+
+
+def cleaner(site: Site, _folder: Path, _chance: random.Random) -> None:
+    while True:
+        attempt(lambda: clean(site))
+        time.sleep(0.05)
+
+
+def housekeeper(site: Site, _folder: Path, _chance: random.Random) -> None:
+    while True:
+        attempt(lambda: keep_house(site))
+        time.sleep(0.3)
+
+
+def attempt(act: Callable[[], object]) -> None:
+    """A pass that ends with an error of ours begins again, as a schedule does it; any other error ends the process."""
+    try:
+        act()
+    except CompactorError as error:
+        print(error, file=sys.stderr)
+
+
+ROLES = {role.__name__: role for role in (writer, reader, ddl, worker, cleaner, housekeeper)}
+
+
+def play(role: str, url: str, folder: str, seed: str) -> None:
+    """Plays one of ``ROLES`` until the process is killed; what ends it otherwise is in ``log-<role>``."""
+    environment = {"COMPACTOR_METASTORE_URL": url, "COMPACTOR_WAREHOUSE": f"{folder}/warehouse"}
+    chance = random.Random(seed)
+    with (Path(folder) / f"log-{role}").open("a") as log, redirect_stderr(log):
+        try:
+            with open_site(configure(flags=dict(SETTINGS), environment=environment)) as site:
+                faulty = site if role in ("writer", "reader", "ddl") else with_storage(site, Faulty(chance))
+                ROLES[role](faulty, Path(folder), chance)
+        except BaseException:
+            traceback.print_exc()
+            log.flush()
+            raise
