@@ -30,7 +30,7 @@ class Facts:
     """The figures a decision rests on.
 
     Deltas are those a compaction may read; ``waiting`` counts the directories it may not read yet. ``obsolete``
-    includes aborted directories. ``base_bytes`` is the size of the originals if there is no base.
+    includes aborted directories that may be removed. ``base_bytes`` is the size of the originals if there is no base.
     ``oldest_abort_age_ms`` is None without aborts.
     """
 
@@ -57,12 +57,17 @@ class Facts:
         cls,
         directory: AcidDirectory,
         *,
+        held: int = 0,
         aborts: int = 0,
         oldest_abort_age_ms: int | None = None,
         is_insert_only: bool = False,
         minor_supported: bool = True,
     ) -> Facts:
-        """Builds the facts of one directory under the compactor's list; the metastore counts the aborts."""
+        """Builds the facts of one directory under the compactor's list; the metastore counts the aborts.
+
+        Args:
+            held: aborted directories that must not be removed yet.
+        """
         deltas = directory.compactable()
         files = list(_files(directory, deltas))
         return cls(
@@ -76,7 +81,7 @@ class Facts:
             originals=len(directory.originals),
             waiting=directory.waiting,
             has_base=directory.base is not None,
-            obsolete=len(directory.obsolete) + len(directory.aborted),
+            obsolete=len(directory.obsolete) + len(directory.aborted) - held,
             base_obsolete=any(map(_is_base, directory.obsolete)),
             aborts=aborts,
             oldest_abort_age_ms=oldest_abort_age_ms,

@@ -7,13 +7,13 @@ Once forgotten, an aborted write ID counts as committed: the ``base_N`` of an ab
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from compactor.acid.listing import Listing
 from compactor.acid.names import Base, Delta, parse_directory
 from compactor.acid.tree import Tree, final_name
 from compactor.errors import BadName
-from compactor.ids import WriteId
+from compactor.ids import TxnId, WriteId
 from compactor.settings.precedence import Settings
 
 
@@ -70,10 +70,17 @@ def reaching(listing: Listing, write_id: WriteId) -> str | None:
     return None
 
 
-def forget_before(now_ms: int, settings: Settings) -> int:
-    """Returns the time (epoch ms) of the last heartbeat before which an aborted transaction is old enough to forget.
+def holding(names: Iterable[str], write_ids: Collection[WriteId]) -> frozenset[str]:
+    """Returns those of ``names`` that may hold one of ``write_ids``."""
+    ordered = sorted(write_ids)
+    return frozenset(name for name in names if _written_by(name, ordered))
 
-    TXNS has no abort time. A transaction without a heartbeat is aborted hive.txn.timeout later at the latest, and a
-    zombie task of it may write for a while after that (compactor.forget.grace).
+
+def past_grace(seen: Mapping[TxnId, int], now_ms: int, settings: Settings) -> frozenset[TxnId]:
+    """Returns the aborted transactions that were first seen so long ago that what they wrote may go.
+
+    TXNS has no time of abort. A zombie task of the transaction may write for a while after it, and a restored metastore may
+    call an INSERT aborted that had committed (``compactor.forget.grace``).
     """
-    return now_ms - settings.milliseconds("compactor.forget.grace") - settings.milliseconds("hive.txn.timeout")
+    latest = now_ms - settings.milliseconds("compactor.forget.grace")
+    return frozenset(txn for txn, at in seen.items() if at <= latest)

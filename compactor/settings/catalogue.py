@@ -102,7 +102,9 @@ _OWN = (
         "compactor.forget.grace",
         "1h",
         _H,
-        "Minimum time between an abort and the second listing that must find nothing of it before it is forgotten.",
+        "How long what aborted transactions wrote stays as it is after Compactor first saw them aborted, and how long after "
+        "that a listing must find nothing of it before it is forgotten. A task may live on and write late, and a metastore "
+        "that was restored from a backup may call an INSERT aborted that had committed.",
     ),
     _table(
         "compactor.quarantine",

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, column, inspect, select, table
 
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
+from compactor.state.abort_sightings import AbortSightings
 from compactor.state.batches import Batches
 from compactor.state.conditions import Conditions
 from compactor.state.decisions import Decisions
@@ -39,6 +40,7 @@ class OwnState:
         self.overrides = StoredOverrides(database)
         self.quarantines = Quarantines(database)
         self.places = Places(database)
+        self.aborts = AbortSightings(database)
 
     def kept_columns(self, metastore: str) -> KeptColumns:
         """Returns the values for which the queue of ``metastore`` has no columns."""

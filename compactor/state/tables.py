@@ -200,6 +200,15 @@ PLACES = Table(
     Column("SEEN_AT", BigInteger, nullable=False),
 )
 
+ABORTS = Table(
+    "COMPACTOR_ABORTS",
+    metadata,
+    Column("METASTORE", String(128), primary_key=True),
+    Column("TXN_ID", BigInteger, primary_key=True, autoincrement=False),
+    Column("STARTED", BigInteger, nullable=False),
+    Column("SEEN_AT", BigInteger, nullable=False),
+)
+
 #: Alembic's only row: its holder is alone among the transactions that read before they write.
 VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
 

@@ -208,6 +208,17 @@ def test_the_first_sight_of_an_entry_stays(state: OwnState) -> None:
     assert state.sightings.first("other", 5, late) == late
 
 
+def test_the_first_sight_of_an_abort_stays(state: OwnState) -> None:
+    """PROTOCOL 11.7: by number and start; what is no longer aborted is forgotten."""
+    many = {TxnId(number): number * 10 for number in range(1, 1100)}
+    assert set(state.aborts.first("m", many, 5).values()) == {5}
+    less = {TxnId(1): 10, TxnId(2): 21}
+    assert state.aborts.first("m", less, 9) == {1: 5, 2: 9}
+    assert state.aborts.known("m", many) == {1: 5}
+    assert state.aborts.known("other", many) == {}
+    assert state.aborts.first("m", {}, 9) == {}
+
+
 def test_places_with_data_are_remembered(state: OwnState) -> None:
     """PROTOCOL 11.11: a place that is full again, or another one, replaces what was known."""
     far = "s3a://東京/" + "x" * 2000

@@ -355,6 +355,17 @@ def test_write_ids_of_many_transactions_at_once(metastore: Metastore) -> None:
     assert metastore.write_ids.of_all([]) == []
 
 
+def test_aborted_transactions_with_their_starts_and_write_ids(metastore: Metastore) -> None:
+    first, second, third = metastore.transactions.open("u", "h", count=3)
+    written = metastore.write_ids.allocate(first, "default", "a")
+    metastore.write_ids.allocate(second, "default", "a")
+    for txn in (first, third):
+        metastore.transactions.abort(txn, "x")
+    starts = {one.id: one.started for one in metastore.transactions.unfinished()}
+    assert metastore.transactions.aborted() == {txn: starts[txn] for txn in (first, third)}
+    assert metastore.write_ids.of_aborted() == [(first, "default", "a", written)]
+
+
 def test_read_only_transactions_get_no_write_id(metastore: Metastore) -> None:
     [txn] = metastore.transactions.open("u", "h", type=TxnType.READ_ONLY)
     with pytest.raises(Refused, match="read-only"):

@@ -21,6 +21,8 @@ from compactor.service.site import Site
 from tests.support import hive2
 from tests.support.watching import Interrupted
 
+_AT_ONCE = {"hive.txn.opentxn.timeout": "1ms", "compactor.forget.grace": "0s"}  #: nothing is too young
+
 
 def die_at(role: Callable[[str], None], metastore_url: str, step: str) -> None:
     """Runs ``role``; ``steps.reach`` kills this process at ``step``."""
@@ -37,22 +39,22 @@ def worker(metastore_url: str) -> None:
 
 
 def cleaner(metastore_url: str) -> None:
-    _with_site(metastore_url, _clean_until_done, {"hive.txn.opentxn.timeout": "1ms"})
+    _with_site(metastore_url, _clean_until_done, _AT_ONCE)
 
 
 def keeping_cleaner(metastore_url: str) -> None:
     """Runs a cleaner that keeps what it would remove for a week."""
-    flags = {"compactor.quarantine": "7d", "hive.txn.opentxn.timeout": "1ms"}
+    flags = {"compactor.quarantine": "7d"} | _AT_ONCE
     _with_site(metastore_url, _clean_until_done, flags)
 
 
 def housekeeper(metastore_url: str) -> None:
-    _with_site(metastore_url, housekeeping.keep_house, {"hive.txn.opentxn.timeout": "1ms"})
+    _with_site(metastore_url, housekeeping.keep_house, _AT_ONCE)
 
 
 def cleaner_of_aborts(metastore_url: str) -> None:
     """Runs a cleaner for which one aborted transaction is enough."""
-    flags = {"hive.compactor.abortedtxn.threshold": "0", "hive.txn.opentxn.timeout": "1ms"}
+    flags = {"hive.compactor.abortedtxn.threshold": "0"} | _AT_ONCE
     _with_site(metastore_url, cleaning.clean, flags)
 
 

@@ -27,8 +27,13 @@ NUMBERS = (0, 1)  #: every insert writes both files
 
 
 def with_settings(site: Site, **values: str) -> Site:
-    """Returns the same site under other settings; keys with underscores for dots (``hive_txn_timeout``)."""
-    given = {"compactor.mode": "clean"} | {key.replace("_", "."): value for key, value in values.items()}
+    """Returns the same site under other settings; keys with underscores for dots (``hive_txn_timeout``).
+
+    Aborted writes are removed as soon as they are seen, unless ``compactor_forget_grace`` is given.
+    """
+    given = {"compactor.mode": "clean", "compactor.forget.grace": "0s"} | {
+        key.replace("_", "."): value for key, value in values.items()
+    }
     return replace(site, settings=Settings.of([Layer(name="flag", values=given)]))
 
 

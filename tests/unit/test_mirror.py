@@ -50,6 +50,7 @@ ELSEWHERE: dict[str, str] = {
     "storage/hdfs.py": "storage/test_contract.py",
     "storage/object_store.py": "storage/test_contract.py",
     "storage/s3.py": "storage/test_contract.py",
+    "service/roles/removing.py": "unit/service/roles/test_cleaner.py",
     "state/store.py": "unit/state/test_state.py",
 }
 

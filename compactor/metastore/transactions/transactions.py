@@ -332,6 +332,12 @@ class Transactions:
         """Returns open transactions, and aborted ones that are not yet forgotten, oldest first."""
         return self._in_state(OPEN, ABORTED)
 
+    def aborted(self) -> dict[TxnId, int]:
+        """Returns every aborted transaction that is not yet forgotten, with its start (epoch ms)."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(TXNS.c.TXN_ID, TXNS.c.TXN_STARTED).where(TXNS.c.TXN_STATE == ABORTED))
+            return {TxnId(row.TXN_ID): row.TXN_STARTED for row in rows}
+
     def _in_state(self, *states: str) -> list[OpenTransaction]:
         with self._database.read() as conn:
             rows = conn.execute(select(TXNS).where(TXNS.c.TXN_STATE.in_(states)).order_by(TXNS.c.TXN_ID))

@@ -24,7 +24,7 @@ from compactor.metastore.schema.tables import (
     TXN_TO_WRITE_ID,
     TXNS,
 )
-from compactor.metastore.transactions.rows import OPEN, TxnType, must_be_open
+from compactor.metastore.transactions.rows import ABORTED, OPEN, TxnType, must_be_open
 
 _AT_ONCE = 500  #: transactions in one statement
 
@@ -163,6 +163,15 @@ class WriteIds:
                 (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))
                 for at in range(0, len(numbers), _AT_ONCE)
                 for row in conn.execute(select(TXN_TO_WRITE_ID).where(_T2W.T2W_TXNID.in_(numbers[at : at + _AT_ONCE])))
+            ]
+
+    def of_aborted(self) -> list[tuple[TxnId, str, str, WriteId]]:
+        """Returns the same for every aborted transaction."""
+        query = select(TXN_TO_WRITE_ID).join(TXNS, TXNS.c.TXN_ID == _T2W.T2W_TXNID).where(TXNS.c.TXN_STATE == ABORTED)
+        with self._database.read() as conn:
+            return [
+                (TxnId(row.T2W_TXNID), row.T2W_DATABASE, row.T2W_TABLE, WriteId(row.T2W_WRITEID))
+                for row in conn.execute(query)
             ]
 
     def transactions(self, database: str, table: str) -> dict[WriteId, TxnId]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from compactor.acid import partition_names
@@ -14,7 +14,6 @@ from compactor.acid.write_ids import ValidTxnList
 from compactor.compaction.cleaning import Clean, CleaningFacts, Drop, Wait, may_clean, removable, retry_retention
 from compactor.compaction.eligibility import no_cleanup
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting_aborts import forget_before
 from compactor.compaction.states import CompactionType, State
 from compactor.errors import (
     BadName,
@@ -31,14 +30,14 @@ from compactor.locking.lock_types import LockType, conflicts
 from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.queue.cleaning import next_cleaning
-from compactor.rewrite.publish import naming, removal
+from compactor.rewrite.publish import naming
 from compactor.service import leftovers, lost_workers, quarantine
-from compactor.service.absence import Absence
-from compactor.service.agreement import Given, must_be_the_same_table
-from compactor.service.exclusive import while_removing
+from compactor.service.agreement import Given
 from compactor.service.memory import must_be_newest, must_still_be_newest
 from compactor.service.mode import Mode, may
+from compactor.service.roles.aborted_writes import GRACE, AbortedWrites, abort_candidates
 from compactor.service.roles.blockers import Blocker, blockers_of
+from compactor.service.roles.removing import remove_directories
 from compactor.service.site import Site, Target, View
 from compactor.settings.precedence import Settings
 from compactor.state.sightings import Sighting
@@ -127,14 +126,14 @@ def clean(site: Site) -> CleanerPass:
     """
     must_be_newest(site)
     repaired = lost_workers.repair(site)
-    absence = Absence(site)
+    aborts = AbortedWrites(site)
     results: list[Cleaned | Waiting | EndedUncleaned] = []
     failed: list[Waiting] = []
     for entry in site.metastore.cleaning.ready_for_cleaning(site.metastore.now_ms()):
         must_still_be_newest(site)
         try:
             with failing_alone(f"{entry.entity} entry {entry.id}"):
-                result = _clean_entry(site, absence, entry)
+                result = _clean_entry(site, aborts, entry)
         except CompactorError as error:
             waits = _back_off(site, entry, error)
             if waits is not None:
@@ -142,19 +141,19 @@ def clean(site: Site) -> CleanerPass:
         else:
             if result is not None:
                 results.append(result)
-    for entity in _abort_candidates(site):
+    for entity in abort_candidates(site):
         must_still_be_newest(site)
         try:
             with failing_alone(entity):
-                aborted = _clean_aborted(site, absence, entity)
+                aborted = _clean_aborted(aborts, entity)
         except CompactorError as error:
             log.warning("%s: aborted transactions cannot be cleaned: %s", entity, error)
             failed.append(Waiting(entity=entity, entry_id=0, because=str(error)))
         else:
             if aborted is not None:
                 results.append(aborted)
-    absence.remember()
-    tried = {f.entry_id for f in failed}
+    aborts.remember()
+    tried = {one.entry_id for one in (*results, *failed)}
     results += [waits for waits in _backing_off(site) if waits.entry_id not in tried]
     return CleanerPass(
         repaired=repaired,
@@ -165,7 +164,7 @@ def clean(site: Site) -> CleanerPass:
     )
 
 
-def _clean_entry(site: Site, absence: Absence, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
+def _clean_entry(site: Site, aborts: AbortedWrites, entry: Entry) -> Cleaned | Waiting | EndedUncleaned | None:
     lowest = site.lowest_open()
     target = _target(site, entry)
     settings = site.settings if target is None else target.settings
@@ -175,7 +174,7 @@ def _clean_entry(site: Site, absence: Absence, entry: Entry) -> Cleaned | Waitin
         case Wait(because=because):
             return Waiting(entity=entry.entity, entry_id=entry.id, because=because, blockers=blockers_of(site, entry))
         case Drop() as drop:
-            return _drop(site, absence, target, entry, drop)
+            return _drop(site, aborts, target, entry, drop)
         case Clean(location=str() as elsewhere):
             raise NotSupported(
                 f"{entry.entity} entry {entry.id}: soft-deleted data at {elsewhere} is not removed by this release; let "
@@ -185,7 +184,7 @@ def _clean_entry(site: Site, absence: Absence, entry: Entry) -> Cleaned | Waitin
             assert target is not None  # if it were gone, the entry would have been dropped above
             site.metastore.cleaning.mark_cleaner_start(entry)
             try:
-                return _remove(site, absence, target, entry, lowest)
+                return _remove(site, aborts, target, entry, lowest)
             except LockNotGranted as error:  # only where directories cannot vanish in one step: not a failure
                 site.metastore.cleaning.back_off(entry, 0, str(error))
                 return Waiting(entity=entry.entity, entry_id=entry.id, because=str(error))
@@ -216,13 +215,13 @@ def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, set
     return held or answer
 
 
-def _drop(site: Site, absence: Absence, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
+def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
     """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
         leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         table = _table(site, entry.entity)
-        forgotten = () if table is None else _forgettable_in_table(site, absence, table, entry)
+        forgotten = [] if table is None else aborts.forgettable_in_table(table, entry)
         site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=table is None)
     else:
         site.metastore.endings.finish(entry, drop.state, drop.error)
@@ -269,25 +268,29 @@ def _rebalance_committed(site: Site, target: Target, entry: Entry) -> bool:
     return is_there or site.metastore.commits.rebalance_committed(entry.txn_id)
 
 
-def _remove(site: Site, absence: Absence, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
+def _remove(site: Site, aborts: AbortedWrites, target: Target, entry: Entry, lowest: TxnId) -> Cleaned | Waiting:
     highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
     view = _view(site, target, lowest, highest)
     obsolete = removable(view.directory)
+    held = aborts.held(target, obsolete, view.write_ids.aborted)
     kept = quarantine.keep_obsolete(site, target, entry, view)
-    names = [name for name in obsolete if name not in kept.names]
-    freed = _remove_directories(site, target, names)
+    names = [name for name in obsolete if name not in kept.names and name not in held]
+    freed = remove_directories(site, target, names)
     swept = leftovers.clear_leftovers(site, target)
     quarantine.record_kept(site, target, entry, kept)
     reach(Step.REMOVED)
-    left = removable(_view(site, target, lowest, highest).directory)
+    after = _view(site, target, lowest, highest).directory
+    left = set(removable(after)) - held
     waiting = _hidden_left(site, target)
     if left or waiting:
-        because = f"still there: {', '.join((*left, *waiting))}"
+        because = f"still there: {', '.join((*sorted(left), *waiting))}"
         site.metastore.cleaning.back_off(entry, 0, because)
         return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
-    old = _old_aborts(site, target.settings, entry.entity, highest)
-    forgotten = sorted(old - absence.of_target(target, old).keys())
-    site.metastore.cleaning.mark_cleaned(entry, forgotten, all_below=False)
+    if shared := held.intersection(after.obsolete):  # what only aborted transactions wrote goes without a request
+        because = _within_grace(shared)
+        site.metastore.cleaning.back_off(entry, site.settings.milliseconds(GRACE), because)
+        return Waiting(entity=entry.entity, entry_id=entry.id, because=because)
+    site.metastore.cleaning.mark_cleaned(entry, aborts.forgettable(target, entry), all_below=False)
     reach(Step.CLEANED)
     log.info("%s entry %d: cleaned, %d directories, %d bytes", entry.entity, entry.id, len(names), freed)
     removed = tuple(sorted({*names, *swept}))
@@ -319,46 +322,9 @@ def _view(site: Site, target: Target, lowest: TxnId, highest: WriteId) -> View:
     return View(txns=txns, write_ids=write_ids, listing=listing, directory=directory)
 
 
-def _remove_directories(site: Site, target: Target, names: Collection[str]) -> int:
-    """Hides, then removes, each of ``names``, and returns the bytes that were freed.
-
-    Bound to the directories that are there now, and to the table that they belong to (PROTOCOL 11.8).
-
-    Raises:
-        LockNotGranted: the store has no rename, and the table is in use.
-        Disagreement: the table, or one of the directories, is another one by now.
-    """
-    reach(Step.CLEANING)
-    sizes = {f.path: f.length for f in site.storage.listing(target.location).files}
-    freed = sum(size for path, size in sizes.items() if path in names or path.partition("/")[0] in names)
-    if not names:
-        return 0
-    expected = removal.identities(site.storage, target.location, names)
-    must_be_the_same_table(site, target)  # so all of these are its directories
-    with while_removing(site, target):
-        for name in names:
-            for hidden in removal.hide(site.storage, target.location, [name], TxnId(0), expected):
-                site.storage.remove(f"{target.location}/{hidden}")
-    return freed
-
-
 def _hidden_left(site: Site, target: Target) -> tuple[str, ...]:
     children = site.storage.children(target.location)
     return tuple(c for c in children if parse_hidden(c) or parse_staging(c))
-
-
-def _old_aborts(site: Site, settings: Settings, entity: Entity, highest: WriteId) -> set[WriteId]:
-    """Returns the aborted write IDs of ``entity`` past the grace time since the abort."""
-    horizon = forget_before(site.metastore.now_ms(), settings)
-    writes = site.metastore.aborts.writes(entity)
-    return {w.write_id for w in writes if w.write_id <= highest and w.last_heartbeat < horizon}
-
-
-def _forgettable_in_table(site: Site, absence: Absence, table: Table, entry: Entry) -> tuple[WriteId, ...]:
-    """Returns the aborted write IDs of a partition that is gone, of which nothing is left in its table."""
-    highest = entry.highest_write_id if entry.highest_write_id is not None else WriteId(0)
-    old = _old_aborts(site, site.settings_for(table), entry.entity, highest)
-    return tuple(sorted(old - absence.of_table(table, old).keys()))
 
 
 def _table(site: Site, entity: Entity) -> Table | None:
@@ -368,62 +334,17 @@ def _table(site: Site, entity: Entity) -> Table | None:
         return None
 
 
-def _abort_candidates(site: Site) -> tuple[Entity, ...]:
-    """Returns the entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
-    threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
-    age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
-    now = site.metastore.now_ms()
-    return tuple(
-        entity
-        for entity, aborts in sorted(site.metastore.candidates.aborts().items(), key=lambda item: str(item[0]))
-        if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
-    )
+def _clean_aborted(aborts: AbortedWrites, entity: Entity) -> Cleaned | Waiting | None:
+    done = aborts.clean(entity)
+    if done.removed:
+        return Cleaned(entity=entity, entry_id=None, removed=done.removed, bytes_freed=done.bytes_freed)
+    if done.held:
+        return Waiting(entity=entity, entry_id=0, because=_within_grace(done.held))
+    return None
 
 
-def _clean_aborted(site: Site, absence: Absence, entity: Entity) -> Cleaned | None:
-    """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
-
-    A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions, and any
-    directory below the table that is none yet (PROTOCOL 11.11).
-    """
-    table = site.metastore.catalog.table(entity.database, entity.table)
-    names: Sequence[str | None] = [entity.partition]
-    if entity.partition is None and table.partition_keys:
-        names = sorted(site.metastore.catalog.locations(table))
-    old = _old_aborts(site, site.settings_for(table), entity, site.metastore.write_ids.next(table.database, table.name))
-    removed: list[str] = []
-    freed = 0
-    for name in names:
-        target = site.target(Entity(database=entity.database, table=entity.table, partition=name))
-        partition_parameters = target.partition.parameters if target.partition else {}
-        if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
-            return None
-        if doomed := _aborted_writes(site, target):
-            absence.look(target.location)
-            freed += _remove_directories(site, target, doomed)
-            removed += doomed
-        leftovers.clear_leftovers(site, target)  # directories that a pass had only hidden when it died
-    kept = absence.of_table(table, old) if entity.partition is None else absence.of_target(target, old)
-    if forgotten := old - kept.keys():
-        site.metastore.aborts.forget(entity, forgotten)
-    if not removed:
-        return None
-    return Cleaned(entity=entity, entry_id=None, removed=tuple(removed), bytes_freed=freed)
-
-
-def _aborted_writes(site: Site, target: Target) -> list[str]:
-    """Returns the directories of ``target`` that only aborted transactions wrote."""
-    txns = site.metastore.transactions.snapshot()
-    write_ids = site.write_ids(target.table, txns)
-    listing = site.storage.listing(target.location)
-    Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
-    return [name for name in acid_directory(listing, write_ids, txns).aborted if _is_a_write(name)]
-
-
-def _is_a_write(name: str) -> bool:
-    """Returns true for a user's directory; those of compactions go through the gate of ``clear_leftovers``."""
-    acid = parse_directory(name)
-    return acid is not None and not acid.visibility_txn_id
+def _within_grace(names: Collection[str]) -> str:
+    return f"{', '.join(sorted(names))}: written by transactions that were first seen aborted within {GRACE}"
 
 
 def _backing_off(site: Site) -> Iterator[Waiting]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from compactor.compaction.entry import Entity, Entry
-from compactor.compaction.forgetting_aborts import forget_before
 from compactor.compaction.history_retention import Policy, to_purge
 from compactor.errors import LockNotGranted, NotFound
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.housekeeping import Forgettable
 from compactor.metastore.transactions.open_limits import OPEN_TXN_TIMEOUT_MS
 from compactor.service import lost_workers, quarantine
+from compactor.service.abort_grace import AbortGrace
 from compactor.service.absence import Absence
 from compactor.service.memory import must_be_newest
 from compactor.service.mode import Mode, may
@@ -193,11 +193,11 @@ def _not_forgettable(site: Site, ended: Iterable[Forgettable]) -> dict[TxnId, st
 
     Whatever cannot be looked through keeps its transactions too.
     """
-    horizon = forget_before(site.metastore.now_ms(), site.settings)
-    by_age = {one.id: one.last_heartbeat < horizon for one in ended}
-    kept = {txn: "aborted within compactor.forget.grace" for txn, is_old in by_age.items() if not is_old}
+    grace = AbortGrace.recorded(site)
+    txns = {one.id for one in ended}
+    kept = {txn: "first seen aborted within compactor.forget.grace" for txn in txns if not grace.is_over(txn)}
     by_table: dict[tuple[str, str], dict[WriteId, TxnId]] = defaultdict(dict)
-    for txn, database, name, write_id in site.metastore.write_ids.of_all(by_age.keys() - kept.keys()):
+    for txn, database, name, write_id in site.metastore.write_ids.of_all(txns - kept.keys()):
         by_table[(database, name)][write_id] = txn
     absence = Absence(site)
     for (database, name), aborted in by_table.items():

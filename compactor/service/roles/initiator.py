@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from compactor.acid.directory import acid_directory
+from compactor.acid.directory import AcidDirectory, acid_directory
 from compactor.acid.partition_names import escaped_once_less
 from compactor.acid.write_ids import CompactorWriteIdList, ValidTxnList
 from compactor.compaction.decision import AbortCleanup, CleanOnly, Decision, Facts, NotNeeded, decide
@@ -22,6 +22,7 @@ from compactor.ids import TxnId, WriteId
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.queue.candidates import Aborted
 from compactor.service import lost_workers
+from compactor.service.abort_grace import AbortGrace
 from compactor.service.agreement import Given
 from compactor.service.bystander import beside
 from compactor.service.memory import must_not_be_older
@@ -215,6 +216,7 @@ class Scan:
     queue: Mapping[Entity, Sequence[Entry]] = field(init=False)
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
+    grace: AbortGrace = field(init=False)
     tables: dict[tuple[str, str], _SurveyedTable | CompactorError | None] = field(init=False, default_factory=dict)
     _compactions: Mapping[TxnId, bool] = field(init=False)
 
@@ -225,6 +227,7 @@ class Scan:
         self.queue = _by_entity(metastore.entries.queue())
         self.history = _by_entity(metastore.entries.history())
         self.aborts = metastore.candidates.aborts()
+        self.grace = AbortGrace(self.site)
         self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
 
     def candidates(self) -> list[Entity]:
@@ -372,6 +375,7 @@ class Scan:
         inserts = found.table.is_insert_only
         facts = Facts.of(
             directory,
+            held=self._held(found, directory),
             aborts=count,
             oldest_abort_age_ms=age,
             is_insert_only=inserts,
@@ -400,6 +404,13 @@ class Scan:
         )
         if next(doubts(names, known), None) is not None:
             Given(self.site, [found.table], names).must_explain(self.site.target(entity), names)
+
+    def _held(self, found: _SurveyedTable, directory: AcidDirectory) -> int:
+        """Returns the number of aborted directories that our cleaner would leave as they are now (PROTOCOL 11.7)."""
+        if not directory.aborted or not may(found.settings, Mode.CLEAN):
+            return 0
+        table = found.table
+        return len(self.grace.held(table.database, table.name, directory.aborted, found.write_ids.aborted))
 
     def request(self, judged: Sequence[Considered]) -> list[Considered]:
         """Puts what is due into the queue in one transaction, and returns ``judged`` in their order with their rows."""

@@ -4,7 +4,6 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +26,6 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from compactor.settings.precedence import Layer, Settings
 from tests.support.expected import (
     Expected,
     by_turns,
@@ -39,6 +37,7 @@ from tests.support.expected import (
     step_id,
     steps,
 )
+from tests.support.tables import with_settings
 
 #: Of Hive 2 what needs no major in Hive 2 before it is replaced (docs/before-hive-3.md).
 OF_HIVE_2 = (
@@ -53,12 +52,7 @@ STEPS = [*(step(f"hive-2.3/{name}") for name in OF_HIVE_2), *steps("hive-3.1", "
 @pytest.fixture
 def site(deployment: Site) -> Site:
     """Ids count as settled after a millisecond, not after a second: a test needn't wait for its own commit."""
-    return replace(
-        deployment,
-        settings=Settings.of(
-            [Layer(name="flag", values={"hive.txn.opentxn.timeout": "1ms", "compactor.mode": "clean"})]
-        ),
-    )
+    return with_settings(deployment, hive_txn_opentxn_timeout="1ms")
 
 
 def entities(site: Site, table: Table) -> list[Entity]:

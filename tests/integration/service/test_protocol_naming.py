@@ -575,7 +575,7 @@ def test_an_aborted_transaction_is_kept_for_its_grace_time(site: Site, table: Ta
     insert(site, table, [100])
     forget_components(site)
     settle(site)
-    kept = keep_house(site).kept
+    kept = keep_house(with_settings(site, compactor_forget_grace="1h", hive_txn_opentxn_timeout="1ms")).kept
     assert any("compactor.forget.grace" in why for why in kept), kept
     shutil.move(Path(table.location).parent / "late", late)  # what was written late is still known as aborted
     assert 99 not in {row[3] for row in rows_of(site, table)}

@@ -4,8 +4,8 @@ import pytest
 
 from compactor.acid.listing import Listing
 from compactor.acid.tree import Anchor, Tree
-from compactor.compaction.forgetting_aborts import forget_before, reaching, write_ids_below
-from compactor.ids import WriteId
+from compactor.compaction.forgetting_aborts import holding, past_grace, reaching, write_ids_below
+from compactor.ids import TxnId, WriteId
 from compactor.settings.precedence import Layer, Settings
 
 ANCHOR = Anchor(volume="file:1")
@@ -60,11 +60,25 @@ def test_no_write_ids_asked_for_none_found() -> None:
     assert held("delta_0000003_0000003", asked=()) == {}
 
 
-def test_an_abort_is_old_after_the_grace_time_plus_the_time_out() -> None:
-    """PROTOCOL 8: TXNS has no time of abort, and its last heartbeat may be one time-out before it."""
-    given = {"compactor.forget.grace": "60s", "hive.txn.timeout": "5s"}
-    assert forget_before(1_000_000, Settings.of([Layer(name="flag", values=given)])) == 935_000
-    assert forget_before(0, Settings.of()) < 0
+def test_the_grace_time_counts_from_the_first_sight() -> None:
+    """PROTOCOL 8, 11.7: TXNS has no time of abort."""
+    seen = {TxnId(1): 940_000, TxnId(2): 940_001, TxnId(3): 1_000_000}
+    given = {"compactor.forget.grace": "60s"}
+    assert past_grace(seen, 1_000_000, Settings.of([Layer(name="flag", values=given)])) == {1}
+    assert past_grace(seen, 1_000_000, Settings.of()) == frozenset()
+
+
+def test_a_directory_that_may_hold_a_write_id_is_found_by_its_range() -> None:
+    names = (
+        "delta_0000001_0000003",
+        "delta_0000003_0000005_v0000012",
+        "base_0000003",
+        "base_0000004",
+        "000000_0",
+        "delta_x",
+    )
+    assert holding(names, [WriteId(3)]) == {"delta_0000001_0000003", "base_0000003"}
+    assert holding(names, []) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,128 @@
+"""What aborted transactions wrote: which tables are cleaned of it, its removal, and which of it may be forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from compactor.acid.directory import acid_directory
+from compactor.acid.names import parse_directory
+from compactor.compaction.eligibility import no_cleanup
+from compactor.compaction.entry import Entity, Entry
+from compactor.ids import WriteId
+from compactor.metastore.catalog.values import Table
+from compactor.service import leftovers
+from compactor.service.abort_grace import AbortGrace
+from compactor.service.absence import Absence
+from compactor.service.agreement import Given
+from compactor.service.mode import Mode, may
+from compactor.service.roles.removing import remove_directories
+from compactor.service.site import Site, Target
+
+GRACE = "compactor.forget.grace"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortsCleaned:
+    """What was removed, with its bytes; and what stays, since its time is not over yet."""
+
+    removed: tuple[str, ...] = ()
+    bytes_freed: int = 0
+    held: tuple[str, ...] = ()
+
+
+def abort_candidates(site: Site) -> tuple[Entity, ...]:
+    """Returns the entities whose aborted transactions are past hive.compactor.abortedtxn.threshold or its time threshold."""
+    threshold = site.settings.integer("hive.compactor.abortedtxn.threshold")
+    age = site.settings.milliseconds("hive.compactor.aborted.txn.time.threshold")
+    now = site.metastore.now_ms()
+    return tuple(
+        entity
+        for entity, aborts in sorted(site.metastore.candidates.aborts().items(), key=lambda item: str(item[0]))
+        if aborts.count > threshold or (age >= 0 and now - aborts.oldest_start > age)
+    )
+
+
+class AbortedWrites:
+    """One pass over the aborted writes of a metastore."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._absence = Absence(site)
+        self._grace = AbortGrace.recorded(site)
+
+    def clean(self, entity: Entity) -> AbortsCleaned:
+        """Removes directories whose write IDs are all aborted: no snapshot ever read them, so no gate is needed.
+
+        A NULL partition on a partitioned table (a dynamic-partition write that aborted) may be any of its partitions, and
+        any directory below the table that is none yet (PROTOCOL 11.11).
+        """
+        site = self._site
+        table = site.metastore.catalog.table(entity.database, entity.table)
+        names: Sequence[str | None] = [entity.partition]
+        if entity.partition is None and table.partition_keys:
+            names = sorted(site.metastore.catalog.locations(table))
+        removed: list[str] = []
+        held: list[str] = []
+        freed = 0
+        highest = site.metastore.write_ids.next(table.database, table.name)
+        old = self._old(entity, highest)
+        for name in names:
+            target = site.target(Entity(database=entity.database, table=entity.table, partition=name))
+            partition_parameters = target.partition.parameters if target.partition else {}
+            if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
+                return AbortsCleaned()
+            doomed, young = self._aborted(target)
+            held += young
+            if doomed:
+                self._absence.look(target.location)
+                freed += remove_directories(site, target, doomed)
+                removed += doomed
+            leftovers.clear_leftovers(site, target)  # directories that a pass had only hidden when it died
+        absence = self._absence
+        kept = absence.of_table(table, old) if entity.partition is None else absence.of_target(target, old)
+        if forgotten := old - kept.keys():
+            site.metastore.aborts.forget(entity, forgotten)
+        return AbortsCleaned(removed=tuple(removed), bytes_freed=freed, held=tuple(held))
+
+    def held(self, target: Target, names: Collection[str], aborted: Collection[WriteId]) -> frozenset[str]:
+        """Returns those of ``names`` that must stay for now; see ``AbortGrace.held``."""
+        if not names or not aborted:
+            return frozenset()
+        return self._grace.held(target.table.database, target.table.name, names, aborted)
+
+    def forgettable(self, target: Target, entry: Entry) -> list[WriteId]:
+        """Returns the aborted write IDs that the entry covers of which nothing is left in its partition or table."""
+        old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
+        return sorted(old - self._absence.of_target(target, old).keys())
+
+    def forgettable_in_table(self, table: Table, entry: Entry) -> list[WriteId]:
+        """Returns the same for a partition that is gone: nothing may be left anywhere in its table."""
+        old = self._old(entry.entity, entry.highest_write_id or WriteId(0))
+        return sorted(old - self._absence.of_table(table, old).keys())
+
+    def remember(self) -> None:
+        """Stores what this pass has seen for the next one."""
+        self._absence.remember()
+
+    def _old(self, entity: Entity, highest: WriteId) -> set[WriteId]:
+        """Returns the aborted write IDs of ``entity`` whose time is over."""
+        writes = self._site.metastore.aborts.writes(entity)
+        return {w.write_id for w in writes if w.write_id <= highest and self._grace.is_over(w.txn)}
+
+    def _aborted(self, target: Target) -> tuple[list[str], list[str]]:
+        """Returns the directories that only aborted transactions wrote: those to remove, and those to leave for now."""
+        site = self._site
+        txns = site.metastore.transactions.snapshot()
+        write_ids = site.write_ids(target.table, txns)
+        listing = site.storage.listing(target.location)
+        Given(site, [target.table], listing.directories).must_explain(target, listing.directories)
+        aborted = [name for name in acid_directory(listing, write_ids, txns).aborted if _is_a_write(name)]
+        held = self.held(target, aborted, write_ids.aborted)
+        return [name for name in aborted if name not in held], sorted(held)
+
+
+def _is_a_write(name: str) -> bool:
+    """Returns true for a user's directory; those of compactions go through the gate of ``clear_leftovers``."""
+    acid = parse_directory(name)
+    return acid is not None and not acid.visibility_txn_id

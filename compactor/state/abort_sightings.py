@@ -1,0 +1,62 @@
+"""The time at which each aborted transaction was first seen to be aborted."""
+
+# ruff: noqa: SIM300 - upper-case names are tables and columns here, not constants.
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import delete, insert, select
+
+from compactor.database.engine import Database
+from compactor.database.retry import retried
+from compactor.ids import TxnId
+from compactor.state.tables import ABORTS, alone
+
+_A = ABORTS.c
+_AT_ONCE = 500  #: rows in one statement
+
+
+class AbortSightings:
+    """Reads and writes COMPACTOR_ABORTS.
+
+    A transaction is known by its number and its start (epoch ms): a restored metastore gives numbers out again.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def known(self, metastore: str, aborted: Mapping[TxnId, int]) -> dict[TxnId, int]:
+        """Returns when each of ``aborted``, given with its start, was first seen (epoch ms), if it was."""
+        with self._database.read() as conn:
+            rows = conn.execute(select(ABORTS).where(_A.METASTORE == metastore)).all()
+        return {TxnId(row.TXN_ID): row.SEEN_AT for row in rows if aborted.get(TxnId(row.TXN_ID)) == row.STARTED}
+
+    @retried
+    def first(self, metastore: str, aborted: Mapping[TxnId, int], now: int) -> dict[TxnId, int]:
+        """Returns the same for each of ``aborted``: those not seen before are stored as seen ``now``.
+
+        ``aborted`` are all that there are, so any other one is forgotten.
+        """
+        with self._database.read() as conn:
+            rows = conn.execute(select(ABORTS).where(_A.METASTORE == metastore)).all()
+        stored = {TxnId(row.TXN_ID): (row.STARTED, row.SEEN_AT) for row in rows}
+        seen = {txn: at for txn, (started, at) in stored.items() if aborted.get(txn) == started}
+        changed = sorted((stored.keys() | aborted.keys()) - seen.keys())
+        if changed:
+            self._replace(metastore, changed, aborted, now)
+        return {txn: seen.get(txn, now) for txn in aborted}
+
+    def _replace(self, metastore: str, changed: list[TxnId], aborted: Mapping[TxnId, int], now: int) -> None:
+        """Stores ``changed`` as seen ``now`` if they are aborted, and forgets them otherwise."""
+        with self._database.write() as conn:
+            alone(conn)
+            for start in range(0, len(changed), _AT_ONCE):
+                some = changed[start : start + _AT_ONCE]
+                conn.execute(delete(ABORTS).where(_A.METASTORE == metastore, _A.TXN_ID.in_(some)))
+                rows = [
+                    {"METASTORE": metastore, "TXN_ID": txn, "STARTED": aborted[txn], "SEEN_AT": now}
+                    for txn in some
+                    if txn in aborted
+                ]
+                if rows:
+                    conn.execute(insert(ABORTS), rows)
