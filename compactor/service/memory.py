@@ -25,13 +25,14 @@ _POLLED_MS = 60_000  #: how often one that polls remembers what has changed
 _FEW = 5  #: contradictions that a message lists
 
 
-def must_be_newest(site: Site, *, polling: bool = False) -> None:
+def must_be_newest(site: Site, *, polling: bool = False, remembering: bool = True) -> None:
     """Checks that the metastore's database is not an older copy, and remembers what has changed since the last time.
 
     Does nothing in mode observe, and where no memory is configured. In mode request nothing is written.
 
     Args:
         polling: for callers that come by every second, or again in the same pass.
+        remembering: false for a step in the middle of a pass, which only has to know what others have written meanwhile.
 
     Raises:
         Disagreement: the database says less than is remembered, or something else.
@@ -50,7 +51,7 @@ def must_be_newest(site: Site, *, polling: bool = False) -> None:
     memory.known = files
     last = max(files, key=lambda file: file.token.number, default=None)
     waits = polling and last is not None and now.now_ms - last.token.at < _POLLED_MS
-    writes = may(site.settings, Mode.COMPACT) and not site.metastore.database.read_only
+    writes = remembering and may(site.settings, Mode.COMPACT) and not site.metastore.database.read_only
     if writes and not waits and has_changed(last, now):
         memory.known = (_remember(site, memory, last),)
     memory.checked_at = started
@@ -68,14 +69,14 @@ def must_still_be_newest(site: Site) -> None:
         must_be_newest(site, polling=True)
 
 
-def must_not_be_older(site: Site, *, polling: bool = False) -> bool:
+def must_not_be_older(site: Site, *, polling: bool = False, remembering: bool = True) -> bool:
     """Checks the same for what removes nothing. Returns false, with a warning in the log, if the memory is away.
 
     Raises:
         Disagreement: see ``must_be_newest``.
     """
     try:
-        must_be_newest(site, polling=polling)
+        must_be_newest(site, polling=polling, remembering=remembering)
     except StorageError as error:
         log.warning("metastore %s: it is not known whether the database is an older copy: %s", site.name, error)
         return False

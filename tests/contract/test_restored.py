@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from sqlalchemy import update
 
 from compactor import steps
 from compactor.acid.names import parse_directory
+from compactor.errors import Disagreement
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, TXNS
 from compactor.metastore.store import Metastore
@@ -24,7 +26,9 @@ from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.lost_workers import repair
+from compactor.service.mark_files import MarkFiles
 from compactor.service.requests.advance import advance, measure_gap
+from compactor.service.requests.agree import agree
 from compactor.service.requests.request import request_compaction
 from compactor.service.requests.resolve import Ruling
 from compactor.service.roles.cleaner import clean
@@ -37,7 +41,7 @@ from compactor.storage.local import LocalStorage
 from tests.support import roles
 from tests.support.backups import Backup, ServerBackup
 from tests.support.forked import die
-from tests.support.passes import clean_all, every_role
+from tests.support.passes import ROLES, clean_all, every_role
 from tests.support.tables import delete, insert, make_table, rows_of, with_settings
 
 COMMITTED, CLEANED, WRITTEN = "after the commit", "after the cleaning", "after further writes"
@@ -180,3 +184,48 @@ def test_no_row_is_lost(
     # A rebalance that is hidden, since all that it read is there, gives back the former ROW__IDs.
     first = 3 if (kind, when) == ("rebalance", COMMITTED) else 0
     assert sorted(row[first:] for row in rows_of(site, table)) == sorted(row[first:] for row in wanted)
+
+
+_UNDER_WAY = [case for case in CASES if case[1] not in _CLEANER and case[2] != COMMITTED]
+
+
+@pytest.mark.usefixtures("two_stores")
+@pytest.mark.parametrize(
+    ("kind", "step", "when"),
+    [
+        case if number % 12 == 0 else pytest.param(*case, marks=pytest.mark.whole)
+        for number, case in enumerate(_UNDER_WAY)
+    ],
+    ids=lambda part: getattr(part, "name", part),
+)
+def test_every_role_stops_where_the_metastore_is_remembered(
+    site: Site,
+    table: Table,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    kind: str,
+    step: Step,
+    when: str,
+) -> None:
+    """PROTOCOL 11.2: a compaction that the copy knows as under way was cleaned, so some pass has come by."""
+    site = replace(site, memory=MarkFiles(site.storage, f"{tmp_path}/metastore.db.memory", site.name))
+    backup = Backup(tmp_path / "metastore.db") if url.startswith("sqlite") else ServerBackup(url)
+    with monkeypatch.context() as patch:
+        taken = TakenAt(step, backup.take, patch)
+        work(site, table, url, kind, step)
+        clean_all(site)
+        clean(site)
+    assert taken.is_taken, f"a {kind} does not reach {step.name}"
+    if when == WRITTEN:
+        insert(site, table, range(900, 910))
+    before = sorted(Path(table.location).rglob("*"))
+    backup.restore()
+    hours_pass(site)
+    for _ in range(3):
+        for role in ROLES:
+            with pytest.raises(Disagreement, match="the database is older than what"):
+                role(site)
+    assert sorted(Path(table.location).rglob("*")) == before
+    agree(site, "ann")
+    every_role(site)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -52,13 +53,20 @@ def clean_all(site: Site) -> None:
     until("nothing waits for the cleaner", is_done)
 
 
+#: One pass of each role.
+ROLES: tuple[Callable[[Site], Any], ...] = (
+    initiate,
+    lambda site: run_entries(site, claimable(site), InProcessRunner()),
+    clean,
+    keep_house,
+)
+
+
 def every_role(site: Site) -> None:
     """Runs every role three times, as a site's schedule does."""
     for _ in range(3):
-        initiate(site)
-        run_entries(site, claimable(site), InProcessRunner())
-        clean(site)
-        keep_house(site)
+        for role in ROLES:
+            role(site)
 
 
 def settle() -> None:

@@ -18,15 +18,24 @@ from compactor.errors import (
     failing_alone,
 )
 from compactor.service import leftovers
+from compactor.service.memory import must_not_be_older
 from compactor.service.worker.outcome import Outcome, Result
 from compactor.service.worker.phases import Claimed, Located, Opened, Planned, StagedEntry
 
 
-def abandon(entry: Claimed) -> None:
-    """Hides what the entry named and aborts its transaction with that, then removes what it staged (PROTOCOL 6)."""
+def abandon(entry: Claimed, *, is_lost: bool = False) -> None:
+    """Hides what the entry named and aborts its transaction with that, then removes what it staged (PROTOCOL 6).
+
+    Args:
+        is_lost: true if its transaction or row is no longer its own, as after a restore.
+
+    Raises:
+        Disagreement: the metastore's database was put back meanwhile, and its transaction may be somebody else's.
+    """
     if not isinstance(entry, Opened):
         return
     site, txn = entry.site, entry.txn
+    must_not_be_older(site, polling=not is_lost, remembering=False)
     if isinstance(entry, StagedEntry):
         hide = leftovers.hider(site, entry.target, is_alone=entry.is_alone)
     else:
@@ -72,7 +81,7 @@ def _let_go(entry: Claimed, result: Result, error: CompactorError, settle: Calla
     """
     try:
         with failing_alone(entry.entry.entity):
-            abandon(entry)
+            abandon(entry, is_lost=result is Result.LOST)
         settle(str(error))
     except LostClaim as lost:
         return Outcome(entry=entry.entry, result=Result.LOST, message=f"{error}; {lost}")

@@ -25,6 +25,7 @@ from compactor.rewrite.run.runner import Runner
 from compactor.service import leftovers
 from compactor.service.exclusive import renames
 from compactor.service.heartbeat import Heartbeat
+from compactor.service.memory import must_not_be_older
 from compactor.service.site import Look, Site, Targets
 from compactor.service.worker.admission import admit
 from compactor.service.worker.commit import committing
@@ -108,6 +109,7 @@ class GroupRun:
         return left
 
     def _publish(self, stager: Stager, staged: Sequence[StagedEntry], heart: Heartbeat) -> None:
+        must_not_be_older(self.site, remembering=False)  # a database that was put back may have given our numbers again
         majors = publish(self.group, staged, heart)
         if majors:
             planned = self.group.advance(self._planned_as_major, majors)

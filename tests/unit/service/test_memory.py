@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from compactor.compaction.marks import KEPT_TOKENS
+from compactor.compaction.states import State
 from compactor.errors import Disagreement, StorageError
 from compactor.metastore.catalog.values import Table
 from compactor.metastore.schema.tables import AUX_TABLE, NEXT_WRITE_ID
@@ -30,19 +31,14 @@ from compactor.service.roles.cleaner import clean
 from compactor.service.roles.housekeeper import keep_house
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
 from compactor.steps import Step
 from compactor.storage.local import LocalStorage
 from compactor.tables.transaction import writing
 from tests.support.backups import Backup, hours_pass
-from tests.support.passes import clean_all, compact
+from tests.support.passes import ROLES, clean_all, compact, every_role
 from tests.support.tables import insert, insert_within, make_table, rows_of, with_settings
 
-ROLES: tuple[Callable[[Site], Any], ...] = (
-    initiate,
-    lambda site: run_entries(site, claimable(site), InProcessRunner()),
-    clean,
-    keep_house,
-)
 OF_MEMORY = AUX_TABLE.c.MT_KEY1.contains("memory")
 
 
@@ -59,11 +55,6 @@ def table(site: Site, warehouse: Path) -> Table:
 @pytest.fixture
 def backup(tmp_path: Path) -> Backup:
     return Backup(tmp_path / "metastore.db")
-
-
-def every_role(site: Site) -> None:
-    for role in ROLES:
-        role(site)
 
 
 def files_of(table: Table) -> dict[str, bytes]:
@@ -171,6 +162,36 @@ def test_an_only_copy_is_kept_where_the_backup_knows_its_compaction_as_open(
             with pytest.raises(Disagreement):
                 role(other_process(site))
     assert files_of(table) == only_copy
+
+
+@pytest.mark.parametrize("known", ["before the claim", "while its units run"])
+def test_a_worker_under_way_ends_without_a_trace(site: Site, table: Table, backup: Backup, known: str) -> None:
+    """PROTOCOL 11.2: it names nothing, and aborts nobody who was given its number since."""
+    for value in (1, 2, 3):
+        insert(site, table, [value])
+    request_compaction(site, table="default.t")
+    if known == "before the claim":
+        backup.take()
+
+    class RestoredWhileUnitsRun(InProcessRunner):
+        def run(self, jobs: Any) -> Any:
+            if known == "while its units run":
+                backup.take()
+            result = super().run(jobs)
+            clean(other_process(site))  # a pass beside it
+            backup.restore()
+            if known == "before the claim":
+                site.metastore.transactions.open("ann", "h")
+            return result
+
+    before = files_of(table)
+    (done,) = run_entries(site, claimable(site), RestoredWhileUnitsRun()).outcomes
+    assert done.result is Result.FAILED
+    assert "the database is older than what" in done.message
+    assert {path: content for path, content in files_of(table).items() if not path.startswith("_")} == before
+    assert len(site.metastore.transactions.open_transactions()) == 1
+    (entry,) = site.metastore.entries.queue()
+    assert entry.state is (State.INITIATED if known == "before the claim" else State.WORKING)
 
 
 def test_a_restore_is_noticed_after_the_counters_have_grown_beyond(site: Site, table: Table, backup: Backup) -> None:
