@@ -96,6 +96,8 @@ def test_no_accident_loses_a_row(tmp_path: Path, empty_metastore: Path) -> None:
             if has_copy:
                 put_back_for_a_while(site, tmp_path, backup)
             assert [path.read_text() for path in tmp_path.glob("differs-*")] == []
+            # PROTOCOL 11.2: kills and suspensions are no restore; nobody was alive while the copy was in place
+            assert [path.name for path in tmp_path.glob("log-*") if "the database is older" in path.read_text()] == []
         compactions = len(site.metastore.entries.history())
         print(f"{rounds} rounds, {kills} kills, {stops} stops, {compactions} entries in the history, seed {SEED}")
         assert compactions > 0, "".join(path.read_text()[-2000:] for path in tmp_path.glob("log-worker"))
