@@ -29,12 +29,12 @@ class Candidate:
     """A table or partition that was written to, with what the metastore knows about it.
 
     ``queued`` are its rows in the queue, ``history`` its rows in COMPLETED_COMPACTIONS, in any order. ``exists`` is true
-    if its table exists, and its partition if it names one.
+    if its table exists, and its partition if it names one. ``never`` is the reason why its table is never compacted.
     """
 
     entity: Entity
     exists: bool = True
-    is_transactional: bool = True
+    never: str | None = None
     is_insert_only: bool = False
     is_partitioned: bool = False
     table_parameters: Mapping[str, str] = field(default_factory=_nothing)
@@ -157,9 +157,7 @@ def _failed_too_often(candidate: Candidate, settings: Settings, now_ms: int) -> 
 def _not_there(candidate: Candidate) -> Skipped | None:
     if not candidate.exists:
         return Skipped(because=f"{candidate.entity} is not in the metastore (dropped or temporary)")
-    if not candidate.is_transactional:
-        return Skipped(because=f"{candidate.entity.database}.{candidate.entity.table} is not transactional")
-    return None
+    return Skipped(because=candidate.never) if candidate.never is not None else None
 
 
 def _switched_off(candidate: Candidate) -> Skipped | None:

@@ -263,11 +263,11 @@ class Look:
         return View(txns=txns, write_ids=write_ids, listing=listing, directory=directory)
 
 
-def must_be_unsorted(entity: Entity, table: Table, partition: Partition | None) -> None:
-    """Refuses tables whose rows have another order than that of their ROW__IDs, which compaction would not keep.
+def must_be_compactable(table: Table, partition: Partition | None = None) -> None:
+    """Refuses tables that are never touched, such as external ones; see ``Table.refusal``.
 
     Raises:
-        Refused: the table, or this partition of it, is sorted.
+        Refused: the table, or this partition of it, is one of them.
     """
-    if partition.sort_columns if partition else table.sort_columns:
-        raise Refused(f"{entity}: the table is sorted, and compaction would not keep its order")
+    if (why := table.refusal(partition)) is not None:
+        raise Refused(why)

@@ -14,7 +14,7 @@ from sqlalchemy import Table as SqlTable
 
 from compactor.database.engine import Database
 from compactor.errors import NotFound, Refused
-from compactor.metastore.catalog.values import Column, Partition, StorageFormat, Table
+from compactor.metastore.catalog.values import VIEW, Column, Partition, StorageFormat, Table
 from compactor.metastore.schema.tables import (
     BUCKETING_COLS,
     COLUMNS_V2,
@@ -60,6 +60,10 @@ class Catalog:
         """
         with self._database.read() as conn:
             found = _tables(conn, DBS.c.NAME == database.lower(), TBLS.c.TBL_NAME == name.lower())
+        if not found and self.is_known(database, name):
+            raise NotFound(
+                f"{database}.{name} is a view, or of another catalog than {CATALOG}; only tables of {CATALOG} are compacted"
+            )
         if not found:
             raise _no_table(database, name)
         return found[0]
@@ -165,7 +169,7 @@ def in_catalog() -> Any:
 
 
 def _is_table() -> Any:
-    return TBLS.c.TBL_TYPE.not_in(("VIRTUAL_VIEW",))
+    return TBLS.c.TBL_TYPE != VIEW
 
 
 def _no_table(database: str, name: str) -> NotFound:

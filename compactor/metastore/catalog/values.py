@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 NO_AUTO_COMPACTION = "no_auto_compaction"
 NO_CLEANUP = "no_cleanup"
+EXTERNAL, VIEW = "EXTERNAL_TABLE", "VIRTUAL_VIEW"  #: values of TBL_TYPE; materialized views are tables
 
 _MARKS = frozenset(":<>,`")  #: the separators in the text of a type
 
@@ -67,6 +68,27 @@ class Table:
     @property
     def is_full_acid(self) -> bool:
         return self.is_transactional and not self.is_insert_only
+
+    @property
+    def is_external(self) -> bool:
+        """True if others may change its files without a lock of the metastore."""
+        return self.type == EXTERNAL or is_true(parameter(self.parameters, "EXTERNAL"))
+
+    def refusal(self, partition: Partition | None = None) -> str | None:
+        """Returns the reason why no worker compacts the table, or this partition of it, and no cleaner touches it, whatever
+        the queue asks for; None if they may.
+        """
+        if self.is_external:
+            why = "is an external table, whose files others change without a lock; only managed tables are compacted"
+        elif not self.is_transactional:
+            why = "the table is not transactional; only ACID tables are compacted"
+        elif self.is_full_acid and "orc" not in (self.input_format or "").lower():
+            why = f"expected the ORC input format, found {self.input_format}; other full ACID tables are left alone"
+        elif partition.sort_columns if partition is not None else self.sort_columns:
+            why = "the table is sorted, and compaction would not keep its order"
+        else:
+            return None
+        return f"{self}: {why}"
 
     @property
     def no_auto_compaction(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from compactor.acid.names import DeltaKind
 from compactor.compaction.entry import Entity
 from compactor.compaction.states import CompactionType
-from compactor.errors import CompactorError, Refused
+from compactor.errors import CompactorError
 from compactor.rewrite.full_acid.delete_events import load_delete_events
 from compactor.rewrite.full_acid.output_format import output_types
 from compactor.rewrite.full_acid.stripe_choice import Action, choose_actions, fit_to_class, in_order, target_tail
@@ -18,7 +18,7 @@ from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.answers.survey import Survey
 from compactor.service.requests.request import parse_table, parse_type
-from compactor.service.site import Site, Target
+from compactor.service.site import Site, Target, must_be_compactable
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -92,8 +92,7 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
         BadFile: a file of the one requested partition cannot be read; with several, each reports its own ``error``.
     """
     found = site.metastore.catalog.table(*parse_table(table))
-    if not found.is_transactional:
-        raise Refused(f"{found}: the table is not transactional; only ACID tables are compacted")
+    must_be_compactable(found)
     wanted = None if type is None else parse_type(type)
     if wanted is CompactionType.REBALANCE:
         must_be_possible(found, buckets=None, order_by=None)

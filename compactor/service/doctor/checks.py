@@ -126,6 +126,21 @@ def _properties(site: Site) -> Iterator[Finding]:
         yield ok("table properties", "none is ignored")
 
 
+def _untouched(site: Site) -> Iterator[Finding]:
+    """Yields the transactional tables that are of a kind that is never touched."""
+    refused = [why for table in site.metastore.catalog.tables() if table.is_transactional and (why := table.refusal())]
+    if refused:
+        yield Finding(
+            level=Level.WARN,
+            subject="tables left alone",
+            found=first_few(refused),
+            wanted="managed ACID tables, unsorted, and in ORC unless they are insert-only",
+            fix="alter them, or leave them as they are: no worker compacts them and no cleaner removes anything there",
+        )
+    else:
+        yield ok("tables left alone", "no transactional table is of a kind that is never compacted")
+
+
 CHECKS: tuple[tuple[str, Check], ...] = (
     ("database", metastore.check_database),
     ("memory", check_memory),
@@ -139,4 +154,5 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("transactions", metastore.check_transactions),
     ("housekeeping", metastore.check_growth),
     ("table properties", _properties),
+    ("tables left alone", _untouched),
 )

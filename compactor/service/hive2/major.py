@@ -34,7 +34,7 @@ from compactor.rewrite.run.task_queue import Job
 from compactor.service.doctor.finding import Finding, Level, ok
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
-from compactor.service.site import identity, must_be_unsorted, path_of
+from compactor.service.site import identity, must_be_compactable, path_of
 from compactor.settings.precedence import Settings, with_table
 from compactor.steps import Step, reach
 from compactor.storage.stores import Stores
@@ -231,7 +231,7 @@ def _may_compact(site: OldSite, place: PartitionPlace) -> None:
     settings = with_table(site.settings, table.parameters, table.database_parameters)
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
-    must_be_unsorted(entity, table, place.partition)
+    must_be_compactable(table, place.partition)
     if not site.storage.capabilities(path_of(site.storage, table, place.partition)).renames:
         raise NotSupported(
             f"{entity}: its store has no directory rename, and Hive 2 would read a base that is only half named"

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from compactor.compaction.entry import Entity, Entry, Request
 from compactor.compaction.order_by import OrderBy, stored
 from compactor.compaction.states import TERMINAL, CompactionType, State
-from compactor.errors import CompactorError, Refused
+from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.memory import must_not_be_older
 from compactor.service.mode import must_write
-from compactor.service.site import Site
+from compactor.service.site import Site, must_be_compactable
+from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
 
@@ -98,8 +99,8 @@ def request_compaction(
     found = site.metastore.catalog.table(*parse_table(table))
     settings = site.settings_for(found)
     with_request(settings, properties or {})
-    if not found.is_transactional:
-        raise Refused(f"{table}: the table is not transactional; only ACID tables are compacted")
+    entities = _entities(site, found, partition)
+    _must_be_compactable(site, found, entities)
     order: tuple[OrderBy, ...] = ()
     if kind is CompactionType.REBALANCE:
         order = must_be_possible(found, buckets=buckets, order_by=order_by)
@@ -115,7 +116,7 @@ def request_compaction(
             order_by=stored(order),
             buckets=buckets,
         )
-        for entity in _entities(site, found, partition)
+        for entity in entities
     ]
     results: list[Enqueued] = []
     for start in range(0, len(requests), _AT_ONCE):
@@ -163,6 +164,22 @@ def _entities(site: Site, table: Table, partition: str | None) -> list[Entity]:
     else:
         names = [None]
     return [Entity(database=table.database, table=table.name, partition=name) for name in names]
+
+
+def _must_be_compactable(site: Site, table: Table, entities: Sequence[Entity]) -> None:
+    """Refuses what a worker would refuse by its kind; of several partitions each is looked at by its worker.
+
+    Raises:
+        Refused: the table, or the only partition asked for, is of a kind that is never compacted.
+    """
+    must_be_compactable(table)
+    if len(entities) == 1:
+        target = site.target(entities[0])
+        must_be_compactable(table, target.partition)
+        try:
+            file_format_of(site, target)
+        except NotSupported as error:
+            raise Refused(str(error)) from error
 
 
 def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:

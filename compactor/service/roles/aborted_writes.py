@@ -59,6 +59,8 @@ class AbortedWrites:
         """
         site = self._site
         table = site.metastore.catalog.table(entity.database, entity.table)
+        if table.refusal() is not None:
+            return AbortsCleaned()
         names: Sequence[str | None] = [entity.partition]
         if entity.partition is None and table.partition_keys:
             names = sorted(site.metastore.catalog.locations(table))

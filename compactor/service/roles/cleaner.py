@@ -199,6 +199,8 @@ def _target(site: Site, entry: Entry) -> Target | None:
 
 
 def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, settings: Settings) -> Clean | Wait | Drop:
+    if target is not None and (why := target.table.refusal(target.partition)) is not None:
+        return Drop(state=State.REFUSED, error=f"{why}; nothing is removed there")
     parameters = target.partition.parameters if target and target.partition else {}
     seen = _first_sight(site, entry)
     facts = CleaningFacts(

@@ -346,7 +346,7 @@ class Scan:
         return Candidate(
             entity=entity,
             exists=self.exists(entity),
-            is_transactional=table.is_transactional if table else True,
+            never=found.table.refusal(found.partitions.get(entity.partition or "")) if found else None,
             is_insert_only=table.is_insert_only if table else False,
             is_partitioned=bool(table.partition_keys) if table else False,
             table_parameters=table.parameters if table else {},

@@ -7,7 +7,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import NotSupported, Refused
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.exclusive import renames
-from compactor.service.site import Site, Target, must_be_unsorted
+from compactor.service.site import Site, Target, must_be_compactable
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.phases import Admitted, Located
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -30,9 +30,7 @@ def admit(one: Located) -> Admitted:
 
 def _must_be_compactable(target: Target, entry: Entry) -> None:
     table = target.table
-    if not table.is_transactional:
-        raise Refused(f"{entry.entity}: the table is not transactional; only ACID tables are compacted")
-    must_be_unsorted(entry.entity, table, target.partition)
+    must_be_compactable(table, target.partition)
     if entry.type not in SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"

@@ -134,7 +134,7 @@ def test_failures_in_a_row_are_the_newest() -> None:
 
 def test_dropped_and_non_transactional_tables_are_skipped() -> None:
     assert "not in the metastore" in _skipped(Candidate(entity=PART, exists=False)).because
-    assert _skipped(Candidate(entity=PART, is_transactional=False)).because == "db.t is not transactional"
+    assert _skipped(Candidate(entity=PART, never="db.t: is external")).because == "db.t: is external"
 
 
 @pytest.mark.parametrize(

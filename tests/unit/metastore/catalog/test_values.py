@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,41 @@ def test_the_kind_of_a_table(parameters: dict[str, str], full: bool, insert_only
         insert_only,
         full or insert_only,
     )
+
+
+ACID = {"transactional": "true"}
+MM = {"transactional": "true", "transactional_properties": "insert_only"}
+ORC, TEXT = "org.apache.hadoop.hive.ql.io.orc.OrcInputFormat", "org.apache.hadoop.mapred.TextInputFormat"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"parameters": ACID}, None),
+        ({"parameters": MM, "input_format": TEXT}, None),
+        ({"parameters": ACID, "type": "MATERIALIZED_VIEW"}, None),
+        ({"parameters": {**ACID, "EXTERNAL": "FALSE"}}, None),
+        ({"parameters": ACID, "type": "EXTERNAL_TABLE"}, "is an external table"),
+        ({"parameters": {**ACID, "EXTERNAL": "TRUE"}}, "is an external table"),
+        ({"parameters": {**MM, "External": "true"}}, "is an external table"),
+        ({"parameters": {}, "type": "EXTERNAL_TABLE"}, "is an external table"),
+        ({"parameters": {}}, "the table is not transactional"),
+        ({"parameters": ACID, "input_format": TEXT}, f"expected the ORC input format, found {TEXT}"),
+        ({"parameters": ACID, "input_format": None}, "expected the ORC input format, found None"),
+        ({"parameters": ACID, "sort_columns": ("a",)}, "the table is sorted"),
+    ],
+)
+def test_the_kinds_of_tables_that_are_never_touched(changes: dict[str, Any], why: str | None) -> None:
+    """PROTOCOL 11.13"""
+    found = replace(table(), **{"input_format": ORC, **changes}).refusal()
+    assert found is None if why is None else (found or "").startswith(f"d.t: {why}")
+
+
+def test_a_partition_may_be_sorted_otherwise_than_its_table() -> None:
+    part = Partition(id=1, name="p=1", values=("1",), location="/", sort_columns=("a",))
+    unsorted = replace(table(**ACID), input_format=ORC)
+    assert "is sorted" in (unsorted.refusal(part) or "")
+    assert replace(unsorted, sort_columns=("a",)).refusal(replace(part, sort_columns=())) is None
 
 
 def test_a_partition_has_a_word_of_its_own_on_cleaning() -> None:

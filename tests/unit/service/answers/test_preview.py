@@ -6,7 +6,7 @@ import pytest
 
 from compactor.compaction.states import CompactionType
 from compactor.demo.fixtures import register_fixture
-from compactor.errors import BadFile, NotFound, NotSupported, Refused
+from compactor.errors import BadFile, NotFound, Refused
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.rewrite.run.runner import InProcessRunner
 from compactor.service.answers.preview import preview
@@ -128,7 +128,7 @@ def test_what_is_not_compacted_is_refused_by_name(deployment: Site, warehouse: P
     )
     with pytest.raises(Refused, match="not transactional"):
         preview(deployment, "default.plain")
-    with pytest.raises(NotSupported, match="expected the ORC input format, found Avro"):
+    with pytest.raises(Refused, match="expected the ORC input format, found Avro"):
         preview(deployment, "default.avro")
     embedded.create_table(
         NewTable("default", "by", str(warehouse / "by"), [], parameters={"transactional": "true"}, buckets=2)

@@ -208,6 +208,8 @@ def test_nothing_to_do_at_all_is_refused_with_its_reason(site: Site, table: Tabl
         ({"parameters": {"transactional": "true"}, "input_format": "TextInputFormat"}, "expected the ORC input format"),
         ({"parameters": {"transactional": "true"}, "sort_columns": ("a",)}, "sorted"),
         ({"parameters": {}}, "not transactional"),
+        ({"parameters": {"transactional": "true"}, "type": "EXTERNAL_TABLE"}, "is an external table"),
+        ({"parameters": {"transactional": "true", "external": "TRUE"}}, "is an external table"),
     ],
 )
 def test_what_this_release_does_not_compact_is_refused_by_name(
