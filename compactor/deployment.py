@@ -220,11 +220,15 @@ def memory_of(configuration: Configuration, store: Metastore, storage: Storage) 
         raise BadSetting(
             f"compactor.memory = {folder!r}: wanted an absolute path or a URI, since processes in other directories use it"
         )
-    if not folder and configuration.is_embedded:
-        folder = f"{store.database.path}.memory"
-    elif not folder and configuration.warehouse:
-        folder = f"{configuration.warehouse.rstrip('/')}/.compactor/memory"
-    return MarkFiles(storage, folder, configuration.name) if folder else None
+    if folder:
+        return MarkFiles(storage, folder, configuration.name)
+    if configuration.is_embedded:
+        path = store.database.path
+        return MarkFiles(storage, f"{path}.memory", configuration.name, base=str(path.parent))
+    if configuration.warehouse:
+        warehouse = configuration.warehouse.rstrip("/")
+        return MarkFiles(storage, f"{warehouse}/.compactor/memory", configuration.name, base=warehouse)
+    return None
 
 
 @contextmanager

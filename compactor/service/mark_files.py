@@ -28,10 +28,14 @@ class MarkFiles:
     """The files of one metastore, in the folder ``place``.
 
     ``known`` and ``checked_at`` (seconds of a monotonic clock) are for callers that look again shortly afterwards.
+
+    Args:
+        base: a directory at or above ``folder`` that is never made here: without it a disk or a file system is away.
     """
 
-    def __init__(self, storage: Storage, folder: str, metastore: str) -> None:
+    def __init__(self, storage: Storage, folder: str, metastore: str, base: str | None = None) -> None:
         self.place = f"{storage.resolve(folder)}/{quote(metastore, safe='')}"
+        self._base = storage.resolve(folder if base is None else base)
         self.known: tuple[Remembered, ...] = ()
         self.checked_at: float | None = None
         self._storage = storage
@@ -46,6 +50,8 @@ class MarkFiles:
         """
         for attempt in range(1, _ATTEMPTS + 1):
             found = self._finished()
+            if not found:
+                self._must_be_there()
             names = [name for name, number in found.items() if number == max(found.values())]
             try:
                 files = {name: self._read_before.get(name) or self._read(name) for name in names}
@@ -109,7 +115,8 @@ class MarkFiles:
             self._storage.write(path, text)  # there, a file appears whole or not at all
             return
         unfinished = f"{self.place}/.{name}"
-        self._storage.make_directories(self.place, like=self._parent())
+        self._must_be_there()
+        self._storage.make_directories(self.place, like=self._base)
         try:
             self._storage.write(unfinished, text)
             for error in self._storage.sync([unfinished]).values():
@@ -119,12 +126,17 @@ class MarkFiles:
             self._try_to_remove(unfinished)
             raise
 
-    def _parent(self) -> str:
-        """Returns the closest directory above the folder that exists."""
-        parent = self.place.rpartition("/")[0]
-        while "/" in parent.rstrip("/") and not self._storage.exists(parent):
-            parent = parent.rpartition("/")[0]
-        return parent or "/"
+    def _must_be_there(self) -> None:
+        """Checks that the base is there, where the store has directories.
+
+        Raises:
+            StorageError: it is not.
+        """
+        if self._storage.capabilities(self._base).renames and not self._storage.exists(self._base):
+            raise StorageError(
+                f"{self.place}: what is remembered of this metastore cannot be reached, since {self._base} is not there; "
+                "nothing is removed until then. Mount it, make it, or name another folder in compactor.memory"
+            )
 
     def _remove_older(self, number: int) -> None:
         """Removes superfluous files. It does not matter if some of them stay: those of other users may have to."""

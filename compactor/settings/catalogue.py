@@ -93,9 +93,10 @@ _OWN = (
         "compactor.memory",
         "",
         _T,
-        "Folder (an absolute path or a URI on any supported store) in which the metastore's counters are remembered outside "
-        "of its database, so that a database restored from a backup is noticed; every process must see the same one. Empty: "
-        "beside the file of an embedded metastore, else `.compactor/memory` in the warehouse, where one is configured.",
+        "Folder that exists (an absolute path or a URI on any supported store) in which the metastore's counters are "
+        "remembered outside of its database, so that a database restored from a backup is noticed; every process must see "
+        "the same one. Empty: beside the file of an embedded metastore, else `.compactor/memory` in the warehouse, where "
+        "one is configured.",
     ),
     _hive("compactor.lock.wait", "60s", _S, "How long a lock is retried that must not make readers queue."),
     _hive(

@@ -209,7 +209,7 @@ def test_every_role_stops_where_the_metastore_is_remembered(
     when: str,
 ) -> None:
     """PROTOCOL 11.2: a compaction that the copy knows as under way was cleaned, so some pass has come by."""
-    site = replace(site, memory=MarkFiles(site.storage, f"{tmp_path}/metastore.db.memory", site.name))
+    site = replace(site, memory=MarkFiles(site.storage, f"{tmp_path}/metastore.db.memory", site.name, str(tmp_path)))
     backup = Backup(tmp_path / "metastore.db") if url.startswith("sqlite") else ServerBackup(url)
     with monkeypatch.context() as patch:
         taken = TakenAt(step, backup.take, patch)

@@ -83,15 +83,15 @@ def test_a_tree_shows_what_readers_skip_too(place: Place) -> None:
 def test_marks_are_remembered_in_every_store(place: Place) -> None:
     """PROTOCOL 11.2: one new file each time, below a folder that need not be there; readers skip its name."""
     folder = f"{place.location}/.compactor/memory"
-    assert MarkFiles(place.stores, folder, "default").newest() == ()
+    assert MarkFiles(place.stores, folder, "default", place.location).newest() == ()
     for number in range(1, 7):
         token = Token(number=number, text="abc", at=number)
         remembered = Remembered(token=token, marks=Marks(newest=TxnId(number)))
-        MarkFiles(place.stores, folder, "default").add(remembered)
-        assert MarkFiles(place.stores, folder, "default").newest() == (remembered,)
-    files = MarkFiles(place.stores, folder, "default")
+        MarkFiles(place.stores, folder, "default", place.location).add(remembered)
+        assert MarkFiles(place.stores, folder, "default", place.location).newest() == (remembered,)
+    files = MarkFiles(place.stores, folder, "default", place.location)
     assert [name[:26] for name in place.stores.children(files.place)] == [f"marks-{n:020d}" for n in (4, 5, 6)]
-    assert MarkFiles(place.stores, folder, "another").newest() == ()
+    assert MarkFiles(place.stores, folder, "another", place.location).newest() == ()
     assert place.stores.listing(root(place)).files == ()
 
 

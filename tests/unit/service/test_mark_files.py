@@ -20,8 +20,8 @@ def remembered(number: int, text: str = "abc") -> Remembered:
     return Remembered(token=Token(number=number, text=text, at=number), marks=Marks(newest=TxnId(number)))
 
 
-def opened(folder: Path, name: str = "default") -> MarkFiles:
-    return MarkFiles(LocalStorage(), f"file:{folder}", name)
+def opened(folder: Path, name: str = "default", base: Path | None = None) -> MarkFiles:
+    return MarkFiles(LocalStorage(), f"file:{folder}", name, None if base is None else str(base))
 
 
 def names(files: MarkFiles) -> list[str]:
@@ -29,7 +29,7 @@ def names(files: MarkFiles) -> list[str]:
 
 
 def test_what_was_added_last_is_the_newest(tmp_path: Path) -> None:
-    files = opened(tmp_path / "a" / "b")
+    files = opened(tmp_path / "a" / "b", base=tmp_path)
     assert files.newest() == ()
     assert files.largest_number() == 0
     for number in (1, 2, 3):
@@ -92,6 +92,17 @@ def test_a_place_that_cannot_be_listed_or_written_is_named(tmp_path: Path) -> No
         opened(tmp_path).newest()
     with pytest.raises(StorageError, match=f"{tmp_path}/default"):
         opened(tmp_path).add(remembered(1))
+
+
+def test_a_folder_that_is_away_is_not_made_again(tmp_path: Path) -> None:
+    """PROTOCOL 11.2: it is on a disk that is not mounted, which would be taken for a memory without files."""
+    files = opened(tmp_path / "away" / "memory", base=tmp_path / "away")
+    for act in (files.newest, lambda: files.add(remembered(1))):
+        with pytest.raises(
+            StorageError, match=f"since {tmp_path}/away is not there; .* Mount it, make it, or name another"
+        ):
+            act()
+    assert os.listdir(tmp_path) == []
 
 
 def test_nothing_stays_of_a_file_that_could_not_be_made_durable(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ def marks(site: Site) -> list[str]:
 
 def other_process(site: Site) -> Site:
     """Returns the site as a process sees it that has read nothing yet."""
-    return replace(site, memory=MarkFiles(site.storage, str(place_of(site).parent), site.name))
+    folder = place_of(site).parent
+    return replace(site, memory=MarkFiles(site.storage, str(folder), site.name, str(folder.parent)))
 
 
 @pytest.fixture
@@ -380,9 +381,9 @@ def test_a_memory_that_is_away_stops_what_removes_and_nothing_else(
 ) -> None:
     """PROTOCOL 11.2: by name; requests, and what only shows, go on."""
     insert(site, table, range(10))
-    away = replace(site, memory=MarkFiles(Away(reads=reads), str(warehouse.parent / "m"), site.name))
+    away = replace(site, memory=MarkFiles(Away(reads=reads), str(warehouse / "m"), site.name, str(warehouse)))
     for role in (clean, keep_house, ROLES[1]):
-        with pytest.raises(StorageError, match=r"/m/default"):
+        with pytest.raises(StorageError, match=r"/warehouse/m/default"):
             role(away)
     assert [one.outcome for one in initiate(away).considered] == ["notneeded"]
     assert request_compaction(away, table="default.t")[0].entry_id is not None

@@ -43,7 +43,8 @@ def folder(site: Site) -> Path:
 
 
 def afresh(site: Site) -> Site:
-    return replace(site, memory=MarkFiles(site.storage, str(folder(site).parent), site.name))
+    above = folder(site).parent
+    return replace(site, memory=MarkFiles(site.storage, str(above), site.name, str(above.parent)))
 
 
 def test_a_dry_run_shows_both_sides_and_changes_nothing(restored: Site) -> None:
