@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import IO, Any
 from urllib.parse import quote, urlsplit
 
@@ -204,11 +204,15 @@ class HdfsStorage:
                 self._must("MKDIRS", "PUT", directory)
                 permissions.apply_to(directory, self._json("GETFILESTATUS", directory)["FileStatus"])
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
         with _errors("create", path):
             if self._status(path) is not None:  # MKDIRS would succeed
                 raise StorageError(f"{path}: is there already; the directory of a compaction is made by it alone")
-            self._must("MKDIRS", "PUT", path, permission="700")
+            for name in ("", *(f"/{name}" for name in inside)):
+                self._must("MKDIRS", "PUT", f"{path}{name}", permission="700")
+
+    def make_inside(self, path: str) -> None:
+        self.make_private(path)
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path):

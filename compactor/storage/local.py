@@ -19,7 +19,18 @@ from compactor.storage.consistent_listing import consistent_listing
 from compactor.storage.deferred_uploads import Deferring
 from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.local_permissions import LocalPermissions, must_be_private
-from compactor.storage.no_links import LISTED, NEW, NOT_TOUCHED, below, directory, opened, parent, reading, regular
+from compactor.storage.no_links import (
+    LISTED,
+    NEW,
+    NOT_TOUCHED,
+    below,
+    directory,
+    has_no_links,
+    opened,
+    parent,
+    reading,
+    regular,
+)
 from compactor.storage.options import StoreOptions
 
 _SYNCS = 16  #: under way at once: a file system writes waiting syncs together
@@ -45,12 +56,12 @@ class LocalStorage:
         path = _path_of(location)
         if within is not None:
             table = _path_of(within)
-            real = os.path.realpath(table)
+            real = _real(table)
             for start in (table, real):
                 names = path[len(start) + 1 :].split("/")
                 if path.startswith(f"{start}/") and ".." not in names:
                     return "/".join([real, *(name for name in names if name not in ("", "."))])
-        return os.path.realpath(path)
+        return _real(path)
 
     def listing(self, path: str) -> Listing:
         with _errors("list", path):
@@ -149,12 +160,15 @@ class LocalStorage:
                 ):
                     permissions.apply_to(made, place)
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
+        with _errors("create", path), parent(path) as (above, name), _made(above, name, path) as made:
+            for each in inside:
+                os.mkdir(each, 0o700, dir_fd=made)
+
+    def make_inside(self, path: str) -> None:
         with _errors("create", path), parent(path) as (above, name):
-            if inside_private:
-                must_be_private(above, os.path.dirname(path))
-            with _made(above, name, path):
-                pass
+            must_be_private(above, os.path.dirname(path))
+            os.mkdir(name, 0o700, dir_fd=above)  # nobody else can enter, so it is this one from now on
 
     def adopt(self, path: str, *, like: str) -> None:
         with _errors("change the owner of", path), parent(path) as (above, name):
@@ -231,6 +245,10 @@ def _path_of(location: str) -> str:
     return rest.rstrip("/") or "/"
 
 
+def _real(path: str) -> str:
+    return path if has_no_links(path) else os.path.realpath(path)
+
+
 def _status(path: str) -> os.stat_result:
     """Returns the status of what has the name ``path``: of a link itself, if it is one."""
     with parent(path) as (above, name):
@@ -249,14 +267,23 @@ def _made(above: int, name: str, place: str) -> Iterator[int]:
         os.close(made)
 
 
-@contextlib.contextmanager
-def _errors(verb: str, path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
+class _errors:  # noqa: N801 - a context, entered too often for one made of a generator
+    """Turns errors of the system into ``StorageError``."""
+
+    __slots__ = ("_path", "_verb")
+
+    def __init__(self, verb: str, path: str) -> None:
+        self._verb, self._path = verb, path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, OSError):
+            return
         if error.errno == errno.ELOOP:
-            raise UnsafeDirectory(f"{path}: is a link, or became one; {NOT_TOUCHED}") from error
-        raise StorageError(f"cannot {verb} {path}: {error.strerror or error}") from error
+            raise UnsafeDirectory(f"{self._path}: is a link, or became one; {NOT_TOUCHED}") from error
+        raise StorageError(f"cannot {self._verb} {self._path}: {error.strerror or error}") from error
 
 
 def _sync(path: str) -> None:

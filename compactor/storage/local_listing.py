@@ -65,69 +65,75 @@ class _Walk:
         """Adds the files in the location itself and below, and returns the names of its directories."""
         names: list[str] = []
         for entry in self._entries(descriptor, self.root):
-            if is_skipped(entry.name):
+            name = entry.name
+            if is_skipped(name):
                 continue
-            if self._is_directory(entry, entry.name):
-                names.append(entry.name)
-                self._go_below(descriptor, entry.name, entry.name, 1)
+            if not name.isascii():
+                _must_be_text(f"{self.root}/{name}")
+            if entry.is_dir(follow_symlinks=False):
+                names.append(name)
+                self._go_below(descriptor, name, name, 1)
             else:
-                self.files.append(self._status(entry, entry.name))
+                self.files.append(FileStatus(path=name, length=self._length(entry, name)))
         return names
 
     def _go_below(self, above: int, name: str, relative: str, depth: int) -> None:
-        place = f"{self.root}/{relative}"
-        self.limits.check_depth(place, depth)
+        if depth > self.limits.depth:
+            self.limits.check_depth(f"{self.root}/{relative}", depth)
+        descriptor = self._opened(above, name, relative)
         try:
-            descriptor = below(above, name, LISTED)
+            for entry in self._entries(descriptor, relative):
+                name = entry.name
+                path = f"{relative}/{name}"
+                if not name.isascii():
+                    _must_be_text(f"{self.root}/{path}")
+                if entry.is_dir(follow_symlinks=False):
+                    if not is_skipped(name):
+                        self._go_below(descriptor, name, path, depth + 1)
+                    continue
+                length = self._length(entry, path)
+                self.files.append(FileStatus(path=path, length=length))
+                if name == METADATA_FILE and depth == 1:
+                    self.formats[relative] = self._data_format(descriptor, path, length)
+        finally:
+            os.close(descriptor)
+
+    def _opened(self, above: int, name: str, relative: str) -> int:
+        place = f"{self.root}/{relative}"
+        try:
+            return below(above, name, LISTED)
         except FileNotFoundError:
             raise ListedButAbsent(place) from None
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):  # it was a directory a moment ago
                 raise UnsafeDirectory(f"{place}: became a link or a file while it was listed; {NOT_TOUCHED}") from None
             raise _unlisted(place, error) from error
-        try:
-            for entry in self._entries(descriptor, place):
-                path = f"{relative}/{entry.name}"
-                if self._is_directory(entry, path):
-                    if not is_skipped(entry.name):
-                        self._go_below(descriptor, entry.name, path, depth + 1)
-                    continue
-                status = self._status(entry, path)
-                self.files.append(status)
-                if depth == 1 and entry.name == METADATA_FILE:
-                    self.formats[relative] = self._data_format(descriptor, status)
-        finally:
-            os.close(descriptor)
 
-    def _entries(self, descriptor: int, place: str) -> list[os.DirEntry[str]]:
+    def _entries(self, descriptor: int, relative: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(descriptor) as found:
                 entries = list(islice(found, self.limits.entries - self.seen + 1))
         except OSError as error:
-            raise _unlisted(place, error) from error
+            raise _unlisted(f"{self.root}/{relative}", error) from error
         self.seen += len(entries)
-        self.limits.check_entries(self.root, self.seen)
+        if self.seen > self.limits.entries:
+            self.limits.check_entries(self.root, self.seen)
         return entries
 
-    def _is_directory(self, entry: os.DirEntry[str], path: str) -> bool:
-        if not entry.name.isascii():
-            _must_be_text(f"{self.root}/{path}")
-        return entry.is_dir(follow_symlinks=False)
-
-    def _status(self, entry: os.DirEntry[str], path: str) -> FileStatus:
-        place = f"{self.root}/{path}"
+    def _length(self, entry: os.DirEntry[str], path: str) -> int:
         try:
             found = entry.stat(follow_symlinks=False)
         except FileNotFoundError:
-            raise ListedButAbsent(place) from None
+            raise ListedButAbsent(f"{self.root}/{path}") from None
         except OSError as error:
-            raise StorageError(f"cannot measure {place}: {error.strerror or error}") from error
-        must_be_regular(place, found.st_mode)
-        return FileStatus(path=path, length=found.st_size)
+            raise StorageError(f"cannot measure {self.root}/{path}: {error.strerror or error}") from error
+        if not stat.S_ISREG(found.st_mode):
+            must_be_regular(f"{self.root}/{path}", found.st_mode)
+        return found.st_size
 
-    def _data_format(self, descriptor: int, status: FileStatus) -> str:
-        place = f"{self.root}/{status.path}"
-        must_be_small(place, status.length)
+    def _data_format(self, descriptor: int, path: str, length: int) -> str:
+        place = f"{self.root}/{path}"
+        must_be_small(place, length)
         try:
             opened = below(descriptor, METADATA_FILE, os.O_RDONLY)
         except FileNotFoundError:
@@ -136,7 +142,7 @@ class _Walk:
             raise StorageError(f"cannot read {place}: {error.strerror or error}") from error
         try:
             must_be_regular(place, os.fstat(opened).st_mode)
-            return data_format(place, os.pread(opened, status.length, 0))
+            return data_format(place, os.pread(opened, length, 0))
         finally:
             os.close(opened)
 

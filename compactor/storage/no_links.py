@@ -7,13 +7,13 @@ swapped between a look and a use.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
+import functools
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from compactor.errors import UnsafeDirectory
 
@@ -24,8 +24,10 @@ _MISSING = {errno.ENOSYS, errno.EPERM}  #: a kernel before 5.6, or a container t
 _O_PATH = getattr(os, "O_PATH", os.O_RDONLY)  #: a directory to work in; its entries need not be readable
 #: A pipe or a device that is opened nevertheless must not hold up anybody, or become a terminal.
 _AT_ONCE = os.O_NONBLOCK | os.O_NOCTTY
+_NEVER_FOLLOWED = os.O_CLOEXEC | os.O_NOFOLLOW | _AT_ONCE
 NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 LISTED = os.O_RDONLY | os.O_DIRECTORY
+_TO_WORK_IN = _O_PATH | os.O_DIRECTORY
 
 
 class _How(ctypes.Structure):
@@ -39,7 +41,7 @@ def opened(path: str, flags: int, mode: int = 0) -> int:
         UnsafeDirectory: a link is in the path.
         OSError: it cannot be opened.
     """
-    flags |= os.O_CLOEXEC | os.O_NOFOLLOW | (0 if flags & _O_PATH else _AT_ONCE)
+    flags |= os.O_CLOEXEC | os.O_NOFOLLOW if flags & _O_PATH else _NEVER_FOLLOWED
     try:
         call = _openat2
         return _walked(path, flags, mode) if call is None else call(path, flags, mode)
@@ -51,7 +53,7 @@ def opened(path: str, flags: int, mode: int = 0) -> int:
 
 def below(directory: int, name: str, flags: int, mode: int = 0) -> int:
     """Returns a descriptor of the entry ``name`` of an open directory, which is not opened if it is a link (``OSError``)."""
-    return os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | _AT_ONCE, mode, dir_fd=directory)
+    return os.open(name, flags | _NEVER_FOLLOWED, mode, dir_fd=directory)
 
 
 def regular(path: str) -> int:
@@ -75,35 +77,61 @@ def regular(path: str) -> int:
     return descriptor
 
 
-@contextlib.contextmanager
-def reading(path: str) -> Iterator[int]:
-    """Opens the regular file ``path`` until the block ends; see ``regular``."""
-    with _closing(regular(path)) as descriptor:
-        yield descriptor
+class _Held:
+    """A descriptor that is closed when the block ends."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
 
 
-@contextlib.contextmanager
-def parent(path: str, *, synced: bool = False) -> Iterator[tuple[int, str]]:
-    """Opens the directory that holds the name ``path`` until the block ends, and yields it with that name. If it is to be
-    ``synced``, it must be readable too."""
+class Parent:
+    """The open directory that holds a name, until the block ends; yields both."""
+
+    __slots__ = ("_descriptor", "_name")
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor, self._name = descriptor, name
+
+    def __enter__(self) -> tuple[int, str]:
+        return self._descriptor, self._name
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
+def reading(path: str) -> _Held:
+    """Opens the regular file ``path`` for a block; see ``regular``."""
+    return _Held(regular(path))
+
+
+def directory(path: str) -> _Held:
+    """Opens the directory ``path``, to be listed, for a block."""
+    return _Held(opened(path, LISTED))
+
+
+def parent(path: str, *, synced: bool = False) -> Parent:
+    """Opens the directory that holds the name ``path`` for a block. If it is to be ``synced``, it must be readable."""
     above, _, name = path.rpartition("/")
-    with _closing(opened(above or "/", LISTED if synced else _O_PATH | os.O_DIRECTORY)) as descriptor:
-        yield descriptor, name
+    return Parent(opened(above or "/", LISTED if synced else _TO_WORK_IN), name)
 
 
-@contextlib.contextmanager
-def directory(path: str) -> Iterator[int]:
-    """Opens the directory ``path``, to be listed, until the block ends."""
-    with _closing(opened(path, LISTED)) as descriptor:
-        yield descriptor
-
-
-@contextlib.contextmanager
-def _closing(descriptor: int) -> Iterator[int]:
+def has_no_links(path: str) -> bool:
+    """Returns true if ``path`` is a directory that is reached over no link, and spelt in the shortest way."""
+    if os.path.normpath(path) != path:
+        return False
     try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+        os.close(opened(path, _TO_WORK_IN))
+    except (OSError, UnsafeDirectory):
+        return False
+    return True
 
 
 NOT_TOUCHED = (
@@ -154,18 +182,23 @@ def _found_openat2() -> Callable[[str, int, int], int] | None:
     if sys.platform != "linux":
         return None
     system_call = ctypes.CDLL(None, use_errno=True).syscall
-    system_call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t]
+    system_call.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t]
     system_call.restype = ctypes.c_long
+    size = ctypes.sizeof(_How)
+
+    @functools.cache
+    def how(flags: int, mode: int) -> ctypes.Array[ctypes.c_char]:
+        made = _How(flags=flags, mode=mode if flags & os.O_CREAT else 0, resolve=_RESOLVE_NO_SYMLINKS)
+        return ctypes.create_string_buffer(bytes(made), size)
 
     def call(path: str, flags: int, mode: int) -> int:
-        how = _How(flags=flags, mode=mode if flags & os.O_CREAT else 0, resolve=_RESOLVE_NO_SYMLINKS)
         encoded = os.fsencode(path)
         if b"\0" in encoded:
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), path)
         while True:
-            found = system_call(_OPENAT2, _AT_FDCWD, encoded, ctypes.byref(how), ctypes.sizeof(how))
+            found: int = system_call(_OPENAT2, _AT_FDCWD, encoded, how(flags, mode), size)
             if found >= 0:
-                return int(found)
+                return found
             failed = ctypes.get_errno()
             if failed != errno.EINTR:
                 raise OSError(failed, os.strerror(failed), path)

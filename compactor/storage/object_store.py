@@ -139,7 +139,10 @@ class ObjectStorage:
     def make_directories(self, path: str, *, like: str) -> None:
         """Does nothing: there are no directories."""
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
+        """Does nothing: there are no directories."""
+
+    def make_inside(self, path: str) -> None:
         """Does nothing: there are no directories."""
 
     def adopt(self, path: str, *, like: str) -> None:

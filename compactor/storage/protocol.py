@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from compactor.acid.listing import Listing
@@ -87,13 +87,13 @@ class Storage(Protocol):
         """Creates ``path`` and its parents below ``like``, with the owner, group, mode and ACL of ``like``; ``sync``
         makes them durable."""
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
-        """Creates the directory ``path``, which must not exist, for this user alone; ``adopt`` opens it to others.
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
+        """Creates the directory ``path``, which must not exist, for this user alone, with the directories ``inside`` it;
+        ``adopt`` opens what is below those to others."""
 
-        Args:
-            inside_private: the directory that it is made in was made by this method, too. ``UnsafeDirectory`` if another
-                one is there now.
-        """
+    def make_inside(self, path: str) -> None:
+        """Creates the directory ``path``, which must not exist, in one that ``make_private`` made: ``UnsafeDirectory`` if
+        another one is there now."""
 
     def adopt(self, path: str, *, like: str) -> None:
         """Gives everything below ``path``, a directory that ``make_private`` made in another one, the owner, group, mode and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 
 from compactor.acid.listing import Listing
@@ -95,8 +95,11 @@ class Stores:
     def make_directories(self, path: str, *, like: str) -> None:
         self.of(path).make_directories(path, like=like)
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
-        self.of(path).make_private(path, inside_private=inside_private)
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
+        self.of(path).make_private(path, inside)
+
+    def make_inside(self, path: str) -> None:
+        self.of(path).make_inside(path)
 
     def adopt(self, path: str, *, like: str) -> None:
         self.of(path).adopt(path, like=like)

@@ -84,9 +84,7 @@ def prepare(storage: Storage, plan: Plan) -> None:
             f"{plan.location}: the compaction may write {needed} bytes and {free} are free; make room and ask again"
         )
     forget_uploads(storage, plan)
-    storage.make_private(plan.staging, inside_private=False)
-    for name in (ATTEMPTS, OUT):
-        storage.make_private(f"{plan.staging}/{name}", inside_private=True)
+    storage.make_private(plan.staging, (ATTEMPTS, OUT))
 
 
 def forget_uploads(storage: Storage, plan: Plan) -> None:
@@ -155,7 +153,7 @@ def _directories(storage: Storage, plan: Plan, results: Iterable[UnitResult]) ->
 def _directory(storage: Storage, plan: Plan, kind: DeltaKind, outputs: list[Output]) -> StagedDirectory:
     name = plan.directory(kind)
     path = f"{plan.staging}/{OUT}/{name}"
-    storage.make_private(path, inside_private=True)
+    storage.make_inside(path)
     files: list[StagedFile] = []
     for output in outputs:
         if output.upload is None:

@@ -26,7 +26,7 @@ def attempt_folder(storage: Storage, home: str) -> Iterator[str]:
     local = storage.local_path(home)
     if local is not None:
         # nobody else can learn its name, so the codecs may go to it by its path
-        storage.make_private(home, inside_private=True)
+        storage.make_inside(home)
         yield local
         return
     with tempfile.TemporaryDirectory(prefix="compactor-") as scratch:

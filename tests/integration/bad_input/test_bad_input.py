@@ -6,7 +6,7 @@ One batch holds a partition that is spoilt and one that is sound.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -208,10 +208,10 @@ class Full(LocalStorage):
 class Denied(LocalStorage):
     """A partition that this user may only read."""
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
         if "k=bad" in path:
             raise StorageError(f"cannot create {path}: Permission denied")
-        super().make_private(path, inside_private=inside_private)
+        super().make_private(path, inside)
 
 
 class Unlisted(LocalStorage):

@@ -188,16 +188,15 @@ def test_no_directory_is_made_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(UnsafeDirectory, match=r"t/link: is a link"):
         STORAGE.make_directories(f"{tmp_path}/t/link/sub", like=f"{tmp_path}/t")
     with pytest.raises(UnsafeDirectory, match=r"t/link: is a link"):
-        STORAGE.make_private(f"{tmp_path}/t/link/sub", inside_private=False)
+        STORAGE.make_private(f"{tmp_path}/t/link/sub")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def staged(table: Path) -> str:
     """Makes a staging directory with an output in it."""
     staging = f"{table}/_compactor_v7"
-    STORAGE.make_private(staging, inside_private=False)
-    STORAGE.make_private(f"{staging}/out", inside_private=True)
-    STORAGE.make_private(f"{staging}/out/base_1", inside_private=True)
+    STORAGE.make_private(staging, ("attempts", "out"))
+    STORAGE.make_inside(f"{staging}/out/base_1")
     STORAGE.write(f"{staging}/out/base_1/bucket_00000", b"1")
     return staging
 
@@ -222,7 +221,7 @@ def test_what_is_staged_is_private_until_it_is_adopted(tmp_path: Path) -> None:
 def test_a_private_directory_is_a_new_one(tmp_path: Path) -> None:
     staging = staged(tmp_path)
     with pytest.raises(StorageError, match=r"cannot create .*/_compactor_v7: File exists"):
-        STORAGE.make_private(staging, inside_private=False)
+        STORAGE.make_private(staging)
 
 
 def test_only_what_is_ours_alone_is_adopted_or_added_to(tmp_path: Path) -> None:
@@ -234,7 +233,7 @@ def test_only_what_is_ours_alone_is_adopted_or_added_to(tmp_path: Path) -> None:
     with pytest.raises(UnsafeDirectory, match=r"_compactor_v7: belongs to user \d+ with mode 755"):
         STORAGE.adopt(f"{staging}/out", like=str(tmp_path))
     with pytest.raises(UnsafeDirectory, match=r"_compactor_v7: belongs to user"):
-        STORAGE.make_private(f"{staging}/attempts", inside_private=True)
+        STORAGE.make_inside(f"{staging}/attempts")
     assert sorted(path.name for path in staging.rglob("*")) == ["base_1", "out"]
 
 
@@ -294,7 +293,7 @@ def test_an_error_names_the_operation(tmp_path: Path) -> None:
             call(str(tmp_path / "gone"))
     (tmp_path / "f").write_bytes(b"")
     with pytest.raises(StorageError, match="cannot create"):
-        STORAGE.make_private(f"{tmp_path}/f/below", inside_private=False)
+        STORAGE.make_private(f"{tmp_path}/f/below")
     with pytest.raises(StorageError, match="cannot create"):
         STORAGE.make_directories(f"{tmp_path}/f/below", like=str(tmp_path))
     with pytest.raises(StorageError, match="cannot list"):

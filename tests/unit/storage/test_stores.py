@@ -44,11 +44,11 @@ def test_nothing_is_renamed_from_one_store_to_another(tmp_path: Path) -> None:
 
 
 def test_the_local_store_serves_paths(tmp_path: Path) -> None:
-    STORES.make_private(f"{tmp_path}/s", inside_private=False)
-    STORES.make_private(f"{tmp_path}/s/a", inside_private=True)
-    STORES.write(f"{tmp_path}/s/a/f", b"123")
-    STORES.adopt(f"{tmp_path}/s/a", like=str(tmp_path))
-    STORES.rename(f"{tmp_path}/s/a", f"{tmp_path}/a")
+    STORES.make_private(f"{tmp_path}/s", ("out",))
+    STORES.make_inside(f"{tmp_path}/s/out/a")
+    STORES.write(f"{tmp_path}/s/out/a/f", b"123")
+    STORES.adopt(f"{tmp_path}/s/out", like=str(tmp_path))
+    STORES.rename(f"{tmp_path}/s/out/a", f"{tmp_path}/a")
     STORES.remove(f"{tmp_path}/s")
     descriptor = STORES.descriptor(f"{tmp_path}/a/f")
     assert descriptor is not None

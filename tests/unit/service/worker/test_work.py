@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -86,9 +86,9 @@ class _Staging(LocalStorage):
     def __init__(self, told: Callable[[], None]) -> None:
         self._told = told
 
-    def make_private(self, path: str, *, inside_private: bool) -> None:
+    def make_private(self, path: str, inside: Sequence[str] = ()) -> None:
         self._told()
-        super().make_private(path, inside_private=inside_private)
+        super().make_private(path, inside)
 
 
 def test_what_the_row_says_while_its_units_run(site: Site, table: Table) -> None:
