@@ -7,7 +7,9 @@ import shutil
 import stat
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from compactor.metastore.catalog.embedded import NewTable
 from compactor.metastore.catalog.values import Column, Table
@@ -15,7 +17,7 @@ from compactor.service.requests.request import request_compaction
 from compactor.service.roles.cleaner import clean
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
-from tests.support.hostile import due_table, every_role, is_compacted_and_cleaned, meanwhile
+from tests.support.hostile import due_table, every_role, everything_in, is_compacted_and_cleaned, meanwhile
 from tests.support.passes import clean_all, compact, settle
 from tests.support.tables import entity_of, insert, rows_of
 
@@ -83,6 +85,26 @@ def test_a_link_to_another_table_neither_reads_nor_removes_its_rows(
         every_role(site)
     assert rows_of(site, neighbour) == before
     assert is_compacted_and_cleaned(site, neighbour)
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_originals_behind_a_link_are_neither_read_nor_removed(
+    site: Site, hostile: Table, outside: Path, tmp_path: Path, kind: str
+) -> None:
+    """Files without ACID columns are rows of a table wherever they lie below it: they were copied into its base, so that its
+    owner read somebody else's rows, and then the cleaner emptied their folder."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    orc.write_table(pa.table({"a": pa.array([77], pa.int32()), "b": ["somebody else's"]}), str(theirs / "000000_0"))
+    before = everything_in(theirs)
+    plant("link", Path(hostile.location) / "x", theirs)
+    request_compaction(site, table="default.hostile", type=kind)
+    for _ in range(2):
+        passes = every_role(site)
+    assert f"{hostile.location}/x: is a link" in passes.said_of(entity_of(hostile))
+    assert everything_in(theirs) == before
+    (Path(hostile.location) / "x").unlink()
+    assert all(row[-1].startswith("row ") for row in rows_of(site, hostile))
 
 
 def test_a_link_that_comes_after_the_compaction_stops_the_cleaner(site: Site, hostile: Table, outside: Path) -> None:
