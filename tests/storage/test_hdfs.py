@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from compactor.errors import BadSetting, StorageError
+from compactor.errors import BadSetting, StorageError, UnsafeDirectory
 from compactor.storage.capabilities import HDFS, HTTPFS
-from compactor.storage.hdfs import HdfsStorage
+from compactor.storage.hdfs import HdfsStorage, _length
+from compactor.storage.listing_limits import ListingLimits
 from compactor.storage.options import StoreOptions
 from tests.storage.conftest import BY_HTTPFS, hdfs_options
 from tests.support.daemons import Hdfs
@@ -64,6 +65,41 @@ def test_what_is_made_is_like_its_model(store: HdfsStorage, top: str) -> None:
 
 
 BUCKET = "_compactor_v7/out/base_1/bucket_00000"
+
+
+def test_a_staging_directory_is_private_until_what_is_in_it_is_adopted(store: HdfsStorage, top: str) -> None:
+    """PROTOCOL 3.5."""
+    store._ask("SETPERMISSION", "PUT", top, permission="1770")
+    store.make_private(f"{top}/_compactor_v7", ("attempts", "out"))
+    store.make_inside(f"{top}/_compactor_v7/out/base_1")
+    store.write(f"{top}/{BUCKET}", b"1")
+    for path in ("_compactor_v7", "_compactor_v7/attempts", "_compactor_v7/out", "_compactor_v7/out/base_1"):
+        assert status(store, f"{top}/{path}")["permission"] == "700"
+    with pytest.raises(StorageError, match=r"_compactor_v7: is there already"):
+        store.make_private(f"{top}/_compactor_v7")
+    store.adopt(f"{top}/_compactor_v7/out", like=top)
+    assert status(store, f"{top}/_compactor_v7/out/base_1")["permission"] == "1770"
+    assert status(store, f"{top}/_compactor_v7")["permission"] == "700"
+
+
+def test_a_listing_ends_at_a_number_and_a_depth(cluster: Hdfs, top: str) -> None:
+    """PROTOCOL 11.13."""
+    options = reached(cluster.url).options
+    for number in range(3):
+        HdfsStorage(options).write(f"{top}/a/b/c/f{number}", b"")
+    HdfsStorage(options, ListingLimits(entries=3, depth=3)).listing(top)
+    for limits, said in (
+        (ListingLimits(entries=2), "more than 2 files"),
+        (ListingLimits(depth=2), "more than 2 directories"),
+    ):
+        with pytest.raises(UnsafeDirectory, match=said):
+            HdfsStorage(options, limits).listing(top)
+
+
+def test_a_link_is_refused() -> None:
+    """Clusters that have links switched on list them."""
+    with pytest.raises(UnsafeDirectory, match=r"hdfs://nn/t/delta_1/f: is a symlink; only files and directories"):
+        _length("hdfs://nn/t/delta_1/f", {"type": "SYMLINK", "length": 0})
 
 
 def test_an_acl_goes_with_it(store: HdfsStorage, top: str) -> None:
