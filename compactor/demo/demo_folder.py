@@ -22,6 +22,9 @@ _CONFIG = """\
 url = "{url}"
 warehouse = "{warehouse}"
 mode = "clean"
+
+[metastore.default.settings]
+"compactor.forget.grace" = "0s"  # every transaction that the demo shows as aborted did abort
 """
 
 
