@@ -25,8 +25,7 @@ from compactor.ids import TxnId
 _PATH = attrgetter("path")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileStatus:
+class FileStatus(NamedTuple):
     """A file below the table's or partition's directory: ``path`` relative to it, ``length`` in bytes."""
 
     path: str
