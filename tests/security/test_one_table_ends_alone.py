@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import select, update
 
 from compactor.acid.listing import Listing
 from compactor.ids import WriteId
 from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema.tables import COMPACTION_QUEUE
 from compactor.service.absence import Absence
 from compactor.service.answers.survey import survey_tables
 from compactor.service.doctor.storage import check_storage
@@ -171,3 +173,21 @@ def test_transactions_of_one_table_are_kept_where_a_look_through_it_stumbles(
     assert "RecursionError: deep" in why
     assert absence.of_table(neighbour, [WriteId(90)]) == {}
     keep_house(site)
+
+
+@pytest.mark.parametrize(
+    "values", [{"CQ_TBLPROPERTIES": "9:1:a"}, {"CQ_TBLPROPERTIES": "99999999999:"}, {"CQ_STATE": "z"}, {"CQ_TYPE": "*"}]
+)
+def test_a_request_that_cannot_be_read_holds_up_nobody(
+    site: Site, hostile: Table, neighbour: Table, values: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    request_compaction(site, table="default.hostile", type="major")
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(values))
+    every_role(site)
+    assert is_compacted_and_cleaned(site, neighbour)
+    if "CQ_TBLPROPERTIES" in values:
+        assert "compaction 1 of default.hostile: its row cannot be understood" in caplog.text
+    with site.metastore.database.read() as conn:
+        row = conn.execute(select(COMPACTION_QUEUE).where(COMPACTION_QUEUE.c.CQ_ID == 1)).mappings().one()
+    assert {name: row[name] for name in values} == values

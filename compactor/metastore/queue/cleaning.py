@@ -60,7 +60,7 @@ class Cleaning:
     def _ready_rows(self) -> list[Entry]:
         with self._table.database.read() as conn:
             ready = select(COMPACTION_QUEUE).where(CQ.CQ_STATE == State.READY_FOR_CLEANING.value, KNOWN_QUEUED)
-            return list(self._table.rows.queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
+            return list(self._table.rows.readable_queued(conn.execute(ready.order_by(CQ.CQ_ID)).mappings()))
 
     @retried
     def mark_cleaner_start(self, entry: Entry) -> None:

@@ -55,7 +55,7 @@ class Entries:
         pool: str | None = None,
         ids: Collection[int] | None = None,
     ) -> list[Entry]:
-        """Returns the entries of the queue that match every filter given, by id."""
+        """Returns the entries of the queue that match every filter given, by id; none whose row cannot be understood."""
         wanted: list[tuple[ColumnElement[str], str | None]] = [
             (CQ.CQ_DATABASE, database),
             (CQ.CQ_TABLE, table),
@@ -68,7 +68,7 @@ class Entries:
         if ids is not None:
             query = query.where(CQ.CQ_ID.in_(ids))
         with self._table.database.read() as conn:
-            found = self._table.rows.queued(conn.execute(query).mappings())
+            found = self._table.rows.readable_queued(conn.execute(query).mappings())
         return [entry for entry in found if pool is None or entry.pool == pool]
 
     def working(self) -> list[Entry]:
@@ -81,4 +81,4 @@ class Entries:
         if entity is not None:
             query = query.where(entity_is(COMPLETED_COMPACTIONS, "CC", entity))
         with self._table.database.read() as conn:
-            return self._table.rows.ended(conn.execute(query).mappings())
+            return self._table.rows.readable_ended(conn.execute(query).mappings())

@@ -46,7 +46,7 @@ class CompactionLists:
         query = _wanted(COMPACTION_QUEUE, "CQ", find, states)
         page = query.order_by(COMPACTION_QUEUE.c.CQ_ID).limit(limit).offset(offset)
         with self._database.read() as conn:
-            found = self._rows.queued(conn.execute(page).mappings())
+            found = self._rows.readable_queued(conn.execute(page).mappings())
             return EntryPage(entries=tuple(found), total=_count(conn, query))
 
     def history(
@@ -56,7 +56,7 @@ class CompactionLists:
         query = _wanted(COMPLETED_COMPACTIONS, "CC", find, states)
         page = query.order_by(COMPLETED_COMPACTIONS.c.CC_ID.desc()).limit(limit).offset(offset)
         with self._database.read() as conn:
-            found = self._rows.ended(conn.execute(page).mappings())
+            found = self._rows.readable_ended(conn.execute(page).mappings())
             return EntryPage(entries=tuple(found), total=_count(conn, query))
 
     def of_entities(self, entities: Collection[Entity]) -> dict[Entity, Entry]:
@@ -67,7 +67,7 @@ class CompactionLists:
         here = columns.CQ_PARTITION.is_(None) | columns.CQ_PARTITION.in_(names)
         query = select(COMPACTION_QUEUE).where(columns.CQ_TYPE.in_(_TYPES), columns.CQ_TABLE.in_(tables), here)
         with self._database.read() as conn:
-            found = self._rows.queued(conn.execute(query.order_by(columns.CQ_ID)).mappings())
+            found = self._rows.readable_queued(conn.execute(query.order_by(columns.CQ_ID)).mappings())
         wanted = set(entities)
         return {entry.entity: entry for entry in found if entry.entity in wanted}
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from sqlalchemy import RowMapping, Table, literal
 
 from compactor.compaction.entry import Entity, Entry
 from compactor.compaction.states import CompactionType, State
-from compactor.errors import NotSupported
+from compactor.errors import NotSupported, failure_of
 from compactor.ids import TxnId, WriteId
 from compactor.metastore.queue import properties_text
 from compactor.metastore.schema.dialect import Dialect
 from compactor.metastore.schema.tables import COMPACTION_QUEUE, COMPLETED_COMPACTIONS
 
+log = logging.getLogger(__name__)
 #: Columns that move from the queue to the history as they are.
 MOVED = (
     "ID",
@@ -77,12 +79,24 @@ class Rows:
         return not self._lacking
 
     def queued(self, rows: Iterable[_Row]) -> list[Entry]:
-        """Returns rows of COMPACTION_QUEUE as entries."""
+        """Returns rows of COMPACTION_QUEUE as entries.
+
+        Raises:
+            CompactorError: one cannot be understood.
+        """
         return [queued(row) for row in self._completed(rows, "CQ")]
 
     def ended(self, rows: Iterable[_Row]) -> list[Entry]:
-        """Returns rows of COMPLETED_COMPACTIONS as entries."""
+        """Returns rows of COMPLETED_COMPACTIONS as entries; raises as ``queued`` does."""
         return [ended(row) for row in self._completed(rows, "CC")]
+
+    def readable_queued(self, rows: Iterable[_Row]) -> list[Entry]:
+        """Returns those rows of COMPACTION_QUEUE that can be understood; the others are left alone, and logged."""
+        return _readable(self._completed(rows, "CQ"), "CQ_ID", queued)
+
+    def readable_ended(self, rows: Iterable[_Row]) -> list[Entry]:
+        """Returns those rows of COMPLETED_COMPACTIONS that can be understood; the others are logged."""
+        return _readable(self._completed(rows, "CC"), "CC_ID", ended)
 
     def stored(self, table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
         """Returns those of a row's ``values`` that the schema has columns and codes for."""
@@ -123,6 +137,17 @@ class Rows:
         if prefix == "CC" and really is not None and self._dialect.substitutes.get(really) == whole["CC_STATE"]:
             whole["CC_STATE"] = really
         return whole
+
+
+def _readable(rows: Iterable[_Row], number: str, read: Callable[[_Row], Entry]) -> list[Entry]:
+    found: list[Entry] = []
+    for row in rows:
+        try:
+            found.append(read(row))
+        except Exception as error:  # noqa: BLE001 - made an error of the tree below
+            what = f"compaction {row[number]} of {row[number[:3] + 'DATABASE']}.{row[number[:3] + 'TABLE']}"
+            log.error("%s: its row cannot be understood, so it is left alone: %s", what, failure_of(what, error))
+    return found
 
 
 def queued(row: _Row) -> Entry:

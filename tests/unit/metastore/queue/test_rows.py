@@ -136,3 +136,12 @@ def test_a_type_of_another_table_format_is_named() -> None:
 def test_which_rows_are_about_an_entity(entity: Entity, partitions: tuple[str, ...], sql: str) -> None:
     found = entity_is(COMPACTION_QUEUE, "CQ", entity, *partitions).compile(compile_kwargs={"literal_binds": True})
     assert str(found).endswith(f'"CQ_PARTITION" {sql}')
+
+
+def test_rows_that_cannot_be_understood_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """PROTOCOL 10: a stranger's row ends no pass."""
+    rows = [row(CQ_ID=1, CQ_TBLPROPERTIES="9:"), row(CQ_ID=2), row(CQ_ID=3, CQ_STATE="z")]
+    readable = Rows(Dialect()).readable_queued(rows)
+    assert [entry.id for entry in readable] == [2]
+    for number in (1, 3):
+        assert f"compaction {number} of default.t: its row cannot be understood" in caplog.text
