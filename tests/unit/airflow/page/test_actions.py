@@ -119,8 +119,8 @@ def test_mode_observe_does_nothing(
     client: Caller, site: Site, table: Table, place: DemoPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (txn,) = site.metastore.transactions.open("ann", "h")
-    text = place.config.read_text("utf-8").replace('mode = "clean"', 'mode = "observe"')
-    place.config.write_text(text + f'state_url = "{place.url}"\n', "utf-8")
+    observing = f'mode = "observe"\nstate_url = "{place.url}"'
+    place.config.write_text(place.config.read_text("utf-8").replace('mode = "clean"', observing), "utf-8")
     for path, body in (("compact", {"table": "default.t"}), (f"transactions/{txn}/abort", {})):
         assert "compactor.mode is observe" in post(client, path, body, status=409)["detail"]
     assert site.metastore.transactions.state(txn) == "o"
