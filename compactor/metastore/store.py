@@ -6,6 +6,7 @@ from compactor.database import clock
 from compactor.database.engine import Database, open_database
 from compactor.errors import DatabaseUnavailable
 from compactor.metastore.catalog.embedded import EmbeddedCatalog
+from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.housekeeping import Housekeeping
 from compactor.metastore.locks.hive_locks import Locks
@@ -43,6 +44,7 @@ class Metastore:
         self.database = database
         self.schema_version = schema_version
         self.catalog = Catalog(database)
+        self.grounds = Grounds(database)
         self.embedded_catalog = EmbeddedCatalog(database, dialect)
         self.transactions = Transactions(database, dialect, limits)
         self.write_ids = WriteIds(database, dialect)

@@ -24,6 +24,7 @@ from compactor.locking.requests import LockRequest
 from compactor.metastore.catalog.read import no_partition
 from compactor.metastore.catalog.values import Partition, Table
 from compactor.metastore.store import Metastore
+from compactor.service.ground import Ground
 from compactor.service.mark_files import MarkFiles
 from compactor.settings.precedence import Settings, with_off_peak, with_override, with_request, with_table
 from compactor.state.store import OwnState
@@ -51,6 +52,7 @@ class Site:
     host: str
     pools: Mapping[str, PoolPolicy] = field(default_factory=dict)  #: the policy of each pool, by its name
     memory: MarkFiles | None = None
+    ground: Ground | None = None  #: of a pass, which asks for many tables; else it is read each time
 
     @classmethod
     def here(
@@ -82,6 +84,10 @@ class Site:
             pools=dict(pools or {}),
             memory=memory,
         )
+
+    def for_a_pass(self) -> Site:
+        """Returns the site for one pass, which reads the ground of all tables once (PROTOCOL 11.13)."""
+        return replace(self, ground=Ground(self.metastore.grounds, self.storage))
 
     def identity(self, role: str) -> str:
         """Returns a name for one holder of work; names are unique and compared exactly.
@@ -271,3 +277,19 @@ def must_be_compactable(table: Table, partition: Partition | None = None) -> Non
     """
     if (why := table.refusal(partition)) is not None:
         raise Refused(why)
+
+
+def must_have_its_own_ground(site: Site, target: Target) -> None:
+    """Refuses a table or partition whose directory overlaps another's.
+
+    Raises:
+        Refused: it does.
+    """
+    partition = target.partition.name if target.partition is not None else None
+    if (why := ground_of(site).refusal(target.table.id, partition)) is not None:
+        raise Refused(why)
+
+
+def ground_of(site: Site) -> Ground:
+    """Returns what is known of the ground of all tables: that of the pass, or else what is read now."""
+    return site.ground or Ground(site.metastore.grounds, site.storage)

@@ -59,6 +59,12 @@ class StoreOptions:
         tables = json.loads(self.text)
         return {**tables.get(kind, {}), **tables.get(f"{kind}://{place}", {})}
 
+    def of_kind(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Returns the options for each host or bucket that has some of its own."""
+        tables: dict[str, dict[str, Any]] = json.loads(self.text)
+        prefix = f"{kind}://"
+        return {name[len(prefix) :]: table for name, table in tables.items() if name.startswith(prefix)}
+
 
 def scrub(text: object) -> str:
     """Returns ``text`` without values that look like credentials in an address."""

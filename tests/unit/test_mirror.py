@@ -31,6 +31,7 @@ ELSEWHERE: dict[str, str] = {
     "metastore/queue/entries.py": "contract/test_queue.py",
     "metastore/queue/table.py": "contract/test_fences.py",
     "metastore/locks/manager.py": "integration/locks/test_zookeeper.py",
+    "metastore/catalog/grounds.py": "contract/test_grounds.py",
     "metastore/catalog/locations.py": "contract/test_fences.py",
     "metastore/catalog/dependents.py": "contract/test_dropped_and_renamed.py",
     "metastore/locks/zookeeper.py": "integration/locks/test_zookeeper.py",

@@ -22,6 +22,7 @@ from compactor.database.engine import Database
 from compactor.database.retry import retried
 from compactor.errors import LostClaim, Refused
 from compactor.ids import TxnId, WriteId
+from compactor.metastore.catalog.grounds import Grounds
 from compactor.metastore.catalog.locations import same_place
 from compactor.metastore.catalog.read import Catalog
 from compactor.metastore.mutex import schedule_alone
@@ -61,6 +62,7 @@ class Hive2:
         self._database = database
         self._dialect = dialect
         self.catalog = Catalog(database)
+        self.grounds = Grounds(database)
 
     def close(self) -> None:
         """Closes the database."""

@@ -18,7 +18,7 @@ from compactor.rewrite.plan.unit import SHAPES, Shape, Unit
 from compactor.rows.acid_file import open_files
 from compactor.service.answers.survey import Survey
 from compactor.service.requests.request import parse_table, parse_type
-from compactor.service.site import Site, Target, must_be_compactable
+from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.planning import NoPlan, PlanPreview, PlanSummary, preview_plan, preview_plan_of
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -101,6 +101,7 @@ def preview(site: Site, table: str, *, partition: str | None = None, type: str |
         names = [site.metastore.catalog.resolve_partition(found, partition)]
     elif found.partition_keys:
         names = [p.name for p in site.metastore.catalog.partitions(found)]
+    site = site.for_a_pass()
     survey = Survey(site)
     entities = [Entity(database=found.database, table=found.name, partition=name) for name in names]
     if len(entities) == 1:
@@ -119,6 +120,7 @@ def _preview_or_error(site: Site, survey: Survey, entity: Entity, wanted: Compac
 def _preview(site: Site, survey: Survey, entity: Entity, wanted: CompactionType | None) -> Preview:
     kind, because = (wanted, "it was asked for") if wanted is not None else _chosen(survey, entity)
     target = site.target(entity)
+    must_have_its_own_ground(site, target)
     file_format_of(site, target)  # says so where files of its format are not compacted
     found = preview_plan(site, target, kind)
     if isinstance(found, NoPlan):

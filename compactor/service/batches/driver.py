@@ -146,6 +146,7 @@ def run_without_repair(
         parallel: number of groups of entries that run at once.
         progress: called with each entry's outcome as soon as it is done.
     """
+    site = site.for_a_pass()
     outcomes: list[Outcome] = []
     lock = threading.Lock()
     sampler = Sampler(site)

@@ -15,6 +15,7 @@ from compactor.errors import CompactorError
 from compactor.service.doctor import metastore
 from compactor.service.doctor.agreement import check_agreement
 from compactor.service.doctor.finding import Finding, Level, first_few, ok
+from compactor.service.doctor.ground import check_ground
 from compactor.service.doctor.memory import check_memory
 from compactor.service.doctor.storage import check_storage
 from compactor.service.mode import Mode, mode_of
@@ -155,4 +156,5 @@ CHECKS: tuple[tuple[str, Check], ...] = (
     ("housekeeping", metastore.check_growth),
     ("table properties", _properties),
     ("tables left alone", _untouched),
+    ("overlapping tables", check_ground),
 )

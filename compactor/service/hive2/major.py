@@ -32,6 +32,7 @@ from compactor.rewrite.publish.unchanged_inputs import unchanged_inputs
 from compactor.rewrite.run.runner import Runner
 from compactor.rewrite.run.task_queue import Job
 from compactor.service.doctor.finding import Finding, Level, ok
+from compactor.service.ground import Ground
 from compactor.service.hive2.before_hive_3 import PartitionPlace, check_partition, none_of, partition_places
 from compactor.service.mode import Mode, may
 from compactor.service.site import identity, must_be_compactable, path_of
@@ -58,6 +59,7 @@ class OldSite:
 def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = False) -> Iterator[Finding]:
     """Compacts each directory that needs it, one after the other, and yields a finding on the result of each."""
     again = _revoke_dead(site)
+    ground = Ground(site.metastore.grounds, site.storage)
     looked_at = done = 0
     for place in partition_places(site.metastore.catalog):
         looked_at += 1
@@ -67,6 +69,7 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
         done += 1
         try:
             with failing_alone(place.entity):
+                _may_compact(site, place, ground)
                 finding = _compacted(site, place, runner, full_verify)
             yield finding
         except CompactorError as error:
@@ -84,7 +87,6 @@ def compact_before_hive_3(site: OldSite, runner: Runner, *, full_verify: bool = 
 
 def _compacted(site: OldSite, place: PartitionPlace, runner: Runner, full_verify: bool) -> Finding:
     entity = place.entity
-    _may_compact(site, place)
     claim = site.metastore.claim(entity, identity(_ROLE, site.host))
     reach(Step.CLAIMED)
     hold = _Hold(site=site, place=place, claim=claim)
@@ -225,13 +227,15 @@ def _nothing_above(directory: AcidDirectory, entity: Entity) -> WriteId:
     return directory.base.base.write_id
 
 
-def _may_compact(site: OldSite, place: PartitionPlace) -> None:
+def _may_compact(site: OldSite, place: PartitionPlace, ground: Ground) -> None:
     """Raises the reason why a place cannot be compacted here, if there is one."""
     table, entity = place.table, place.entity
     settings = with_table(site.settings, table.parameters, table.database_parameters)
     if not may(settings, Mode.COMPACT):
         raise Refused(f"{entity}: compactor.mode is {settings.mode}; compactions need compact or clean")
     must_be_compactable(table, place.partition)
+    if (why := ground.refusal(table.id, entity.partition)) is not None:
+        raise Refused(why)
     if not site.storage.capabilities(path_of(site.storage, table, place.partition)).renames:
         raise NotSupported(
             f"{entity}: its store has no directory rename, and Hive 2 would read a base that is only half named"

@@ -13,7 +13,7 @@ from compactor.errors import CompactorError, NotSupported, Refused
 from compactor.metastore.catalog.values import Table
 from compactor.service.memory import must_not_be_older
 from compactor.service.mode import must_write
-from compactor.service.site import Site, must_be_compactable
+from compactor.service.site import Site, ground_of, must_be_compactable
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.rebalance_view import must_be_possible
 from compactor.settings.precedence import with_request
@@ -101,6 +101,7 @@ def request_compaction(
     with_request(settings, properties or {})
     entities = _entities(site, found, partition)
     _must_be_compactable(site, found, entities)
+    overlapping = _overlapping(site, found, entities)
     order: tuple[OrderBy, ...] = ()
     if kind is CompactionType.REBALANCE:
         order = must_be_possible(found, buckets=buckets, order_by=order_by)
@@ -117,8 +118,9 @@ def request_compaction(
             buckets=buckets,
         )
         for entity in entities
+        if entity not in overlapping
     ]
-    results: list[Enqueued] = []
+    results = [Enqueued(entity=entity, refused=why) for entity, why in overlapping.items()]
     for start in range(0, len(requests), _AT_ONCE):
         results += _enqueue(site, requests[start : start + _AT_ONCE])
     if all(r.refused is not None for r in results):
@@ -180,6 +182,18 @@ def _must_be_compactable(site: Site, table: Table, entities: Sequence[Entity]) -
             file_format_of(site, target)
         except NotSupported as error:
             raise Refused(str(error)) from error
+
+
+def _overlapping(site: Site, table: Table, entities: Sequence[Entity]) -> dict[Entity, str]:
+    """Returns the partitions whose directories overlap another's, each with the reason.
+
+    Raises:
+        Refused: the table's own directory does.
+    """
+    ground = ground_of(site)
+    if (why := ground.refusal(table.id, None)) is not None:
+        raise Refused(why)
+    return {entity: why for entity in entities if (why := ground.refusal(table.id, entity.partition)) is not None}
 
 
 def _enqueue(site: Site, requests: Sequence[Request]) -> list[Enqueued]:

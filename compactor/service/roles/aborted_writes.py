@@ -17,7 +17,7 @@ from compactor.service.absence import Absence
 from compactor.service.agreement import Given
 from compactor.service.mode import Mode, may
 from compactor.service.roles.removing import remove_directories
-from compactor.service.site import Site, Target
+from compactor.service.site import Site, Target, must_have_its_own_ground
 
 GRACE = "compactor.forget.grace"
 
@@ -74,6 +74,7 @@ class AbortedWrites:
             partition_parameters = target.partition.parameters if target.partition else {}
             if not may(target.settings, Mode.CLEAN) or no_cleanup(table.parameters, partition_parameters):
                 return AbortsCleaned()
+            must_have_its_own_ground(site, target)
             doomed, young = self._aborted(target)
             held += young
             if doomed:

@@ -38,7 +38,7 @@ from compactor.service.mode import Mode, may
 from compactor.service.roles.aborted_writes import GRACE, AbortedWrites, abort_candidates
 from compactor.service.roles.blockers import Blocker, blockers_of
 from compactor.service.roles.removing import remove_directories
-from compactor.service.site import Site, Target, View
+from compactor.service.site import Site, Target, View, must_have_its_own_ground
 from compactor.settings.precedence import Settings
 from compactor.state.sightings import Sighting
 from compactor.steps import Step, reach
@@ -125,6 +125,7 @@ def clean(site: Site) -> CleanerPass:
         StorageError: whether it is cannot be known now.
     """
     must_be_newest(site)
+    site = site.for_a_pass()
     repaired = lost_workers.repair(site)
     aborts = AbortedWrites(site)
     results: list[Cleaned | Waiting | EndedUncleaned] = []
@@ -182,6 +183,7 @@ def _clean_entry(site: Site, aborts: AbortedWrites, entry: Entry) -> Cleaned | W
             )
         case Clean():
             assert target is not None  # if it were gone, the entry would have been dropped above
+            must_have_its_own_ground(site, target)
             site.metastore.cleaning.mark_cleaner_start(entry)
             try:
                 return _remove(site, aborts, target, entry, lowest)
@@ -220,6 +222,7 @@ def _verdict(site: Site, target: Target | None, entry: Entry, lowest: TxnId, set
 def _drop(site: Site, aborts: AbortedWrites, target: Target | None, entry: Entry, drop: Drop) -> EndedUncleaned:
     """Moves the row to the history. Only a compaction that is known to be aborted loses its directories."""
     if drop.aborted and target is not None and entry.txn_id is not None:
+        must_have_its_own_ground(site, target)
         leftovers.clear_aborted(site, target, entry.txn_id)
     if drop.state is State.SUCCEEDED:
         table = _table(site, entry.entity)

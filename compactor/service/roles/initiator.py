@@ -25,10 +25,11 @@ from compactor.service import lost_workers
 from compactor.service.abort_grace import AbortGrace
 from compactor.service.agreement import Given
 from compactor.service.bystander import beside
+from compactor.service.ground import Ground
 from compactor.service.memory import must_not_be_older
 from compactor.service.mode import Mode, may
 from compactor.service.roles import unrecorded
-from compactor.service.site import Site, path_of
+from compactor.service.site import Site, ground_of, path_of
 from compactor.settings.precedence import Settings
 from compactor.state.conditions import Seen
 from compactor.state.decisions import Decided
@@ -217,6 +218,7 @@ class Scan:
     history: Mapping[Entity, Sequence[Entry]] = field(init=False)
     aborts: Mapping[Entity, Aborted] = field(init=False)
     grace: AbortGrace = field(init=False)
+    ground: Ground = field(init=False)
     tables: dict[tuple[str, str], _SurveyedTable | CompactorError | None] = field(init=False, default_factory=dict)
     _compactions: Mapping[TxnId, bool] = field(init=False)
 
@@ -228,6 +230,7 @@ class Scan:
         self.history = _by_entity(metastore.entries.history())
         self.aborts = metastore.candidates.aborts()
         self.grace = AbortGrace(self.site)
+        self.ground = ground_of(self.site)
         self._compactions = dict.fromkeys(metastore.transactions.not_compactions(), False)
 
     def candidates(self) -> list[Entity]:
@@ -346,7 +349,7 @@ class Scan:
         return Candidate(
             entity=entity,
             exists=self.exists(entity),
-            never=found.table.refusal(found.partitions.get(entity.partition or "")) if found else None,
+            never=self._never(entity, found) if found else None,
             is_insert_only=table.is_insert_only if table else False,
             is_partitioned=bool(table.partition_keys) if table else False,
             table_parameters=table.parameters if table else {},
@@ -354,6 +357,13 @@ class Scan:
             queued=self.queue.get(entity, ()),
             history=self.history.get(entity, ()),
             has_old_abort=self._old_abort(entity, settings),
+        )
+
+    def _never(self, entity: Entity, found: _SurveyedTable) -> str | None:
+        """Returns the reason why the entity is never compacted: its kind, or that its directory overlaps another's."""
+        table = found.table
+        return table.refusal(found.partitions.get(entity.partition or "")) or self.ground.refusal(
+            table.id, entity.partition
         )
 
     def _old_abort(self, entity: Entity, settings: Settings) -> bool:

@@ -7,7 +7,7 @@ from compactor.compaction.states import CompactionType
 from compactor.errors import NotSupported, Refused
 from compactor.rewrite.plan.unit import SHAPES
 from compactor.service.exclusive import renames
-from compactor.service.site import Site, Target, must_be_compactable
+from compactor.service.site import Site, Target, must_be_compactable, must_have_its_own_ground
 from compactor.service.worker.file_formats import file_format_of
 from compactor.service.worker.phases import Admitted, Located
 from compactor.service.worker.rebalance_view import must_be_possible
@@ -21,16 +21,17 @@ def admit(one: Located) -> Admitted:
         NotSupported: this release does not do it.
     """
     site, target, entry = one.site, one.target, one.entry
-    _must_be_compactable(target, entry)
+    _must_be_compactable(site, target, entry)
     file_format = file_format_of(site, target)
     _must_be_undone_whole(site, target)
     _must_be_named_in_one_step(site, target, entry)
     return one.admitted(file_format)
 
 
-def _must_be_compactable(target: Target, entry: Entry) -> None:
+def _must_be_compactable(site: Site, target: Target, entry: Entry) -> None:
     table = target.table
     must_be_compactable(table, target.partition)
+    must_have_its_own_ground(site, target)
     if entry.type not in SHAPES:
         raise NotSupported(
             f"{entry.entity}: a {entry.type.label.lower()} compaction is not done by a worker; ask for minor or major"

@@ -8,6 +8,7 @@ import pytest
 
 from compactor.acid.names import METADATA_FILE
 from compactor.compaction.states import State
+from compactor.errors import Refused
 from compactor.metastore.catalog.values import Table
 from compactor.rewrite.plan.file_format import FileFormat
 from compactor.service.answers.preview import preview
@@ -78,8 +79,8 @@ def test_the_initiator_asks_and_the_switch_says_no(site: Site, warehouse: Path) 
     off = with_settings(site, hive_txn_opentxn_timeout="1ms", hive_compactor_compact_insert_only="false")
     initiate(off)
     assert site.metastore.entries.queue() == []
-    refused = compact(off)
-    assert (refused.result, "compact.insert.only" in refused.message) == (Result.REFUSED, True)
+    with pytest.raises(Refused, match=r"compact\.insert\.only is false"):
+        compact(off)
     initiate(site)
     (entry,) = site.metastore.entries.queue()
     assert (entry.state, entry.entity.table) == (State.INITIATED, "t")

@@ -175,16 +175,16 @@ def test_a_delta_that_the_first_listing_missed_is_not_hidden(site: Site, table: 
     assert rows_of(site, table) == wanted
 
 
-def test_a_table_inside_anothers_directory_keeps_its_rows(site: Site, table: Table) -> None:
+def test_a_copy_of_a_table_inside_anothers_directory_keeps_its_rows(site: Site, table: Table) -> None:
     """PROTOCOL 11.13: its files were taken for originals, merged into the table around it, and removed."""
     inner = make_table(site, Path(table.location), "inner")
     insert(site, inner, [7, 8, 9])
+    site.metastore.embedded_catalog.drop_table(inner)  # while the catalog has it, both are refused as they are
     before = everything(table)
     outcome = compact(site)
     assert (outcome.result, "inner/delta_0000001_0000001_0000" in outcome.message) == (Result.FAILED, True)
     every_role(site)
     assert everything(table) == before
-    assert compact(site, table="default.inner").result in (Result.COMPACTED, Result.REFUSED)
 
 
 def test_a_name_that_is_another_tables_by_now(site: Site, table: Table, warehouse: Path) -> None:

@@ -233,6 +233,23 @@ def test_a_sorted_table_is_refused_as_hive_2_does(site: OldSite, database: Datab
     assert (finding.level, "sorted" in finding.found) == (Level.FAIL, True)
 
 
+def test_a_table_in_anothers_directory_is_refused(site: OldSite, database: Database, warehouse: Path) -> None:
+    """PROTOCOL 11.13"""
+    hive2.register(database, step(DML), warehouse)
+    for statement in (
+        "CREATE TABLE copied AS SELECT * FROM TBLS",
+        "UPDATE copied SET TBL_ID = 99, TBL_NAME = 'b'",
+        "INSERT INTO TBLS SELECT * FROM copied",
+        "INSERT INTO TABLE_PARAMS (TBL_ID, PARAM_KEY, PARAM_VALUE) VALUES (99, 'transactional', 'true')",
+    ):
+        change(database, statement)
+    before = sorted((warehouse / "f7_v1").iterdir())
+    found = hive2.compact(site)
+    assert ["lies there too" in one.found for one in found if one.subject == "default.f7_v1"] == [True]
+    assert sorted((warehouse / "f7_v1").iterdir()) == before
+    assert queue(database) == []
+
+
 def test_a_row_whose_worker_died_is_finished(site: OldSite, database: Database, warehouse: Path) -> None:
     """Its base was named and its row not marked: what it replaces is still to be cleaned."""
     fixture = hive2.register(database, step(DML), warehouse)

@@ -1,0 +1,248 @@
+"""Tables and partitions that overlap destroyed each other; now both are left alone, by name (PROTOCOL 11.13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import delete as sql_delete
+from sqlalchemy import insert as sql_insert
+from sqlalchemy import update
+
+from compactor.compaction.entry import Entity, Request
+from compactor.compaction.states import CompactionType, State
+from compactor.errors import Refused
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.values import Table
+from compactor.metastore.schema.tables import COMPACTION_QUEUE, CTLGS, DBS, SDS
+from compactor.rewrite.run.runner import InProcessRunner
+from compactor.service.answers.explain import explain
+from compactor.service.answers.preview import preview
+from compactor.service.batches.assembly import claimable
+from compactor.service.batches.driver import run_entries
+from compactor.service.doctor.checks import doctor
+from compactor.service.doctor.finding import Finding, Level
+from compactor.service.requests.request import request_compaction
+from compactor.service.roles.cleaner import clean
+from compactor.service.roles.initiator import initiate
+from compactor.service.site import Site
+from compactor.service.worker.outcome import Result
+from tests.support.accidents import every_role
+from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
+from tests.support.passes import compact, settle
+from tests.support.tables import entity_of, insert, make_table, rows_of
+from tests.support.watching import files_below
+
+ROWS = 40
+
+
+def make_at(site: Site, name: str, location: str, **changes: object) -> Table:
+    """Creates a table like those of ``make_table`` at any location."""
+    like = site.metastore.catalog.table("default", "a")
+    parameters = {"transactional": "true"}
+    made = NewTable("default", name, location, like.columns, **{"parameters": parameters, **changes})  # type: ignore[arg-type]
+    return site.metastore.embedded_catalog.create_table(made)
+
+
+@pytest.fixture
+def table(site: Site, warehouse: Path) -> Table:
+    """Four committed deltas, which are due for a compaction."""
+    made = make_table(site, warehouse, "a")
+    for start in range(0, ROWS, 10):
+        insert(site, made, range(start, start + 10))
+    return made
+
+
+def abort_write_ids(site: Site, table: Table, count: int) -> None:
+    """Aborts transactions that have written nothing."""
+    for txn in site.metastore.transactions.open("mallory", "h", count=count):
+        write_id = site.metastore.write_ids.allocate(txn, table.database, table.name)
+        site.metastore.write_ids.add_component(txn, entity_of(table), "i", write_id)
+        site.metastore.transactions.abort(txn, "on purpose")
+
+
+def found(site: Site, subject: str) -> Finding:
+    (finding,) = [one for one in doctor(site) if one.subject == subject]
+    return finding
+
+
+def spellings(location: str) -> list[str]:
+    return [
+        location,
+        f"file:{location}",
+        f"file://{location}/",
+        f"//{location}",
+        f"{location}/x/..",
+        location.replace("/a", "/%61"),
+    ]
+
+
+@pytest.mark.parametrize("spelling", range(6))
+def test_aborted_transactions_of_one_table_remove_no_delta_of_another(site: Site, table: Table, spelling: int) -> None:
+    """PROTOCOL 11.13: 40 rows became 0; it needed only the right to create a table."""
+    other = make_at(site, "b", spellings(table.location)[spelling])
+    abort_write_ids(site, other, 4)
+    before = files_below(Path(table.location))
+    every_role(site)
+    assert files_below(Path(table.location)) == before
+    assert len(rows_of(site, table)) == ROWS
+    assert "default.a lies there too" in found(site, "overlapping tables").found
+    assert found(site, "overlapping tables").level is Level.FAIL
+
+
+def test_over_a_link_it_is_the_same_place(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13"""
+    (warehouse / "link").symlink_to(table.location)
+    abort_write_ids(site, make_at(site, "b", str(warehouse / "link")), 4)
+    before = files_below(Path(table.location))
+    every_role(site)
+    assert files_below(Path(table.location)) == before
+
+
+def test_a_base_above_makes_nothing_inside_obsolete(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13: a location that is the parent of others made them obsolete: 40 rows became 0."""
+    parent = make_at(site, "parent", str(warehouse))
+    for value in range(6):
+        insert(site, parent, [value])
+    before = files_below(warehouse)
+    every_role(site)
+    assert files_below(warehouse) == before
+    assert len(rows_of(site, table)) == ROWS
+    for name, word in (("a", "around"), ("parent", "inside")):
+        with pytest.raises(Refused, match=rf"default\.{name}: does not have its directory .* lies {word} it"):
+            request_compaction(site, table=f"default.{name}")
+        with pytest.raises(Refused, match=f"lies {word} it"):
+            preview(site, f"default.{name}")
+        (partition,) = explain(site, f"default.{name}").partitions
+        assert f"lies {word} it" in partition.surveyed.considered.because
+
+
+def test_rows_of_a_stranger_change_nothing(site: Site, table: Table) -> None:
+    """PROTOCOL 11.13: before anything is staged, or removed."""
+    other = make_at(site, "b", table.location)
+    before = files_below(Path(table.location))
+    for one in (table, other):
+        request = Request(entity=entity_of(one), type=CompactionType.MAJOR, initiator="stranger")
+        site.metastore.requests.request(request)
+    outcomes = run_entries(site, claimable(site), InProcessRunner()).outcomes
+    assert [outcome.result for outcome in outcomes] == [Result.REFUSED, Result.REFUSED]
+    for one in (table, other):
+        request = Request(entity=entity_of(one), type=CompactionType.MAJOR, initiator="stranger")
+        site.metastore.requests.request(request)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_STATE="r", CQ_NEXT_TXN_ID=1, CQ_HIGHEST_WRITE_ID=99))
+    settle()
+    assert ["lies there too" in one.because for one in clean(site).failed if one.entry_id] == [True, True]
+    assert [entry.state for entry in site.metastore.entries.queue()] == [State.READY_FOR_CLEANING] * 2
+    assert files_below(Path(table.location)) == before
+
+
+def test_what_was_compacted_before_is_not_cleaned_while_another_lies_there(site: Site, table: Table) -> None:
+    """PROTOCOL 11.13: it is cleaned once the other is gone."""
+    compact(site, table="default.a")
+    other = make_at(site, "b", f"{table.location}/delta_0000001_0000001_0000")
+    before = files_below(Path(table.location))
+    settle()
+    (failed,) = clean(site).failed
+    assert "default.b lies inside it" in failed.because
+    assert files_below(Path(table.location)) == before
+    site.metastore.embedded_catalog.drop_table(other)
+    with site.metastore.database.write() as conn:
+        conn.execute(update(COMPACTION_QUEUE).values(CQ_RETRY_RETENTION=0))
+    (cleaned,) = clean(site).cleaned
+    assert len(cleaned.removed) == 4
+
+
+def test_a_plain_external_table_above_only_warns(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13: one at the warehouse's root must not stop everybody."""
+    make_at(site, "everything", str(warehouse), parameters={"EXTERNAL": "TRUE"}, type="EXTERNAL_TABLE")
+    (considered,) = [one for one in initiate(site).considered if one.entity == entity_of(table)]
+    assert considered.entry_id is not None
+    warning = found(site, "tables in plain tables")
+    assert (warning.level, "default.everything lies around it" in warning.found) == (Level.WARN, True)
+
+
+@pytest.mark.parametrize("inside", ["delta_0000001_0000001_0000", "x/y"])
+def test_a_plain_table_inside_refuses_the_one_around_it(site: Site, table: Table, inside: str) -> None:
+    make_at(site, "p", f"{table.location}/{inside}", parameters={"EXTERNAL": "TRUE"}, type="EXTERNAL_TABLE")
+    with pytest.raises(Refused, match=r"default\.p lies inside it"):
+        request_compaction(site, table="default.a")
+
+
+def test_a_plain_partition_inside_refuses_too(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13: a partition below its own table's directory, and one elsewhere."""
+    plain = make_partitioned(site, warehouse, "plain", transactional="false")
+    site.metastore.embedded_catalog.add_partition(plain, ["1"], f"{table.location}/x")
+    with pytest.raises(Refused, match=r"default\.plain/p=1 lies inside it"):
+        request_compaction(site, table="default.a")
+
+
+def test_a_usual_partition_of_a_plain_table_around_may_lie_inside(site: Site, table: Table, warehouse: Path) -> None:
+    around = make_partitioned(site, warehouse, "around", transactional="false")
+    with site.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(around.location == SDS.c.LOCATION).values(LOCATION=str(warehouse)))
+        conn.execute(update(SDS).where(table.location == SDS.c.LOCATION).values(LOCATION=str(warehouse / "p=1")))
+    around = site.metastore.catalog.table("default", "around")
+    site.metastore.embedded_catalog.add_partition(around, ["1"])
+    assert site.for_a_pass().ground is not None
+    request_compaction(site, table="default.a")  # at the same place a plain one only warns
+    site.metastore.embedded_catalog.add_partition(around, ["2"], str(warehouse / "p=1" / "x"))
+    with site.metastore.database.write() as conn:
+        conn.execute(sql_delete(COMPACTION_QUEUE))
+    with pytest.raises(Refused, match=r"default\.around/p=2 lies inside it"):
+        request_compaction(site, table="default.a")
+
+
+def test_partitions_of_one_table_in_each_others_way(site: Site, warehouse: Path) -> None:
+    """PROTOCOL 11.13: only these are refused, and the others are compacted."""
+    table = make_partitioned(site, warehouse)
+    for value in (1, 2, 3):
+        add_partition(site, table, value)
+        insert_into(site, table, value, [value])
+        insert_into(site, table, value, [value + 10])
+    insert_into(site, table, 1, [99], commits=False)
+    with site.metastore.database.write() as conn:
+        inside = f"{table.location}/p=1/delta_0000001_0000001_0000"
+        conn.execute(update(SDS).where(f"{table.location}/p=2" == SDS.c.LOCATION).values(LOCATION=inside))
+    asked = {one.entity.partition: one.refused for one in request_compaction(site, table="default.t")}
+    assert [name for name, why in asked.items() if why is None] == ["p=3"]
+    assert "default.t/p=2 lies inside it" in (asked["p=1"] or "")
+    assert "default.t/p=1 lies around it" in (asked["p=2"] or "")
+    before = files_below(Path(table.location) / "p=1")
+    every_role(site)
+    assert files_below(Path(table.location) / "p=1") == before
+    assert values_in(site, table, 3) == [3, 13]
+
+
+def test_a_partition_of_one_table_and_another_table(site: Site, table: Table, warehouse: Path) -> None:
+    """PROTOCOL 11.13"""
+    parted = make_partitioned(site, warehouse, "t")
+    add_partition(site, parted, 1)
+    add_partition(site, parted, 2, Path(table.location))
+    abort_write_ids(site, parted, 4)
+    before = files_below(Path(table.location))
+    every_role(site)
+    assert files_below(Path(table.location)) == before
+    asked = {one.entity: one.refused for one in request_compaction(site, table="default.t")}
+    assert asked[partition_of(parted, 1)] is None
+    assert "default.a lies there too" in (asked[partition_of(parted, 2)] or "")
+
+
+def test_a_table_of_another_catalog_counts(site: Site, table: Table) -> None:
+    """PROTOCOL 11.13: of any catalog."""
+    make_at(site, "b", table.location)
+    with site.metastore.database.write() as conn:
+        conn.execute(sql_insert(CTLGS).values(CTLG_ID=2, NAME="spark", LOCATION_URI="/"))
+        conn.execute(sql_insert(DBS).values(DB_ID=77, NAME="default", CTLG_NAME="spark", DB_LOCATION_URI="/"))
+        conn.exec_driver_sql("UPDATE TBLS SET DB_ID = 77 WHERE TBL_NAME = 'b'")
+    with pytest.raises(Refused, match=r"spark\.default\.b lies there too"):
+        request_compaction(site, table="default.a")
+
+
+def test_an_ordinary_warehouse_has_nothing_to_report(site: Site, table: Table, warehouse: Path) -> None:
+    parted = make_partitioned(site, warehouse, "t")
+    for value in (1, 10, 2):
+        add_partition(site, parted, value)
+    add_partition(site, parted, 3, warehouse / "elsewhere" / "three")
+    assert found(site, "overlapping tables").level is Level.OK
+    assert Entity(database="default", table="a") in {one.entity for one in initiate(site).considered if one.entry_id}

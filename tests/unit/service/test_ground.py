@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from compactor.metastore.catalog.embedded import NewTable
+from compactor.metastore.catalog.grounds import Grounds
+from compactor.metastore.catalog.values import Column, Table
+from compactor.metastore.schema.tables import SDS
+from compactor.service import ground as module
+from compactor.service.ground import Ground
+from compactor.service.site import Site
+from compactor.storage.options import StoreOptions
+from compactor.storage.stores import Stores
+
+
+@pytest.fixture
+def site(deployment: Site, warehouse: Path) -> Site:
+    deployment.metastore.embedded_catalog.create_database("default", str(warehouse))
+    return deployment
+
+
+def make(site: Site, name: str, location: str, *partitions: tuple[str, str | None], acid: bool = True) -> Table:
+    table = site.metastore.embedded_catalog.create_table(
+        NewTable(
+            "default",
+            name,
+            location,
+            [Column(name="a", type="int")],
+            partition_keys=[Column(name="p", type="string")] if partitions else (),
+            parameters={"transactional": "true"} if acid else {},
+        )
+    )
+    for value, where in partitions:
+        site.metastore.embedded_catalog.add_partition(table, [value], where)
+    return table
+
+
+def ground(site: Site, options: StoreOptions | None = None) -> Ground:
+    return Ground(site.metastore.grounds, Stores(options))
+
+
+def refused(site: Site, *tables: Table) -> list[bool]:
+    found = ground(site)
+    return [found.refusal(table.id, None) is not None for table in tables]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("hdfs://nn/w/t", "hdfs://NN:8020/w/t/x"),
+        ("s3a://b/w/t", "s3://b/w//t/"),
+        ("hdfs://ns1/w/t", "hdfs://nn2.example:8020/w/t"),
+        ("oss://b/w/t", "OSS://b/w/t/"),
+    ],
+)
+def test_locations_in_any_store_however_they_are_spelt(site: Site, one: str, other: str) -> None:
+    """PROTOCOL 11.13: of a store that is not supported, too."""
+    tables = [make(site, "a", one), make(site, "b", other)]
+    options = StoreOptions.of({"hdfs://ns1": {"url": ["http://nn1.example:9870", "http://nn2.example:9870"]}})
+    found = ground(site, options)
+    assert [found.refusal(table.id, None) is not None for table in tables] == [True, True]
+
+
+def test_usual_partitions_are_not_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They lie below their table, so what overlaps them overlaps it."""
+    table = make(site, "a", "/w/a", ("1", None), ("2", None))
+    inside = make(site, "b", "/w/a/p=1/x")
+    read: list[str] = []
+    rows = Grounds._rows
+
+    def counted(self: Grounds, query: object) -> object:
+        for one in rows(self, query):  # type: ignore[arg-type]
+            read.append(one.name)
+            yield one
+
+    monkeypatch.setattr(Grounds, "_rows", counted)
+    assert refused(site, table, inside) == [True, True]
+    assert read == []
+
+
+def test_a_location_with_a_slash_at_its_end_makes_no_partition_unusual(site: Site) -> None:
+    table = make(site, "a", "hdfs://nn/w/a", ("1", None), ("2", None))
+    with site.metastore.database.write() as conn:
+        conn.execute(update(SDS).where(SDS.c.LOCATION == "hdfs://nn/w/a").values(LOCATION="hdfs://nn/w/a/"))
+    assert refused(site, table) == [False]
+
+
+def test_what_the_doctor_finds_beyond_what_a_pass_compares(site: Site) -> None:
+    """A plain partition that is spelt in an odd way: a pass asks the database by the usual spelling."""
+    table = make(site, "a", "hdfs://nn/w/a")
+    make(site, "p", "hdfs://nn/ext", ("1", "hdfs://nn/%77/a/x"), acid=False)
+    found = ground(site)
+    assert found.refusal(table.id, None) is None
+    assert "default.p/p=1 lies inside it" in (found.everything().refusal(table.id, None) or "")
+
+
+def test_a_pass_reads_once_and_again_after_a_minute(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    table = make(site, "a", "/w/a")
+    found = ground(site)
+    assert found.refusal(table.id, None) is None
+    other = make(site, "b", "/w/a")
+    assert found.refusal(table.id, None) is None
+    now[0] += 61
+    assert found.refusal(table.id, None) is not None
+    site.metastore.embedded_catalog.drop_table(other)
+    assert site.for_a_pass().ground is not site.for_a_pass().ground
+
+
+def test_nothing_transactional_nothing_to_compare(site: Site) -> None:
+    tables = [make(site, name, "/w/a", acid=False) for name in ("a", "b")]
+    assert refused(site, *tables) == [False, False]
