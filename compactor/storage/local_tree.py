@@ -18,13 +18,19 @@ _NEVER_ENTERED = ".snapshot"  #: where filers show the past, in every directory
 def anchor(path: str) -> Anchor:
     """Returns the directory at ``path``.
 
+    Where a file system has no handles its identity is the inode number alone: the device's number is another one after each
+    mount of NFS.
+
     Raises:
         OSError: it is not there, or cannot be looked at.
         UnsafeDirectory: a link is in its path.
     """
     with directory(path) as descriptor:
-        volume = f"file:{os.fstat(descriptor).st_dev}"
-        return Anchor(volume=volume, identity=file_identity.identity(".", descriptor))
+        status = os.fstat(descriptor)
+        identity = file_identity.identity(".", descriptor)
+        if identity == f"{status.st_dev}:{status.st_ino}":
+            identity = f"inode {status.st_ino}"
+        return Anchor(volume=f"file:{status.st_dev}", identity=identity)
 
 
 def tree(path: str, limits: ListingLimits) -> Tree:

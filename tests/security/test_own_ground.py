@@ -22,15 +22,18 @@ from compactor.service.batches.assembly import claimable
 from compactor.service.batches.driver import run_entries
 from compactor.service.doctor.checks import doctor
 from compactor.service.doctor.finding import Finding, Level
+from compactor.service.requests.in_doubt import in_doubt
 from compactor.service.requests.request import request_compaction
+from compactor.service.requests.resolve import Ruling, resolve
+from compactor.service.requests.restore import restore
 from compactor.service.roles.cleaner import clean
 from compactor.service.roles.initiator import initiate
 from compactor.service.site import Site
 from compactor.service.worker.outcome import Result
 from tests.support.accidents import every_role
 from tests.support.partitioned import add_partition, insert_into, make_partitioned, partition_of, values_in
-from tests.support.passes import compact, settle
-from tests.support.tables import entity_of, insert, make_table, rows_of
+from tests.support.passes import clean_all, compact, settle
+from tests.support.tables import entity_of, insert, make_table, rows_of, with_settings
 from tests.support.watching import files_below
 
 ROWS = 40
@@ -134,6 +137,30 @@ def test_rows_of_a_stranger_change_nothing(site: Site, table: Table) -> None:
     settle()
     assert ["lies there too" in one.because for one in clean(site).failed if one.entry_id] == [True, True]
     assert [entry.state for entry in site.metastore.entries.queue()] == [State.READY_FOR_CLEANING] * 2
+    assert files_below(Path(table.location)) == before
+
+
+@pytest.mark.parametrize("ruling", [Ruling.KEEP, Ruling.QUARANTINE])
+def test_a_person_decides_nothing_about_anothers_directories(site: Site, table: Table, ruling: Ruling) -> None:
+    """PROTOCOL 11.13: its deltas have write IDs that the other table never gave, so they look like those of a restore."""
+    other = make_at(site, "b", table.location)
+    before = files_below(Path(table.location))
+    found = in_doubt(site, other)
+    assert len(found) == 4
+    with pytest.raises(Refused, match=r"default\.a lies there too"):
+        resolve(site, other, {one.path: ruling for one in found})
+    assert files_below(Path(table.location)) == before
+
+
+def test_nothing_is_undone_where_another_table_lies_by_now(site: Site, table: Table) -> None:
+    """PROTOCOL 11.13"""
+    keeping = with_settings(site, hive_txn_opentxn_timeout="1ms", compactor_quarantine="7d")
+    done = compact(keeping, table="default.a")
+    clean_all(keeping)
+    make_at(site, "b", table.location)
+    before = files_below(Path(table.location))
+    with pytest.raises(Refused, match=r"default\.b lies there too"):
+        restore(keeping, "default.a", None, done.entry.id, "ann")
     assert files_below(Path(table.location)) == before
 
 

@@ -22,7 +22,7 @@ from compactor.metastore.transactions.rows import TxnType
 from compactor.service.exclusive import exclusively
 from compactor.service.mode import must_write
 from compactor.service.requests.in_doubt import InDoubt, by_entity, in_doubt, in_doubt_at
-from compactor.service.site import Site
+from compactor.service.site import Site, must_have_its_own_ground
 from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
@@ -72,6 +72,7 @@ def resolve(site: Site, table: Table, rulings: Mapping[str, Ruling]) -> Resoluti
         Disagreement: other directories are in doubt than before.
     """
     must_write(site.settings, f"metastore {site.name}")
+    site = site.for_a_pass()
     found = in_doubt(site, table)
     must_be_ruled(found, rulings)
     _abort_lost(site, found)
@@ -86,7 +87,7 @@ def resolve(site: Site, table: Table, rulings: Mapping[str, Ruling]) -> Resoluti
 
 def quarantine(site: Site, found: Iterable[InDoubt]) -> list[Resolved]:
     """Sets directories aside; see ``resolve``."""
-    chosen = list(found)
+    chosen, site = list(found), site.for_a_pass()
     _abort_lost(site, chosen)
     done: list[Resolved] = []
     for entity, here in by_entity(chosen).items():
@@ -144,9 +145,10 @@ def _held(site: Site, entity: Entity, expected: Sequence[InDoubt]) -> Iterator[N
 
     Raises:
         LockNotGranted: it is in use.
-        Refused: others are in doubt by now.
+        Refused: others are in doubt by now, or the directories may be another table's.
     """
     target = site.target(entity)
+    must_have_its_own_ground(site, target)
     with exclusively(site, target, because="directories in doubt are renamed under an exclusive lock"):
         now = {one.name for one in in_doubt_at(site, target)}
         wanted = {one.name for one in expected}

@@ -26,7 +26,7 @@ from compactor.service.quarantine import SETTING
 from compactor.service.requests.overrides import remove_override
 from compactor.service.requests.pause import PAUSED, pause, paused_tables
 from compactor.service.requests.request import parse_table
-from compactor.service.site import Site, Target, own_state
+from compactor.service.site import Site, Target, must_have_its_own_ground, own_state
 from compactor.steps import CommandStep, reach
 
 log = logging.getLogger(__name__)
@@ -111,6 +111,7 @@ def _target(site: Site, table: str, partition: str | None) -> Target:
     found = site.metastore.catalog.table(*parse_table(table))
     name = None if partition is None else site.metastore.catalog.resolve_partition(found, partition)
     target = site.target(Entity(database=found.database, table=found.name, partition=name))
+    must_have_its_own_ground(site, target)
     if not may(target.settings, Mode.CLEAN):
         raise Refused(
             f"{target.entity}: compactor.mode is {target.settings.mode} ({target.settings.source('compactor.mode')}), and a "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from compactor.errors import BadFile, StorageError, UnsafeDirectory
-from compactor.storage import local_tree
+from compactor.storage import file_identity, local_tree
 from compactor.storage.local import LocalStorage
 
 
@@ -69,6 +69,14 @@ def test_another_directory_under_its_name_has_another_anchor(tmp_path: Path) -> 
     assert before is not None
     assert after is not None
     assert (before.volume, before.identity != after.identity) == (after.volume, True)
+
+
+def test_without_handles_an_identity_survives_a_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PROTOCOL 11.11: NFS has another device number after each mount."""
+    monkeypatch.setattr(file_identity, "_system_call", lambda: None)
+    found = LocalStorage().anchor(str(tmp_path))
+    assert found is not None
+    assert (found.volume, found.identity) == (f"file:{os.stat(tmp_path).st_dev}", f"inode {os.stat(tmp_path).st_ino}")
 
 
 def test_a_directory_that_is_replaced_meanwhile_is_looked_through_again(
