@@ -209,7 +209,7 @@ def suffer(table: Path, database: Path, damage: Damage) -> None:
                 shutil.rmtree(found[which])
 
 
-@settings(max_examples=sized(short=12, whole=150))
+@settings(max_examples=sized(short=5, whole=150))
 @given(damages=DAMAGES)
 def test_whatever_is_damaged_no_role_loses_more(scene: Scene, damages: list[Damage]) -> None:
     """PROTOCOL 11: what everybody could read, and the damage itself left there, is in a file with its name afterwards."""
