@@ -37,7 +37,8 @@ def site(deployment: Site) -> Site:
 def suspended(url: str, step: Step, *arguments: str) -> Iterator[Callable[[], subprocess.CompletedProcess[str]]]:
     """Yields once the command is suspended at ``step``; what is yielded lets it go on and returns how it ended."""
     environment = {**os.environ, "COMPACTOR_METASTORE_URL": url, "COMPACTOR_STOP_AT": step.name}
-    settings = ["--set", "hive.txn.opentxn.timeout=1ms", "--set", "hive.compactor.abortedtxn.threshold=0"]
+    given = ("hive.txn.opentxn.timeout=1ms", "hive.compactor.abortedtxn.threshold=0", "compactor.forget.grace=0s")
+    settings = [part for one in given for part in ("--set", one)]
     command = [sys.executable, "-c", _PROGRAM, *settings, *arguments]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
