@@ -111,6 +111,11 @@ def recorded(folder: Path) -> list[Operation]:
     return sorted(found, key=lambda operation: operation.began)
 
 
+def dead(folder: Path) -> frozenset[str]:
+    """Returns the names of the processes of the history in ``folder`` that were killed and are gone."""
+    return frozenset(path.name for path in (folder / "dead").iterdir())
+
+
 def _of_process(process: str, text: bytes) -> Iterable[Operation]:
     lines = [json.loads(line) for line in text.split(b"\n")[:-1]]  # the last line may have been cut off
     answers = {line["number"]: line for line in lines if "outcome" in line}
